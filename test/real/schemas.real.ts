@@ -4,7 +4,7 @@
  */
 import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Result } from "effect"
-import { admitSchema } from "../../src/http/dialect/schema/admit.ts"
+import { admitSchema } from "../../src/backend/ollama/guards/schemas.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import { Random } from "../fuzz/Random.ts"
 import { call, newKey } from "../support/Gateway.ts"

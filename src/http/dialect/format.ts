@@ -4,7 +4,7 @@ import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest } from "../../domain/Inference.ts"
 import { isObject } from "../../domain/json.ts"
 import { maxDetail } from "./decode.ts"
-import { admitSchema } from "./schema/admit.ts"
+import { admitSchema } from "../../backend/ollama/guards/schemas.ts"
 
 /** `field`: the client's own name of it. */
 export const admitFormat = (request: DecodedRequest, field: string): Decided<DecodedRequest> => {

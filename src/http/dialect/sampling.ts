@@ -1,12 +1,10 @@
 /**
  * The sampling options, one row each, with range and description. From its row an option is decoded, bounded, forwarded
  * under its name, and described in `openapi.json` and docs/protocol.md (`npm run openapi`). On `/api` an option is a field
- * of `options`, on `/v1` a field of the request.
- *
- * A value beyond its range is a 400, because the model server does not check it: it allocates `repeat_last_n` numbers, and
- * its runner crashes on a penalty of -1e38.
+ * of `options`, on `/v1` a field of the request. The ranges are those that Ollama survives.
  */
 import { Schema } from "effect"
+import { ranges, smallest } from "../../backend/ollama/guards/options.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { presentOf } from "./decode.ts"
 import { absentable, numberIn, textsIn, wholeIn } from "./fields.ts"
@@ -20,21 +18,23 @@ const StopText = Schema.String.check(Schema.isMaxLength(maxStopLength))
 /** Options of both surfaces. */
 const common = {
   temperature: absentable(
-    numberIn([0, 100]),
+    numberIn(ranges.temperature),
     "how random the answer is; 0 always takes the most likely token"
   ),
   top_p: absentable(
-    numberIn([0, 1]),
+    numberIn(ranges.share),
     "tokens outside of the most likely ones that add up to this probability are left out"
   ),
-  presence_penalty: absentable(numberIn([-100, 100]), "makes tokens that the text already has less likely"),
+  presence_penalty: absentable(
+    numberIn(ranges.penalty),
+    "makes tokens that the text already has less likely"
+  ),
   frequency_penalty: absentable(
-    numberIn([-100, 100]),
+    numberIn(ranges.penalty),
     "makes tokens less likely the more often the text has them"
   ),
-  // The largest float64 below 2^63.
   seed: absentable(
-    numberIn([-(2 ** 63), 2 ** 63 - 1024]),
+    numberIn(ranges.seed),
     "the same seed gives the same answer; an int64, a fraction is cut off"
   )
 }
@@ -43,24 +43,24 @@ const common = {
 export const nativeOptions = {
   ...common,
   min_p: absentable(
-    numberIn([0, 1]),
+    numberIn(ranges.share),
     "tokens less likely than this share of the most likely one are left out"
   ),
-  typical_p: absentable(numberIn([0, 1]), "as `top_p`, in the order of how typical a token is"),
+  typical_p: absentable(numberIn(ranges.share), "as `top_p`, in the order of how typical a token is"),
   top_k: absentable(
-    wholeIn([-1, 262_144]),
+    wholeIn(ranges.topK),
     "how many of the most likely tokens are considered; -1 is all of them"
   ),
   repeat_last_n: absentable(
-    wholeIn([-1, 131_072]),
+    wholeIn(ranges.tokens),
     "how many tokens back `repeat_penalty` looks; the runner allocates as many; -1 is the whole context"
   ),
   num_keep: absentable(
-    wholeIn([-1, 131_072]),
+    wholeIn(ranges.tokens),
     "how many tokens of the prompt stay when the context is full; -1 is all of them"
   ),
   repeat_penalty: absentable(
-    numberIn([0.01, 100]),
+    numberIn(ranges.repeatPenalty),
     "makes repeated tokens less likely; the runner divides by it, 1 changes nothing"
   ),
   stop: absentable(Stops, "texts that end the answer")
@@ -73,9 +73,6 @@ export const openaiOptions = {
 }
 
 const names = Object.keys({ ...nativeOptions, ...openaiOptions })
-
-/** Smaller values become 0. The runner divides by a temperature, and 1e-38 is too small for that. */
-export const smallest = 1e-6
 
 const forwarded = (name: string, value: Json): Json => {
   if (typeof value === "number")

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Schema, SchemaAST } from "effect"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
-import { smallest } from "../../../../src/http/dialect/sampling.ts"
+import { smallest } from "../../../../src/backend/ollama/guards/options.ts"
 import { ranges } from "../../../../build/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 

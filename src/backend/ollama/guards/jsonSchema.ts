@@ -1,0 +1,49 @@
+/** What JSON Schema says about a schema itself, whoever reads it. */
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject } from "../../../domain/json.ts"
+
+export const types = ["object", "array", "string", "number", "integer", "boolean", "null"] as const
+export type Type = (typeof types)[number]
+
+export const isType = (value: Json | undefined): value is Type => types.some((type) => type === value)
+
+/** Any JSON. */
+export const anything: JsonObject = {
+  anyOf: types.filter((type) => type !== "integer").map((type) => ({ type }))
+}
+
+export const isFilled = (value: Json): value is ReadonlyArray<Json> => isArray(value) && value.length > 0
+
+/** Keywords that say nothing about the answer. */
+const annotation = /^(?:\$(?:defs|schema|id|comment)|definitions|title|description|default|examples)$/
+
+export const withoutAnnotations = (schema: JsonObject): JsonObject =>
+  Object.fromEntries(Object.entries(schema).filter(([key]) => !annotation.test(key)))
+
+/** The type to which the keywords of a schema belong. */
+export const impliedType = (schema: JsonObject): Type | undefined => {
+  const has = (...keywords: ReadonlyArray<string>) =>
+    keywords.some((keyword) => schema[keyword] !== undefined)
+  if (has("properties", "additionalProperties", "required")) return "object"
+  if (has("items", "prefixItems")) return "array"
+  return has("pattern", "format", "minLength", "maxLength") ? "string" : undefined
+}
+
+export const typeOf = (value: Json): Type => {
+  if (value === null) return "null"
+  if (isArray(value)) return "array"
+  if (typeof value === "object") return "object"
+  return typeof value === "string" ? "string" : typeof value === "number" ? "number" : "boolean"
+}
+
+/** What a JSON pointer refers to. */
+export const resolve = (root: JsonObject, reference: string): Json | undefined => {
+  let target: Json | undefined = root
+  for (const token of reference.split("/").slice(1)) {
+    const key: string = token.replaceAll("~1", "/").replaceAll("~0", "~")
+    if (isArray(target)) target = /^\d{1,4}$/.test(key) ? target[Number(key)] : undefined
+    else if (isObject(target) && Object.hasOwn(target, key)) target = target[key]
+    else return undefined
+  }
+  return target
+}
