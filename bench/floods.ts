@@ -117,7 +117,7 @@ const bench = Effect.gen(function* () {
         concurrent: 1000
       })
       return yield* Effect.forEach(Array.from({ length: count }), () =>
-        Effect.map(registry.createKey({ tenant, name: "k" }), ({ secret }) => secret)
+        Effect.map(registry.createKey({ tenant, name: "k", allowDuplicate: true }), ({ secret }) => secret)
       )
     },
     Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))

@@ -99,6 +99,9 @@ const errorMessage = (error: unknown): string => {
   if (error instanceof Registry.UnknownKey) return `unknown key prefix ${error.prefix}`
   if (error instanceof Registry.DuplicateTenant)
     return `tenant ${JSON.stringify(error.tenant)} exists already`
+  if (error instanceof Registry.DuplicateKey) {
+    return `the tenant has a live key named ${JSON.stringify(error.label)}: ${error.prefix}. Use another name, revoke that key, or give --allow-duplicate`
+  }
   if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
   if (error instanceof UnknownRequest) {

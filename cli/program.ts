@@ -10,6 +10,8 @@ import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
 import { exportTenants, makeApply } from "./commands/file.ts"
 import { createKey, disableKey, enableKey, listKeys, revokeKey, rotateKey, showKey } from "./commands/keys.ts"
+import { createKeys } from "./commands/create-keys.ts"
+import { makeLetters } from "./commands/letters.ts"
 import { makeListModels, makeSetModels } from "./commands/models.ts"
 import { erasePromptLog, showPromptLog } from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
@@ -61,6 +63,8 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
         group: "Keys",
         commands: [
           createKey.pipe(Command.provide(registry)),
+          createKeys.pipe(Command.provide(registry)),
+          makeLetters(needs.backend).pipe(Command.provide(registry)),
           listKeys.pipe(Command.provide(registry)),
           showKey.pipe(Command.provide(registry)),
           rotateKey.pipe(Command.provide(registry)),

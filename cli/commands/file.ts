@@ -1,5 +1,5 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Console, Effect, FileSystem, type Layer } from "effect"
+import { Console, Effect, type Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
@@ -11,8 +11,8 @@ import {
   writeDeclaration
 } from "../declaration.ts"
 import { described } from "../described.ts"
-import { FileInvalid } from "../errorMessages.ts"
 import { failIfUnreadable, nameUnreadable } from "../exit.ts"
+import { readText } from "../files.ts"
 import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
@@ -39,16 +39,6 @@ const shown = (value: unknown): string => (value === null ? "none" : escapeText(
 const line = ({ after, before, field, subject }: Change): string =>
   field === "name" ? `+ ${subject}` : `  ${subject}: ${field} ${shown(before)} -> ${shown(after)}`
 
-const readFile = Effect.fnUntraced(function* (file: string) {
-  const fs = yield* FileSystem.FileSystem
-  const unreadable = () => new FileInvalid({ file, problem: "the file cannot be read" })
-  const { size } = yield* Effect.mapError(fs.stat(file), unreadable)
-  if (Number(size) > maxFileBytes) {
-    return yield* new FileInvalid({ file, problem: `the file has more than ${maxFileBytes} bytes` })
-  }
-  return yield* Effect.mapError(fs.readFileString(file), unreadable)
-})
-
 /** Models and targets of aliases of the tenants where these change. */
 const changedModels = ({ tenants }: Declaration, changes: ReadonlyArray<Change>): ReadonlyArray<string> => {
   const changed = new Set(
@@ -69,13 +59,13 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
     "apply",
     {
       file: flags
-        .text("file", "path", "Tenants and settings of keys, as export prints them")
+        .text("file", "path", "Tenants and settings of keys, as export prints them; - is stdin")
         .pipe(Flag.withAlias("f")),
       dryRun: flags.toggle("dry-run", "Print what would change, and change nothing")
     },
     Effect.fnUntraced(function* ({ dryRun, file }) {
       const registry = yield* Registry
-      const wanted = yield* readDeclaration(file, yield* readFile(file))
+      const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
       const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
       yield* nameUnreadable(unreadable)
       if (!dryRun) yield* run
@@ -92,6 +82,7 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
     described(
       "Change tenants and settings of keys to what a file says, all or nothing",
       "tollgate apply -f tenants.yaml --dry-run",
-      "tollgate apply -f tenants.yaml"
+      "tollgate apply -f tenants.yaml",
+      ["tollgate export | ssh other tollgate apply -f -", "Read the file from stdin"]
     )
   )

@@ -18,25 +18,52 @@ const showHints = Effect.fnUntraced(function* (prefix: string) {
   yield* notesAsText(keyHints(yield* registry.showKey(prefix)))
 })
 
+/** The options of new keys. */
+export const keyCreation = {
+  scopes: flags.text("scopes", "list", "What the key may do").pipe(Flag.withDefault(scopes.join(","))),
+  expiresInMs: flags.optional(flags.lifetime("expires-in", "Lifetime from now: 45m, 12h, 30d, 2w")),
+  expiresAt: flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z").pipe(
+    Flag.filterMap(readInstant, () => anInstant),
+    flags.optional
+  ),
+  settings: flags.creationFlags("key")
+}
+
+/** What these options say of a key. */
+export const newKeyOf = Effect.fnUntraced(function* ({
+  expiresAt,
+  expiresInMs,
+  scopes,
+  settings
+}: {
+  readonly scopes: string
+  readonly expiresInMs: number | undefined
+  readonly expiresAt: Date | undefined
+  readonly settings: flags.GivenSettings
+}) {
+  return {
+    expiresAt,
+    expiresInMs,
+    scopes: flags.commaList(scopes),
+    ...(yield* Values.keyChange(settings))
+  }
+})
+
 export const createKey = Command.make(
   "create-key",
   {
     tenant: flags.tenant,
     name: Flag.String("name").pipe(Flag.withDescription("Label of the key")),
-    scopes: flags.text("scopes", "list", "What the key may do").pipe(Flag.withDefault(scopes.join(","))),
-    expiresInMs: flags.optional(flags.lifetime("expires-in", "Lifetime from now: 45m, 12h, 30d, 2w")),
-    expiresAt: flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z").pipe(
-      Flag.filterMap(readInstant, () => anInstant),
-      flags.optional
-    ),
-    settings: flags.creationFlags("key")
+    allowDuplicate: flags.toggle("allow-duplicate", "Also when the tenant has a live key of that name"),
+    ...keyCreation
   },
-  Effect.fnUntraced(function* ({ scopes, settings, ...given }) {
+  Effect.fnUntraced(function* ({ allowDuplicate, name, tenant, ...given }) {
     const registry = yield* Registry
     const { key, secret } = yield* registry.createKey({
-      ...given,
-      scopes: flags.commaList(scopes),
-      ...(yield* Values.keyChange(settings))
+      tenant,
+      name,
+      allowDuplicate,
+      ...(yield* newKeyOf(given))
     })
     const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
     yield* noteAsText(

@@ -165,7 +165,7 @@ export const newKeys = Effect.fnUntraced(function* (
   yield* registry.createTenant({ name: tenant, allowAllModels: true, ...wide, ...limits })
   return yield* Effect.forEach(Array.from({ length: count }), () =>
     Effect.gen(function* () {
-      const { key, secret } = yield* registry.createKey({ tenant, name: "k" })
+      const { key, secret } = yield* registry.createKey({ tenant, name: "k", allowDuplicate: true })
       yield* registry.setBudgets(key.prefix, budgets)
       const made: Key = { secret, prefix: key.prefix }
       return made

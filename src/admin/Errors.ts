@@ -9,6 +9,12 @@ export class UnknownKey extends Data.TaggedError("UnknownKey")<{ readonly prefix
 
 export class DuplicateTenant extends Data.TaggedError("DuplicateTenant")<{ readonly tenant: string }> {}
 
+/** The tenant has a live key of that name: neither revoked nor expired. */
+export class DuplicateKey extends Data.TaggedError("DuplicateKey")<{
+  readonly label: string
+  readonly prefix: string
+}> {}
+
 /** A revoked key cannot be enabled or disabled. */
 export class RevokedKey extends Data.TaggedError("RevokedKey")<{ readonly prefix: string }> {}
 
@@ -22,6 +28,7 @@ export class InvalidValue extends Data.TaggedError("InvalidValue")<{
 export class RegistryDown extends Data.TaggedError("RegistryDown")<{ readonly cause: unknown }> {}
 
 const classes = [
+  DuplicateKey,
   DuplicateTenant,
   InvalidValue,
   RegistryDown,

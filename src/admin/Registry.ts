@@ -9,6 +9,7 @@ import { type BudgetUse, type Period } from "../domain/Limits.ts"
 import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
 import type { Listed, UnreadableRow } from "../infra/rows.ts"
 import type {
+  DuplicateKey,
   DuplicateTenant,
   InvalidValue,
   RegistryDown,
@@ -102,6 +103,20 @@ export interface NewKey extends KeyChange {
   /** lifetime from now, by the database's clock; not together with `expiresAt` */
   readonly expiresInMs?: number | undefined
   readonly expiresAt?: Date | undefined
+  /** whether the tenant may have a live key of that name already */
+  readonly allowDuplicate?: boolean
+}
+
+/** Keys that differ in their names only. */
+export interface NewKeys extends Omit<NewKey, "name" | "allowDuplicate"> {
+  readonly names: ReadonlyArray<string>
+}
+
+export interface MadeKey {
+  readonly name: string
+  readonly prefix: string
+  /** the full key */
+  readonly secret: string
 }
 
 /** What is absent does not change. */
@@ -132,7 +147,30 @@ export class Registry extends Context.Service<
     usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
 
     /** `secret` is the full key. It is returned only here and is not stored. */
-    createKey(key: NewKey): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant>
+    createKey(
+      key: NewKey
+    ): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant | DuplicateKey>
+    /**
+     * Makes a key for each name that has no live key in the tenant, in one transaction. `keep` stores the keys before the
+     * commit, so that no key is in force whose text is lost; when it fails, no key is made. One `keep` runs at a time.
+     * `livingOf` says which prefixes belong to live keys.
+     */
+    createKeys<E>(
+      keys: NewKeys,
+      keep: (
+        made: ReadonlyArray<MadeKey>,
+        livingOf: (
+          prefixes: ReadonlyArray<string>
+        ) => Effect.Effect<ReadonlySet<string>, RegistryDown | UnreadableRow>
+      ) => Effect.Effect<void, E>
+    ): Answer<
+      {
+        readonly made: ReadonlyArray<MadeKey>
+        /** those that have a live key, with its prefix */
+        readonly skipped: ReadonlyArray<{ readonly name: string; readonly prefix: string }>
+      },
+      UnknownTenant | E
+    >
     /**
      * Makes a new key with the name, scopes, settings and lifetime of the old one. The lifetime starts now. Both keys have one
      * account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time;

@@ -1,11 +1,37 @@
 /** Reads keys with all that decides whether they work now. */
-import { Effect, Result } from "effect"
+import { Effect, Result, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { listedOf, type UnreadableRow } from "../infra/rows.ts"
+import { listedOf, makeRowReader, type UnreadableRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
 import { RegistryDown } from "./Errors.ts"
 import type { KeyOverview } from "./Registry.ts"
-import { keyColumns, overviewRows } from "./rows.ts"
+import { keyColumns, nameOfKey, overviewRows } from "./rows.ts"
+
+/** A disabled key is live, because it may be enabled again. */
+const live = "k.status <> 'revoked' AND (k.expires_at IS NULL OR k.expires_at > now())"
+
+const named = makeRowReader(nameOfKey, Schema.Struct({ name: Schema.String, prefix: Schema.String }))
+
+/** Those of the names that live keys of the tenant have, each with one of these keys. */
+export const liveNames = (sql: SqlClient.SqlClient, tenant: string, names: ReadonlyArray<string>) =>
+  Effect.flatMap(
+    sql`SELECT DISTINCT ON (k.name) k.name, k.prefix FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE t.name = ${tenant} AND k.name IN (SELECT jsonb_array_elements_text(${JSON.stringify(names)}::jsonb))
+        AND ${sql.literal(live)} ORDER BY k.name, k.created_at`,
+    named.all
+  )
+
+export const livePrefixes = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  prefixes: ReadonlyArray<string>
+) {
+  const found = yield* Effect.flatMap(
+    sql`SELECT k.name, k.prefix FROM api_keys k
+      WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(live)}`,
+    named.all
+  )
+  return new Set(found.map(({ prefix }) => prefix))
+})
 
 /** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
 export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {

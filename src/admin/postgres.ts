@@ -13,6 +13,7 @@ import { oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import {
+  DuplicateKey,
   DuplicateTenant,
   RegistryDown,
   RevokedKey,
@@ -23,7 +24,7 @@ import {
 import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { modelSettings, storedModels } from "./models.ts"
-import { readKeys } from "./keys.ts"
+import { liveNames, livePrefixes, readKeys } from "./keys.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import {
   budgetFields,
@@ -34,7 +35,7 @@ import {
   Registry,
   UsageTotals
 } from "./Registry.ts"
-import { keyColumns, keyRows, requireTenant, tenantColumns, tenantRows } from "./rows.ts"
+import { keyColumns, keyRows, lockTenant, requireTenant, tenantColumns, tenantRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const encodeKey = Schema.encodeEffect(KeyChange)
@@ -50,6 +51,12 @@ export interface RegistryOptions {
   /** for tests; default: a new random key of the namespace */
   readonly mint?: () => string
 }
+
+/** argon2 runs on the threads of libuv, of which there are four. */
+const hashesAtOnce = 4
+
+/** Any number that no other advisory lock of the schema has. */
+const createKeysLock = 7_309_455
 
 /** There are 62^9 prefixes. Two collisions in a row mean a broken random source. */
 const maxAttempts = 5
@@ -147,21 +154,74 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return yield* new RegistryDown({ cause: new Error("no free key prefix was found") })
   })
 
-  const createKey = Effect.fnUntraced(function* (key: NewKey) {
-    const row = {
+  /** What a new key has beside its name, its prefix and its hash. */
+  const newRow = Effect.fnUntraced(function* (key: Omit<NewKey, "name">) {
+    return {
       tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
-      name: yield* Values.validate("name", Values.name, key.name),
       scopes: yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes),
       ...(yield* encodeKey(yield* Values.keyChange({ ...newKey, ...key }))),
       expiresAt: yield* expiryOf(sql, key)
     }
-    yield* requireTenant(sql, key.tenant)
-    return yield* insertKey(
-      (prefix, hash) => sql`
-        INSERT INTO api_keys ${inserted(sql, { prefix, hash, ...row })}
-        ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+  })
+
+  const nameOf = (name: string) => Values.validate("name", Values.name, name)
+
+  const createKey = Effect.fnUntraced(
+    function* (key: NewKey) {
+      const row = { name: yield* nameOf(key.name), ...(yield* newRow(key)) }
+      yield* lockTenant(sql, key.tenant)
+      const [same] = key.allowDuplicate === true ? [] : yield* liveNames(sql, key.tenant, [row.name])
+      if (same !== undefined) return yield* new DuplicateKey({ label: same.name, prefix: same.prefix })
+      return yield* insertKey(
+        (prefix, hash) => sql`
+          INSERT INTO api_keys ${inserted(sql, { prefix, hash, ...row })}
+          ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+      )
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
+
+  const livingOf = (prefixes: ReadonlyArray<string>) => withRegistryDown(livePrefixes(sql, prefixes))
+
+  const createKeys: Registry["Service"]["createKeys"] = Effect.fnUntraced(function* (keys, keep) {
+    const { row, wanted } = yield* withRegistryDown(
+      Effect.gen(function* () {
+        const names = yield* Effect.forEach(keys.names, nameOf)
+        yield* requireTenant(sql, keys.tenant)
+        const live = new Set((yield* liveNames(sql, keys.tenant, names)).map(({ name }) => name))
+        return { row: yield* newRow(keys), wanted: names.filter((name) => !live.has(name)) }
+      })
     )
-  }, withRegistryDown)
+    // Before the transaction, because it takes long.
+    const hashed = yield* Effect.forEach(
+      wanted,
+      (name) => {
+        const secret = mint()
+        return Effect.tryPromise({
+          try: async () => ({ name, secret, prefix: prefixOf(secret), hash: await hashOf(secret) }),
+          catch: (cause) => new RegistryDown({ cause })
+        })
+      },
+      { concurrency: hashesAtOnce }
+    )
+    return yield* Effect.gen(function* () {
+      // One at a time, so that no other `keep` meets keys that are stored and not yet in force.
+      yield* sql`SELECT pg_advisory_xact_lock(${createKeysLock})`
+      yield* lockTenant(sql, keys.tenant)
+      const skipped = yield* liveNames(sql, keys.tenant, keys.names)
+      const live = new Set(skipped.map(({ name }) => name))
+      const made = hashed.filter(({ name }) => !live.has(name))
+      for (const { hash, name, prefix } of made) {
+        yield* sql`INSERT INTO api_keys ${inserted(sql, { prefix, hash, name, ...row })}`
+      }
+      yield* keep(made, livingOf)
+      return { made, skipped }
+    }).pipe(
+      sql.withTransaction,
+      Effect.catchIf(isSqlError, (cause) => new RegistryDown({ cause }))
+    )
+  })
 
   const copied = columnsOf(sql, KeySettings.fields)
 
@@ -259,6 +319,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setModels,
     usage,
     createKey,
+    createKeys,
     rotateKey,
     listKeys,
     showKey: Effect.fnUntraced(function* (given) {

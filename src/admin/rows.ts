@@ -11,7 +11,7 @@ import { KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
 export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`
 export const keyNamed = (prefix: unknown): string => `key ${String(prefix)}`
 
-const nameOfKey = ({ prefix }: Row) => keyNamed(prefix)
+export const nameOfKey = ({ prefix }: Row) => keyNamed(prefix)
 
 export const tenantRows = makeRowReader(({ name }) => tenantNamed(name), TenantInfo)
 export const keyRows = makeRowReader(nameOfKey, KeyInfo)
@@ -31,5 +31,11 @@ export const keyColumns = (sql: SqlClient.SqlClient) => sql`
 /** Fails when there is no such tenant. */
 export const requireTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
   const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant}`
+  if (found.length === 0) return yield* new UnknownTenant({ tenant })
+})
+
+/** The same, and until the end of the transaction nobody else makes keys in the tenant or changes its models. */
+export const lockTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
+  const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR NO KEY UPDATE`
   if (found.length === 0) return yield* new UnknownTenant({ tenant })
 })

@@ -22,7 +22,7 @@ const World = layerRegistry({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }
 const newCaller = Effect.fnUntraced(function* (tenant: string) {
   const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
   yield* Effect.ignore(registry.createTenant({ name: tenant }))
-  const { key } = yield* registry.createKey({ tenant, name: `of ${tenant}` })
+  const { key } = yield* registry.createKey({ tenant, name: `of ${tenant}`, allowDuplicate: true })
   const [row] = yield* sql<{ readonly id: string; readonly tenant: string }>`
     SELECT id::text, tenant_id::text AS tenant FROM api_keys WHERE prefix = ${key.prefix}`
   return { ...callerOf(row?.id, row?.tenant), keyPrefix: key.prefix }

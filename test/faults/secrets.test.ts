@@ -79,7 +79,10 @@ const makeRun = Effect.gen(function* () {
   }
   yield* registry.createTenant({ name: "acme", allowAllModels: true, ...generous })
   const key = (more: Partial<Parameters<Registry["Service"]["createKey"]>[0]> = {}) =>
-    Effect.map(registry.createKey({ tenant: "acme", name: "k", ...more }), ({ secret }) => remember(secret))
+    Effect.map(
+      registry.createKey({ tenant: "acme", name: "k", allowDuplicate: true, ...more }),
+      ({ secret }) => remember(secret)
+    )
   const say = (bytes: string | Uint8Array, patienceMs = 5000) =>
     Effect.map(talk(gateway.url, bytes, { patienceMs, answers: 1 }), ({ responses, text }) => {
       answers.push(text)

@@ -1,0 +1,151 @@
+/** Keys for many people at once. */
+import { Console, Effect, FileSystem, Ref, Stdio } from "effect"
+import { Command } from "effect/cli"
+import { InvalidValue } from "../../src/admin/Errors.ts"
+import { type MadeKey, Registry } from "../../src/admin/Registry.ts"
+import * as Values from "../../src/admin/Values.ts"
+import { csvLines } from "../csv.ts"
+import { described } from "../described.ts"
+import { FileInvalid } from "../errorMessages.ts"
+import * as flags from "../flags.ts"
+import { readKeysIfAny, readNames, unusedFile, writeKeys } from "../keyFile.ts"
+import { counted, escapeText, Json, noteAsText, notesAsText, show } from "../terminal.ts"
+import { keyCreation, newKeyOf } from "./keys.ts"
+
+/** So many keys are made in one transaction. */
+const batch = 100
+
+/** Where the keys go: a file, or stdout. */
+const target = Effect.fnUntraced(function* (out: string | undefined) {
+  if (out !== undefined && out !== "-") return out
+  if (yield* Json) return yield* new InvalidValue({ field: "out", expected: "a file when --json is given" })
+  if (out === undefined && process.stdout.isTTY) {
+    return yield* new InvalidValue({
+      field: "out",
+      expected: 'a file, such as keys.csv, or "-" to print the keys on this terminal'
+    })
+  }
+  return undefined
+})
+
+interface Kept {
+  readonly listed: ReadonlySet<string>
+  readonly ended: ReadonlyArray<MadeKey>
+}
+
+/**
+ * Stores new keys before they are in force. A process that dies between leaves lines of keys that never will be: the next run
+ * takes them out, because their names have no live key.
+ */
+const keepIn = Effect.fnUntraced(function* (file: string, kept: Ref.Ref<Kept>) {
+  const services = yield* Effect.context<FileSystem.FileSystem | Stdio.Stdio>()
+  return <E>(
+    made: ReadonlyArray<MadeKey>,
+    livingOf: (prefixes: ReadonlyArray<string>) => Effect.Effect<ReadonlySet<string>, E>
+  ) =>
+    Effect.gen(function* () {
+      const before = yield* readKeysIfAny(file)
+      const all = [...before, ...made]
+      // The new keys are in the transaction already.
+      const living = yield* livingOf(all.map(({ prefix }) => prefix))
+      const ended = before.filter(({ prefix }) => !living.has(prefix))
+      const keys = all.filter(({ prefix }) => living.has(prefix))
+      if (made.length > 0 || ended.length > 0) yield* writeKeys(file, keys, ended)
+      yield* Ref.update(kept, (one) => ({
+        listed: new Set(keys.map(({ prefix }) => prefix)),
+        ended: [...one.ended, ...ended]
+      }))
+    }).pipe(Effect.provideContext(services))
+})
+
+const print = (made: ReadonlyArray<MadeKey>) =>
+  made.length === 0
+    ? Effect.void
+    : Console.log(csvLines(made.map(({ name, prefix, secret }) => [name, prefix, secret])))
+
+const batchesOf = <A>(all: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
+  Array.from({ length: Math.ceil(all.length / batch) }, (_, at) => all.slice(at * batch, (at + 1) * batch))
+
+export const createKeys = Command.make(
+  "create-keys",
+  {
+    tenant: flags.tenant,
+    names: flags.text(
+      "names",
+      "path",
+      'One name a line, or a table with a column "name"; "-" reads it from stdin'
+    ),
+    out: flags.optional(
+      flags.text(
+        "out",
+        "path",
+        'The file for name,prefix,key, which only you may read; "-" prints them; default: stdout, unless it is a terminal'
+      )
+    ),
+    ...keyCreation
+  },
+  Effect.fnUntraced(function* ({ names: source, out, tenant, ...given }) {
+    const registry = yield* Registry
+    const file = yield* target(out)
+    const names = yield* readNames(source)
+    yield* Effect.forEach(names, (name) =>
+      Effect.mapError(
+        Values.validate("names", Values.name, name),
+        ({ expected }) =>
+          new FileInvalid({ file: source, problem: `${JSON.stringify(name)} must be ${expected}` })
+      )
+    )
+    const kept = yield* Ref.make<Kept>({ listed: new Set(), ended: [] })
+    const keep = file === undefined ? print : yield* keepIn(file, kept)
+    const common = { tenant, ...(yield* newKeyOf(given)) }
+    let [created, seen] = [0, 0]
+    const skipped: Array<{ readonly name: string; readonly prefix: string }> = []
+    for (const some of [[], ...batchesOf(names)]) {
+      const done = yield* registry.createKeys({ ...common, names: some }, keep)
+      if (file === undefined && seen === 0 && some.length === 0) yield* Console.log("name,prefix,key")
+      created += done.made.length
+      seen += some.length
+      skipped.push(...done.skipped)
+      if (some.length > 0) yield* noteAsText(`${seen} of ${counted(names.length, "name")}`)
+    }
+    const { ended, listed } = yield* Ref.get(kept)
+    const elsewhere = file === undefined ? [] : skipped.filter(({ prefix }) => !listed.has(prefix))
+    const listOf = (keys: ReadonlyArray<{ readonly name: string; readonly prefix: string }>) =>
+      keys.map(({ name, prefix }) => `  ${prefix}  ${escapeText(name)}`)
+    yield* notesAsText([
+      ...(ended.length === 0
+        ? []
+        : [
+            `${counted(ended.length, "line")} of keys that are not in force went to ${unusedFile(file ?? "")}:`,
+            ...listOf(ended)
+          ]),
+      ...(skipped.length === 0
+        ? []
+        : [`${counted(skipped.length, "name")} had a live key and got no other:`, ...listOf(skipped)]),
+      ...(elsewhere.length === 0
+        ? []
+        : [
+            `${counted(elsewhere.length, "key")} of these ${elsewhere.length === 1 ? "is" : "are"} not in ${file}: use rotate-key when the text of a key is lost`
+          ])
+    ])
+    const inFile = ({ name, prefix }: (typeof skipped)[number]) => ({
+      name,
+      prefix,
+      inFile: listed.has(prefix)
+    })
+    const summary = {
+      tenant,
+      out: file ?? null,
+      created,
+      skipped: skipped.map(inFile),
+      unused: ended.map(({ name, prefix }) => ({ name, prefix }))
+    }
+    const text = `${counted(created, "key")} created`
+    yield* file === undefined ? noteAsText(text) : show(summary, `${text} in ${file}`)
+  })
+).pipe(
+  described(
+    "Create a key for each name of a file. Names that have a live key are left out, so a run that was interrupted is simply run again",
+    "tollgate create-keys --tenant acme --names people.csv --out keys.csv"
+  )
+)

@@ -1,0 +1,302 @@
+/** `create-keys`: keys for many people, of which none is lost and none is made twice. */
+import { spawn } from "node:child_process"
+import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { assert, it } from "@effect/vitest"
+import { verify } from "@node-rs/argon2"
+import { Effect, Layer, Redacted, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { layerPostgres } from "../../src/admin/postgres.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { quickHash } from "../support/quickHash.ts"
+import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { eventually } from "../support/wait.ts"
+import { Admin, tollgateHere } from "./inProcess.ts"
+import { failsWith, json, succeeds } from "./tollgate.ts"
+
+const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
+const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
+
+let files = 0
+const fileOf = (text: string): string => {
+  files += 1
+  const file = path.join(folder, `${files}.csv`)
+  writeFileSync(file, text)
+  return file
+}
+
+const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
+  existsSync(file)
+    ? readFileSync(file, "utf8")
+        .trim()
+        .split("\r\n")
+        .slice(1)
+        .map((line) => line.split(","))
+    : []
+
+const Quick = layerPostgres({
+  defaults: { rpm: 60, tpm: 100_000, concurrent: 4 },
+  hash: quickHash
+}).pipe(Layer.provideMerge(TestPostgres))
+
+const acme = tollgateHere("create-tenant", "--name", "acme", "--allow-all-models")
+
+const importing = (names: string, out: string, ...more: ReadonlyArray<string>) =>
+  tollgateHere("create-keys", "--tenant", "acme", "--names", names, "--out", out, ...more)
+
+/** Every live key has one line, and its text is right. */
+const assertComplete = Effect.fnUntraced(function* (out: string, names: ReadonlyArray<string>) {
+  const sql = yield* SqlClient.SqlClient
+  const keys = yield* sql<{ name: string; prefix: string; hash: string }>`
+    SELECT name, prefix, hash FROM api_keys WHERE status = 'active' ORDER BY name`
+  assert.deepStrictEqual(
+    keys.map(({ name }) => name),
+    names.toSorted()
+  )
+  const lines = linesOf(out)
+  assert.sameDeepMembers(
+    lines.map(([name, prefix]) => [name, prefix]),
+    keys.map(({ name, prefix }) => [name, prefix])
+  )
+  const [name, , secret = ""] = lines.at(-1) ?? []
+  const hash = keys.find((key) => key.name === name)?.hash ?? ""
+  assert.isTrue(yield* Effect.promise(() => verify(hash, secret)))
+})
+
+it.live(
+  "when the process dies before a commit and after one, then a second run makes each key once, and no text is lost",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* acme)
+      const sql = yield* SqlClient.SqlClient
+      const { url } = yield* TestDatabase
+      const names = Array.from({ length: 250 }, (_, at) => `person-${String(at).padStart(3, "0")}`)
+      const [people, out] = [fileOf(names.join("\n")), path.join(folder, "killed.csv")]
+      const killedWhen = Effect.fnUntraced(function* <E>(condition: Effect.Effect<boolean, E>) {
+        const child = spawn(
+          process.execPath,
+          [main, ..."create-keys --tenant acme --names".split(" "), people, "--out", out],
+          {
+            env: { PATH: process.env["PATH"], DATA_DIR: "/nonexistent", DATABASE_URL: Redacted.value(url) },
+            stdio: "ignore"
+          }
+        )
+        assert.isTrue(yield* eventually(condition, Boolean))
+        child.kill("SIGKILL")
+        yield* sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE application_name = 'tollgate-cli' AND datname = current_database()`
+        yield* eventually(
+          sql`SELECT 1 FROM pg_stat_activity WHERE application_name = 'tollgate-cli' AND datname = current_database()`,
+          (found) => found.length === 0
+        )
+      })
+      // The lines are in the file, and the commit does not come to its end.
+      yield* sql`CREATE FUNCTION hang() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NULL; END'`
+      yield* sql`CREATE CONSTRAINT TRIGGER hang AFTER INSERT ON api_keys DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION hang()`
+      yield* killedWhen(Effect.sync(() => linesOf(out).length === 100))
+      yield* sql`DROP TRIGGER hang ON api_keys`
+      assert.lengthOf(yield* sql`SELECT 1 FROM api_keys`, 0)
+      const lost = linesOf(out)
+      assert.lengthOf(lost, 100)
+
+      // Some keys are in force, and others are not yet made.
+      yield* killedWhen(Effect.map(sql`SELECT 1 FROM api_keys`, ({ length }) => length > 0))
+      assert.isBelow((yield* sql`SELECT 1 FROM api_keys`).length, 250)
+      const last = yield* importing(people, out)
+      succeeds(last)
+      yield* assertComplete(out, names)
+      assert.includeDeepMembers([...linesOf(`${out}.unused`)], [...lost])
+      assert.strictEqual(statSync(out).mode & 0o777, 0o600)
+      assert.strictEqual(statSync(`${out}.unused`).mode & 0o777, 0o600)
+      assert.match(last.stderr, /names had a live key and got no other:\n {2}tg_\w+ {2}person-000\n/)
+    }).pipe(Effect.provide([Quick, TestConsole.layer]))
+)
+
+it.effect("when keys cannot be stored, then none is in force", () =>
+  Effect.gen(function* () {
+    succeeds(yield* acme)
+    const people = fileOf("Ana\nBen")
+    failsWith(
+      yield* importing(people, path.join(folder, "missing", "keys.csv")),
+      /the file cannot be written/
+    )
+    failsWith(yield* importing(people, people), /it is no file that create-keys wrote/)
+    const registry = yield* Registry
+    const keep = () => Effect.fail("disk full")
+    const error = yield* Effect.flip(registry.createKeys({ tenant: "acme", names: ["Ana"] }, keep))
+    assert.strictEqual(error, "disk full")
+    assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
+  }).pipe(Effect.provide(Quick))
+)
+
+const Summary = Schema.Struct({
+  created: Schema.Finite,
+  skipped: Schema.Array(Schema.Struct({ name: Schema.String, in_file: Schema.Boolean })),
+  unused: Schema.Array(Schema.Struct({ name: Schema.String }))
+})
+
+it.effect(
+  "when names are imported, then those with a live key get no other, and the settings are those given",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* acme)
+      const old = yield* tollgateHere("create-key", "--tenant", "acme", "--name", "Ana García, 研究室")
+      const out = path.join(folder, "settings.csv")
+      const people = fileOf(
+        '\ufeffmail;Name\r\na@x;"Ana García, 研究室"\r\nb@x;"Ben ""B"""\r\n\r\nc@x;=Cy\r\n'
+      )
+      const first = yield* importing(people, out, "--rpm", "7", "--expires-in", "2d")
+      succeeds(first)
+      assert.strictEqual(first.stdout, `2 keys created in ${out}\n`)
+      assert.include(first.stderr, "1 key of these is not in")
+      const registry = yield* Registry
+      const listed = (yield* registry.listKeys("acme")).rows
+      // Keys of one transaction have one time.
+      const rows = ["Ana García, 研究室", 'Ben "B"', "=Cy"].flatMap((name) =>
+        listed.filter((key) => key.name === name)
+      )
+      assert.lengthOf(listed, 3)
+      assert.deepStrictEqual(
+        rows.map(({ name, rpm, expires }) => [name, rpm, expires !== null]),
+        [
+          ["Ana García, 研究室", null, false],
+          ['Ben "B"', 7, true],
+          ["=Cy", 7, true]
+        ]
+      )
+      for (const { secret } of linesOf(out).map(([, , secret = ""]) => ({ secret })))
+        assert.notInclude(first.stdout + first.stderr, secret)
+      // A key that was revoked is replaced, and its line is no longer with the keys that work.
+      const gone = rows[2]?.prefix ?? ""
+      yield* registry.revokeKey(gone)
+      const again = yield* json(Summary, yield* importing(people, out, "--json"))
+      assert.deepStrictEqual(again, {
+        created: 1,
+        skipped: [
+          { name: "Ana García, 研究室", in_file: false },
+          { name: 'Ben "B"', in_file: true }
+        ],
+        unused: [{ name: "=Cy" }]
+      })
+      assert.notInclude(readFileSync(out, "utf8"), gone)
+      assert.include(readFileSync(`${out}.unused`, "utf8"), gone)
+      assert.notInclude(readFileSync(out, "utf8"), old.stdout.trim())
+    }).pipe(Effect.provide(Quick))
+)
+
+it.effect(
+  "when a list of names is not clear, or keys would be shown on a terminal, then nothing is made",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* acme)
+      const out = path.join(folder, "refused.csv")
+      for (const [text, expected] of [
+        ["Ana\nBen\nAna", /the name "Ana" is in it twice/],
+        ["Garcia, Ana\nGarcia, Ben", /several columns, and the first line calls none of them "name"/],
+        ['"Ana', /a quote is not closed/],
+        ["name\n", /there are no names in it/],
+        [`Ana\n${"x".repeat(65)}`, /must be 1 to 64 characters/]
+      ] as const)
+        failsWith(yield* importing(fileOf(text), out), expected, text)
+      writeFileSync(path.join(folder, "latin1.csv"), Buffer.from("Jos\xe9", "latin1"))
+      failsWith(yield* importing(path.join(folder, "latin1.csv"), out), /the text is not UTF-8/)
+      failsWith(yield* importing(path.join(folder, "no-such.csv"), out), /the file cannot be read/)
+      const names = fileOf("Ana")
+      failsWith(
+        yield* tollgateHere("create-keys", "--tenant", "nobody", "--names", names, "--out", out),
+        /unknown tenant "nobody"/
+      )
+      const onTerminal = yield* Effect.acquireUseRelease(
+        Effect.sync(() =>
+          Object.defineProperty(process.stdout, "isTTY", { value: true, configurable: true })
+        ),
+        () => tollgateHere("create-keys", "--tenant", "acme", "--names", names),
+        () => Effect.sync(() => Reflect.deleteProperty(process.stdout, "isTTY"))
+      )
+      failsWith(
+        onTerminal,
+        /--out must be a file, such as keys.csv, or "-" to print the keys on this terminal/
+      )
+      assert.isFalse(existsSync(out))
+      const registry = yield* Registry
+      assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
+      const printed = yield* tollgateHere("create-keys", "--tenant", "acme", "--names", names, "--out", "-")
+      assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
+    }).pipe(Effect.provide(Quick))
+)
+
+it.effect(
+  "when a tenant has a live key of a name, then create-key makes another only when it is asked to",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* acme)
+      const registry = yield* Registry
+      const make = registry.createKey({ tenant: "acme", name: "laptop" })
+      const made = yield* Effect.all(
+        Array.from({ length: 4 }, () => Effect.option(make)),
+        {
+          concurrency: "unbounded"
+        }
+      )
+      const [prefix = ""] = made.flatMap((one) => (one._tag === "Some" ? [one.value.key.prefix] : []))
+      assert.lengthOf((yield* registry.listKeys("acme")).rows, 1)
+      const again = ["create-key", "--tenant", "acme", "--name", "laptop"]
+      failsWith(
+        yield* tollgateHere(...again),
+        new RegExp(
+          `a live key named "laptop": ${prefix}\\. Use another name, revoke that key, or give --allow-dup`
+        )
+      )
+      succeeds(yield* tollgateHere(...again, "--allow-duplicate"))
+      for (const key of (yield* registry.listKeys("acme")).rows) yield* registry.revokeKey(key.prefix)
+      succeeds(yield* tollgateHere(...again))
+    }).pipe(Effect.provide(Admin))
+)
+
+it.effect(
+  "when letters are written, then each person with a live key has one, and nobody else may read it",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* acme)
+      const [out, letters] = [path.join(folder, "letters.csv"), path.join(folder, "letters")]
+      succeeds(yield* importing(fileOf("Zoë/../Söhne\nBen"), out, "--rpm", "7"))
+      const [zoe, ben] = linesOf(out).toSorted(([one = ""], [other = ""]) => other.localeCompare(one))
+      const registry = yield* Registry
+      yield* registry.setBudgets(zoe?.[1] ?? "", { day: 5000 })
+      yield* registry.revokeKey(ben?.[1] ?? "")
+      const write = (...more: ReadonlyArray<string>) =>
+        tollgateHere(
+          "letters",
+          "--keys",
+          out,
+          "--address",
+          "https://llm.example.org/",
+          "--out",
+          letters,
+          ...more
+        )
+      const ran = yield* write()
+      succeeds(ran)
+      assert.include(ran.stderr, ben?.[1] ?? "?")
+      assert.notInclude(ran.stdout + ran.stderr, zoe?.[2] ?? "?")
+      const [file = "", ...others] = readdirSync(letters)
+      assert.deepStrictEqual([file, others], [`Zoë-..-Söhne.${zoe?.[1]}.txt`, []])
+      assert.strictEqual(statSync(path.join(letters, file)).mode & 0o777, 0o600)
+      const text = readFileSync(path.join(letters, file), "utf8")
+      for (const part of [
+        "Hello Zoë/../Söhne,",
+        `Bearer ${zoe?.[2]}"`,
+        "curl https://llm.example.org/v1/chat/completions",
+        "7 requests and 100,000 tokens a minute, 4 requests at a time, 5,000 tokens a day (UTC)"
+      ])
+        assert.include(text, part)
+      assert.notInclude(text, "{{")
+      succeeds(yield* write("--template", fileOf("Hej {{ name }}: {{key}}")))
+      assert.strictEqual(readFileSync(path.join(letters, file), "utf8"), `Hej Zoë/../Söhne: ${zoe?.[2]}`)
+      failsWith(yield* write("--template", fileOf("{{names}}")), /\{\{names\}\} is unknown: use \{\{name\}\}/)
+    }).pipe(Effect.provide(Quick))
+)
