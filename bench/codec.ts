@@ -23,7 +23,7 @@ const subjects: ReadonlyArray<readonly [name: string, dialect: Dialect, body: Js
   ["/v1/completions", openaiCompletions, { model: "m", prompt: "Hello".repeat(400), max_tokens: 256 }]
 ]
 
-const bounds = { numPredictCap: 4096, numCtxCap: undefined }
+const bounds = { numPredictCap: 65_536, lowersOutput: false, numCtxCap: undefined }
 
 const decode = (dialect: Dialect, bytes: Uint8Array): InferenceRequest =>
   withPromptSize(Result.getOrThrow(dialect.decode(Result.getOrThrow(parseBody(bytes)), bounds)))

@@ -102,7 +102,11 @@ const surfaces: ReadonlyArray<readonly [string, Dialect]> = [
 const decide = (dialect: Dialect, bytes: Uint8Array): string => {
   const body = parseBody(bytes)
   if (Result.isFailure(body)) return body.failure
-  const decoded = dialect.decode(body.success, { numPredictCap: 4096, numCtxCap: undefined })
+  const decoded = dialect.decode(body.success, {
+    numPredictCap: 65_536,
+    lowersOutput: false,
+    numCtxCap: undefined
+  })
   return Result.isSuccess(decoded) ? "accepted" : decoded.failure.detail
 }
 

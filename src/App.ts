@@ -185,6 +185,7 @@ export const layerApp = (
     extraSurfaces: settings.extraSurfaces,
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
+    lowersOutput: settings.outputAboveCap === "lower",
     numCtxCap: settings.numCtxCap,
     refusesOverflow: settings.promptOverflow === "refuse"
   }).pipe(Layer.provide(layerGates(settings, backendUrl)))

@@ -136,7 +136,8 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     maxRequestBodyBytes: 262_144,
     playground: false,
     extraSurfaces: new Set(),
-    numPredictCap: 4096,
+    numPredictCap: 65_536,
+    lowersOutput: false,
     numCtxCap: undefined,
     refusesOverflow: false,
     ...options.server

@@ -9,6 +9,7 @@ import {
   Records,
   type RequestRow
 } from "../../src/admin/records/Records.ts"
+import { outcomes } from "../../src/domain/Outcome.ts"
 import type { Listed } from "../../src/infra/rows.ts"
 import { described } from "../described.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"
@@ -173,9 +174,15 @@ const block = (title: string, fields: object | undefined): ReadonlyArray<string>
     ? []
     : [title, ...Object.entries(fields).map(([name, value]) => `  ${words(name).padEnd(18)} ${shown(value)}`)]
 
+/** What an operator can change about a refusal. */
+const advice: { readonly [errorType: string]: string } = {
+  [outcomes.payloadTooLarge.type]: "the body was larger than MAX_REQUEST_BODY_BYTES of the gateway"
+}
+
 const describe = ({ correction, open, row }: RequestDetails): string =>
   [
     ...block("audit row, as it was written", row),
+    ...[advice[row?.errorType ?? ""] ?? []].flat().map((text) => `  ${"why".padEnd(18)} ${text}`),
     ...block("correction: what the client got, and the tokens to add", correction),
     ...block("open: it runs, or its process died and its lease ends", open)
   ].join("\n")

@@ -11,7 +11,7 @@
  *   only reader of a tenant is cut when all answers take more than `maxBytes`.
  * - A key that holds too much unread starts no further request.
  *
- * So all answers take at most `maxBytes` and one answer more. While other tenants hold answers too, a reader that takes
+ * So all answers take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. While other tenants hold answers too, a reader that takes
  * nothing is cut when its tenant holds more than what is left.
  */
 import { Context, Deferred, Effect, Layer, Scope } from "effect"
@@ -122,6 +122,7 @@ const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
   })
 
   const collect = Effect.fnUntraced(function* (answer: Answer, bytes: number) {
+    if (bytes > options.maxBytes) return yield* crowded
     const gives = bytes < answer.collected && waiters.size > 0
     if (tryCollect(answer, bytes)) return gives ? yield* admitWaiting : undefined
     const waiter: Waiter = { answer, bytes, turn: yield* Deferred.make<void>() }

@@ -1,5 +1,6 @@
 /**
- * Decides what is logged of a failed request. A refusal is in its audit row only. A failure of the gateway is logged with its
+ * Decides what is logged of a failed request. A refusal is in its audit row only, but a body that
+ * is too large is logged with the setting, because its user asks the operator for more. A failure of the gateway is logged with its
  * cause. The backend's text may contain paths, hosts and prompts, so it is logged at debug only (docs/hardening.md U07).
  *
  * An outage of a gate is logged with its cause once in ten seconds, with the number of other requests that failed. Each
@@ -49,6 +50,14 @@ const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (n
           error.crowded === true
             ? Effect.logDebug("gate crowded", { gate: error.gate }, error.cause)
             : outage(error)
+        )
+      case "PayloadTooLarge":
+        return withRequestId(
+          context,
+          Effect.logInfo("request body too large", {
+            limit_bytes: error.limitBytes,
+            setting: "MAX_REQUEST_BODY_BYTES"
+          })
         )
       case "CircuitOpen":
         // The breaker logs once that it opened.

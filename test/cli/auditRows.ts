@@ -10,6 +10,8 @@ interface Some {
   /** a refusal is not */
   readonly admitted?: boolean
   readonly clientRequestId?: string
+  /** default: bad_gateway for a status of 400 or more */
+  readonly errorType?: string
 }
 
 /** Rows of the log; row number n (from 1) arrived n seconds ago, or at `at`, which is SQL and may use `n`. */
@@ -21,7 +23,7 @@ export const insert = Effect.fnUntraced(function* (prefix: string, some: Some = 
     SELECT (left(first_request_id(at)::text, 14) || '7000-8000' || right(gen_random_uuid()::text, 13))::uuid, at,
       CASE WHEN ${some.admitted ?? true}::boolean THEN at END, k.tenant_id,
       k.id, k.prefix, 'POST', '/api/chat', 'm:1', true, 1, 2, ${some.status ?? 200},
-      CASE WHEN ${some.status ?? 200}::int >= 400 THEN 'bad_gateway' END, 5, '::1', ${some.clientRequestId ?? null},
+      CASE WHEN ${some.status ?? 200}::int >= 400 THEN ${some.errorType ?? "bad_gateway"}::text END, 5, '::1', ${some.clientRequestId ?? null},
       ${some.repeats ?? 1}
     FROM api_keys k, LATERAL (
       SELECT n, ${sql.literal(some.at ?? "clock_timestamp() - n * interval '1 second'")} AS at FROM generate_series(1, ${some.count ?? 1}::int) n) s

@@ -46,7 +46,7 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
       Effect.gen(function* () {
         const Limits = Schema.Struct({ rpm: Schema.Int, tpm: Schema.Int, concurrent: Schema.Int })
         const plain = yield* tollgate("create-tenant", "--name", "plain", "--json")
-        assert.deepStrictEqual(yield* json(Limits, plain), { rpm: 60, tpm: 100_000, concurrent: 4 })
+        assert.deepStrictEqual(yield* json(Limits, plain), { rpm: 60, tpm: 1_000_000, concurrent: 8 })
         const own = yield* tollgate(
           "create-tenant",
           "--name",

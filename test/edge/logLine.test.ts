@@ -56,6 +56,25 @@ layer(layerGateway(production), live)("a request's log line", (it) => {
         assert.deepStrictEqual([...fields, "trace_id"].sort(), documented?.toSorted())
       })
   )
+
+  it.effect(
+    "when a body is too large, then a line names the setting that bounds it, and the client's error does not",
+    () =>
+      Effect.gen(function* () {
+        const { secret } = yield* newKey()
+        const answers: Array<string> = []
+        const lines = yield* linesOf(
+          Effect.tap(
+            call("/api/chat", { secret, body: hello({ padding: "x".repeat(262_144) }) }),
+            ({ status, text }) => Effect.sync(() => void answers.push(`${status} ${text}`))
+          )
+        )
+        const line = lines.find(({ message }) => message === "request body too large")
+        assert.deepInclude(line, { setting: "MAX_REQUEST_BODY_BYTES", limit_bytes: 262_144, level: "info" })
+        assert.match(answers.join(), /^413 /)
+        assert.notInclude(answers.join(), "MAX_REQUEST_BODY_BYTES")
+      })
+  )
 })
 
 const layerTraced = (otlpSampleRatio: number) =>

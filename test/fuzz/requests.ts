@@ -123,8 +123,8 @@ export const mutatedBody = (surface: Surface, random: Random): Buffer => {
   return random.chance(4) ? mutateBytes(bytes, random) : bytes
 }
 
-export const cap = 4096
-const bounds = { numPredictCap: cap, numCtxCap: undefined }
+export const cap = 65_536
+const bounds = { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined }
 const catalog = new Catalog(["m:latest", "other:latest"].map(modelNamed))
 
 /** Go matches keys by Unicode simple folding. */

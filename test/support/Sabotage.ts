@@ -88,6 +88,7 @@ export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
         bounds: boundsOf(settings),
         shutdownDrainMs: 0,
         playground: false,
+        lowersOutput: settings.outputAboveCap === "lower",
         refusesOverflow: settings.promptOverflow === "refuse"
       }).pipe(
         Layer.provide(layerBreakableLimiter),

@@ -26,6 +26,8 @@ export interface AnswerFacts {
 /** Bounds on what a client may ask for. */
 export interface Bounds {
   readonly numPredictCap: number
+  /** `OUTPUT_ABOVE_CAP=lower`, for `/v1/*` */
+  readonly lowersOutput: boolean
   /** undefined: a client's `num_ctx` is dropped */
   readonly numCtxCap: number | undefined
 }

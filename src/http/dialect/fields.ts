@@ -5,6 +5,7 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest } from "../../domain/Inference.ts"
+import type { Bounds } from "./Dialect.ts"
 import { maxModelName } from "../../domain/Model.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
@@ -57,7 +58,7 @@ export const maxDimensions = 65_536
 export const Texts = Schema.Array(Schema.String).check(Schema.isMaxLength(maxInputs))
 
 /** The default of `NUM_PREDICT_CAP`. */
-const defaultCap = 4096
+const defaultCap = 65_536
 
 /**
  * The client's bound on the length of its answer: any int32. `checkMaxTokens` refuses values above the cap;
@@ -84,12 +85,25 @@ export const checkMaxTokens = (
     : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
 }
 
+/** A client's bound on its output, as a part of the decoded request. */
+export type OutputBound = Pick<DecodedRequest, "loweredTo" | "maxTokens">
+
 /** As `checkMaxTokens`, but a bound above the cap becomes the cap, and `X-Max-Tokens` says so. */
 export const lowerMaxTokens = (
   field: string,
   value: number | null | undefined,
   cap: number
-): Decided<Pick<DecodedRequest, "loweredTo" | "maxTokens">> =>
+): Decided<OutputBound> =>
   Result.map(checkMaxTokens(field, value, Math.max(cap, value ?? 0)), (maxTokens) =>
     maxTokens !== undefined && maxTokens > cap ? { maxTokens: cap, loweredTo: cap } : { maxTokens }
   )
+
+/** A bound above the cap is refused or lowered, as `OUTPUT_ABOVE_CAP` says. */
+export const boundMaxTokens = (
+  field: string,
+  value: number | null | undefined,
+  { lowersOutput, numPredictCap }: Pick<Bounds, "lowersOutput" | "numPredictCap">
+): Decided<OutputBound> =>
+  lowersOutput
+    ? lowerMaxTokens(field, value, numPredictCap)
+    : Result.map(checkMaxTokens(field, value, numPredictCap), (maxTokens) => ({ maxTokens }))

@@ -159,7 +159,12 @@ layer(layerGateway(), live)("a request's fields", (it) => {
           numa: true
         }
         const { body } = yield* sent(secret, hello({ stream: false, options: pinning }))
-        assert.deepStrictEqual(body["options"], { num_keep: 5, seed: 7, temperature: 0.5, num_predict: 4096 })
+        assert.deepStrictEqual(body["options"], {
+          num_keep: 5,
+          seed: 7,
+          temperature: 0.5,
+          num_predict: 65_536
+        })
         const bad = [
           { seed: "x" },
           { seed: 1e19 },
@@ -168,7 +173,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
           { temperature: "1" },
           { top_k: [] },
           { num_ctx: "1" },
-          { num_predict: 4097 },
+          { num_predict: 65_537 },
           { num_predict: 0 },
           { num_predict: 1.5 },
           { num_predict: "1" },
@@ -182,7 +187,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
           bad.map((options) => JSON.stringify(hello({ stream: false, options })))
         )
         const negative = yield* sent(secret, hello({ stream: false, options: { num_predict: -1 } }))
-        assert.deepStrictEqual(negative.body["options"], { num_predict: 4096 })
+        assert.deepStrictEqual(negative.body["options"], { num_predict: 65_536 })
       })
   )
 

@@ -207,7 +207,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
             const { raw, body: upstream } = yield* sent(secret, body)
             assert.strictEqual(upstream["model"], "m:latest")
             assert.strictEqual(raw.match(/"model"/gi)?.length, 1)
-            assert.deepStrictEqual(upstream["options"], { num_predict: 4096 })
+            assert.deepStrictEqual(upstream["options"], { num_predict: 65_536 })
           }
         }
       })
@@ -227,7 +227,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
           good.replace('"role"', '"__proto__":{"images":["x"]},"role"').replace(/^/, "{")
         ]) {
           const { body: upstream } = yield* sent(secret, body)
-          assert.deepStrictEqual(upstream["options"], { num_predict: 4096 }, body)
+          assert.deepStrictEqual(upstream["options"], { num_predict: 65_536 }, body)
           assert.isUndefined(upstream["keep_alive"])
           assert.isUndefined(Reflect.get({}, "num_predict"))
           assert.isUndefined(Reflect.get({}, "x"))

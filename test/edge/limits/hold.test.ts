@@ -23,10 +23,10 @@ layer(layerGateway(), live)("a request of a model that nobody has heard", (it) =
           sql<{ readonly held: bigint }>`SELECT held FROM intents WHERE key_prefix = ${prefix}`,
           ([row]) => Number(row?.held ?? 0)
         )
-        assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 4106)
+        assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 65_546)
         // The intent is written before the call is made.
         yield* backend.until(() => backend.requests.length > 0)
-        assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 4096 })
+        assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 65_536 })
         yield* Effect.sleep("400 millis")
         yield* Fiber.interrupt(request)
         const rows = yield* eventually(

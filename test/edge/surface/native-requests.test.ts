@@ -17,7 +17,7 @@ import {
   whole
 } from "./asking.ts"
 
-const cap = 4096
+const cap = 65_536
 
 layer(layerGateway(), live)("native requests", (it) => {
   it.effect("when a second model differs by case only, then it is not the one that runs", () =>

@@ -143,7 +143,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
   it.effect("when the bound is given by either name, then the cap holds, and the newer name wins", () =>
     Effect.gen(function* () {
       for (const field of ["max_tokens", "max_completion_tokens"]) {
-        for (const value of [4097, 0, 1.5]) {
+        for (const value of [65_537, 0, 1.5]) {
           assertRefused(yield* ask(path, chat({ [field]: value })), `${field}: expected`)
         }
       }
@@ -151,7 +151,7 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
         Reflect.get(answer.sent ?? {}, "options")
       const both = yield* ask(path, chat({ max_tokens: 9, max_completion_tokens: 5 }))
       assert.deepStrictEqual(bound(both), { num_predict: 5 })
-      assert.deepStrictEqual(bound(yield* ask(path, chat())), { num_predict: 4096 })
+      assert.deepStrictEqual(bound(yield* ask(path, chat())), { num_predict: 65_536 })
     })
   )
 
@@ -286,3 +286,36 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
     })
   )
 })
+
+layer(layerGateway({ NUM_PREDICT_CAP: "100", OUTPUT_ABOVE_CAP: "lower" }), live)(
+  "OUTPUT_ABOVE_CAP=lower",
+  (it) => {
+    it.effect(
+      "when a bound is above the cap, then /v1 sends the cap and says so, and /api refuses as ever",
+      () =>
+        Effect.gen(function* () {
+          const { secret } = yield* newKey()
+          const backend = yield* Fake
+          const bounded = Effect.fnUntraced(function* (to: string, body: object) {
+            const { headers, status } = yield* call(to, { secret, body })
+            const sent = Object(backend.requests.at(-1)?.body?.["options"]).num_predict
+            return [status, headers.get("x-max-tokens"), sent]
+          })
+          for (const to of [path, "/v1/completions"]) {
+            const body = { model: "m", ...(to === path ? { messages: [user("hi")] } : { prompt: "hi" }) }
+            assert.deepStrictEqual(yield* bounded(to, { ...body, max_tokens: 32_000 }), [200, "100", 100])
+            assert.deepStrictEqual(yield* bounded(to, { ...body, max_tokens: 100 }), [200, null, 100])
+            assert.deepStrictEqual(yield* bounded(to, { ...body, max_tokens: 7 }), [200, null, 7])
+            assert.deepStrictEqual(yield* bounded(to, body), [200, null, 100])
+            assert.strictEqual((yield* bounded(to, { ...body, max_tokens: 0 }))[0], 400)
+          }
+          const newer = { model: "m", messages: [user("hi")], max_tokens: 7, max_completion_tokens: 500 }
+          assert.deepStrictEqual(yield* bounded(path, newer), [200, "100", 100])
+          const older = { ...newer, max_tokens: 500, max_completion_tokens: 7 }
+          assert.deepStrictEqual(yield* bounded(path, older), [200, null, 7])
+          const native = { model: "m", messages: [user("hi")], options: { num_predict: 101 } }
+          assert.strictEqual((yield* bounded("/api/chat", native))[0], 400)
+        })
+    )
+  }
+)

@@ -98,6 +98,20 @@ describe("answers that are collected", () => {
       }).pipe(inMemory)
   )
 
+  it.effect(
+    "when an answer alone takes more than all may, then it fails at once, also when it is first",
+    () =>
+      Effect.gen(function* () {
+        const memory = yield* AnswerMemory
+        const one = yield* request("a", "a", 200 * mib)
+        yield* one.collect(16 * mib)
+        const failed = yield* start(Effect.flip(one.collect(16 * mib + 1)))
+        assert.isDefined(failed.pollUnsafe())
+        assert.deepInclude(yield* Fiber.join(failed), { _tag: "Unavailable", crowded: true })
+        assert.strictEqual(yield* memory.bytes, 16 * mib)
+      }).pipe(inMemory)
+  )
+
   it.effect("when there is no memory in time, then the answer fails as crowded, and keeps what it has", () =>
     Effect.gen(function* () {
       const memory = yield* AnswerMemory

@@ -5,14 +5,14 @@ import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
 import type { Bounds, Decode } from "../../../src/http/dialect/Dialect.ts"
 import { withPromptSize } from "../../../src/http/dialect/promptEstimate.ts"
 
-export const cap = 4096
+export const cap = 65_536
 
 export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<Bounds> = {}) => {
   const decoded = (json: Json): Result.Result<InferenceRequest, BadRequest> =>
     Result.map(
       dialect.decode(
         { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
-        { numPredictCap: cap, numCtxCap: undefined, ...bounds }
+        { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, ...bounds }
       ),
       withPromptSize
     )

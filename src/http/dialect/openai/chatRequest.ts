@@ -5,7 +5,7 @@ import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { Effort, thinkOf } from "../effort.ts"
-import { absentable, checkMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
+import { absentable, boundMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
 import { endUserClaim, generationFields } from "./fields.ts"
@@ -68,12 +68,8 @@ export const chatRequest = requestDecoder(
   Chat,
   (chat: typeof Chat.Type, bounds: Bounds) =>
     Result.gen(function* () {
-      const legacy = yield* checkMaxTokens("max_tokens", chat.max_tokens, bounds.numPredictCap)
-      const maxTokens = yield* checkMaxTokens(
-        "max_completion_tokens",
-        chat.max_completion_tokens,
-        bounds.numPredictCap
-      )
+      const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, bounds)
+      const bound = yield* boundMaxTokens("max_completion_tokens", chat.max_completion_tokens, bounds)
       const messages = yield* nativeMessages(chat.messages)
       const tools = yield* toolsOf(chat)
       return {
@@ -92,7 +88,7 @@ export const chatRequest = requestDecoder(
         }),
         options: samplingOf(chat),
         thinkIfAble: true,
-        maxTokens: maxTokens ?? legacy
+        ...(bound.maxTokens === undefined ? legacy : bound)
       } satisfies DecodedRequest
     }),
   "response_format.json_schema.schema"

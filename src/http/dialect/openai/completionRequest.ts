@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
+import { absentable, boundMaxTokens, wholeIn } from "../fields.ts"
 import { samplingOf } from "../sampling.ts"
 import { endUserClaim, generationFields, One } from "./fields.ts"
 
@@ -39,7 +39,7 @@ export const completionRequest = requestDecoder(
           top_logprobs: logprobs
         }),
         options: samplingOf(completion),
-        maxTokens: yield* checkMaxTokens("max_tokens", completion.max_tokens, bounds.numPredictCap)
+        ...(yield* boundMaxTokens("max_tokens", completion.max_tokens, bounds))
       } satisfies DecodedRequest
     })
 )

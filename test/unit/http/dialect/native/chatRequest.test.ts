@@ -41,10 +41,10 @@ describe("POST /api/chat, the request", () => {
       [chat({ options: { temperature: "hot" } }), "options.temperature: expected"],
       [chat({ options: { num_predict: "10" } }), "options.num_predict: expected"],
       [chat({ options: { num_predict: 12.5 } }), "options.num_predict: expected"],
-      [chat({ options: { num_predict: 0 } }), "options.num_predict: expected a whole number from 1 to 4096"],
+      [chat({ options: { num_predict: 0 } }), "options.num_predict: expected a whole number from 1 to 65536"],
       [
         chat({ options: { num_predict: cap + 1 } }),
-        "options.num_predict: expected a whole number from 1 to 4096"
+        "options.num_predict: expected a whole number from 1 to 65536"
       ]
     ]
     for (const [json, detail] of cases) {
