@@ -232,6 +232,120 @@ export const ModelList = Schema.Struct({
   data: Schema.Array(ModelEntry)
 })
 
+// Responses
+
+const OutputText = Schema.Struct({
+  type: Schema.Literal("output_text"),
+  text: Schema.String,
+  annotations: Objects,
+  logprobs: Objects
+})
+const SummaryText = Schema.Struct({ type: Schema.Literal("summary_text"), text: Schema.String })
+
+const itemStatus = Schema.Literals(["in_progress", "completed", "incomplete"])
+
+const OutputItem = Schema.Union([
+  Schema.Struct({
+    id: Schema.String,
+    type: Schema.Literal("reasoning"),
+    summary: Schema.Array(SummaryText),
+    encrypted_content: optional(
+      Schema.String.annotate({ description: "the same text, for clients that send only this back" })
+    )
+  }),
+  Schema.Struct({
+    id: Schema.String,
+    type: Schema.Literal("message"),
+    status: itemStatus,
+    role: Schema.Literal("assistant"),
+    content: Schema.Array(OutputText)
+  }),
+  Schema.Struct({
+    id: Schema.String,
+    type: Schema.Literal("function_call"),
+    status: itemStatus,
+    call_id: Schema.String,
+    name: Schema.String,
+    namespace: optional(Schema.String),
+    arguments: Schema.String.annotate({ description: "a JSON object as text" })
+  })
+])
+
+const ResponseUsage = Schema.Struct({
+  input_tokens: Count,
+  input_tokens_details: Schema.Struct({ cached_tokens: Count }),
+  output_tokens: Count,
+  output_tokens_details: Schema.Struct({ reasoning_tokens: Zero }),
+  total_tokens: Count
+})
+
+export const Response = Schema.Struct({
+  id: Schema.String.check(Schema.isStartingWith("resp_")),
+  object: Schema.Literal("response"),
+  created_at: Seconds,
+  completed_at: Schema.NullOr(Seconds),
+  status: Schema.Literals(["in_progress", "completed", "incomplete", "failed"]),
+  error: Schema.NullOr(
+    Schema.Struct({
+      code: Schema.Literals([
+        "context_length_exceeded",
+        "insufficient_quota",
+        "invalid_prompt",
+        "rate_limit_exceeded",
+        "server_error"
+      ]),
+      message: Schema.String
+    })
+  ),
+  incomplete_details: Schema.NullOr(Schema.Struct({ reason: Schema.Literal("max_output_tokens") })),
+  model: Written,
+  output: Schema.Array(OutputItem),
+  usage: Schema.NullOr(ResponseUsage),
+  // As the client sent them, or their defaults.
+  instructions: Schema.NullOr(Schema.String),
+  max_output_tokens: Schema.NullOr(Count),
+  metadata: Schema.JsonObject,
+  reasoning: Schema.NullOr(Schema.JsonObject),
+  temperature: Schema.Finite,
+  text: Schema.JsonObject,
+  tool_choice: Schema.Union([Schema.String, Schema.JsonObject]),
+  tools: Objects,
+  top_p: Schema.Finite,
+  // Constants.
+  background: Schema.Literal(false),
+  frequency_penalty: Zero,
+  max_tool_calls: Schema.Null,
+  parallel_tool_calls: Schema.Literal(true),
+  presence_penalty: Zero,
+  previous_response_id: Schema.Null,
+  prompt_cache_key: Schema.Null,
+  safety_identifier: Schema.Null,
+  service_tier: Schema.Literal("default"),
+  store: Schema.Literal(false),
+  top_logprobs: Zero,
+  truncation: Schema.Literal("disabled")
+})
+
+export const ResponseEvent = Schema.Struct({
+  type: Schema.String.check(Schema.isStartingWith("response.")),
+  sequence_number: Count,
+  response: optional(Response),
+  output_index: optional(Count),
+  item: optional(OutputItem),
+  item_id: optional(Schema.String),
+  content_index: optional(Zero),
+  summary_index: optional(Zero),
+  part: optional(Schema.Union([OutputText, SummaryText])),
+  delta: optional(Schema.String),
+  text: optional(Schema.String),
+  logprobs: optional(Objects),
+  name: optional(Schema.String),
+  arguments: optional(Schema.String)
+}).annotate({
+  description:
+    "The data of one event; its `type` is the name of the event. The last one is `response.completed`, `response.incomplete` or `response.failed`. A stream that failed ends with `response.failed`."
+})
+
 // Operations
 
 export const Status = Schema.Struct({ status: Schema.Literal("ok") })

@@ -1,0 +1,228 @@
+/**
+ * The answer of `POST /v1/responses`: server-sent events, or the object of the last event (docs/protocol.md, "Responses
+ * answers"). At most one item is open. The index of an item is its place in the output.
+ */
+import type { Frame, ToolCall } from "../../../domain/Frame.ts"
+import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { outcomes } from "../../../domain/Outcome.ts"
+import type { ErrorResponse } from "../../errors/errorResponses.ts"
+import type { Encoder } from "../Dialect.ts"
+import { createdOf } from "../openai/chatAnswer.ts"
+import { argumentsText, callItem, message, reasoning, type TextKind } from "./items.ts"
+import { clientNames } from "./tools.ts"
+
+const usageOf = (frame: Frame): JsonObject => {
+  const [input, output] = [frame.promptEvalCount ?? 0, frame.evalCount ?? 0]
+  return {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: frame.promptEvalCachedCount ?? 0 },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: input + output
+  }
+}
+
+/** Unix seconds, for an answer without a frame. */
+const now = (): number => Math.floor(Date.now() / 1000)
+
+/** The codes by which Codex decides what its user reads and whether it asks again. */
+const failureCodeOf = ({ status, type }: ErrorResponse): string => {
+  if (type === outcomes.contextExceeded.type) return "context_length_exceeded"
+  if (type === outcomes.budgetExceeded.type) return "insufficient_quota"
+  if (status === outcomes.requestsLimited.status) return "rate_limit_exceeded"
+  return status < 500 ? "invalid_prompt" : "server_error"
+}
+
+/** Fields of every answer. Those that the client sent replace them. */
+const defaults: JsonObject = {
+  background: false,
+  frequency_penalty: 0,
+  instructions: null,
+  max_output_tokens: null,
+  max_tool_calls: null,
+  metadata: {},
+  parallel_tool_calls: true,
+  presence_penalty: 0,
+  previous_response_id: null,
+  prompt_cache_key: null,
+  reasoning: null,
+  safety_identifier: null,
+  service_tier: "default",
+  store: false,
+  temperature: 1,
+  text: { format: { type: "text" } },
+  tool_choice: "auto",
+  tools: [],
+  top_logprobs: 0,
+  top_p: 1,
+  truncation: "disabled"
+}
+
+type Emit = (type: string, data: JsonObject) => void
+
+/** An item that gets text. */
+interface Open {
+  readonly kind: TextKind
+  readonly id: string
+  text: string
+}
+
+/** One answer. `emit` gets its events. */
+class Answer {
+  readonly #request: InferenceRequest
+  readonly #emit: Emit
+  readonly #clientName: ReturnType<typeof clientNames>
+  readonly #id: string
+  readonly #output: Array<JsonObject> = []
+  #createdAt: number | undefined
+  #open: Open | undefined
+
+  constructor(request: InferenceRequest, requestId: string, emit: Emit) {
+    this.#request = request
+    this.#id = requestId.replaceAll("-", "")
+    this.#emit = emit
+    this.#clientName = clientNames(request.echoed?.["tools"])
+  }
+
+  /** The answer as it is. */
+  #response(status: string, more: JsonObject = {}): JsonObject {
+    return {
+      id: `resp_${this.#id}`,
+      object: "response",
+      created_at: this.#createdAt ?? null,
+      completed_at: null,
+      status,
+      error: null,
+      incomplete_details: null,
+      model: this.#request.model,
+      output: [...this.#output],
+      usage: null,
+      ...defaults,
+      ...this.#request.echoed,
+      ...more
+    }
+  }
+
+  /** Shows a client that the answer is on its way. It may be called again while the model is loaded. */
+  begin(createdAt: number): void {
+    const isNew = this.#createdAt === undefined
+    this.#createdAt ??= createdAt
+    const response = this.#response("in_progress")
+    if (isNew) this.#emit("response.created", { response })
+    this.#emit("response.in_progress", { response })
+  }
+
+  get #index(): number {
+    return this.#output.length
+  }
+
+  #itemId(prefix: string): string {
+    return `${prefix}_${this.#id}_${this.#index}`
+  }
+
+  /** Events of a text say where it is. */
+  #emitAt({ id, kind }: Open, event: string, data: JsonObject): void {
+    this.#emit(event, { item_id: id, output_index: this.#index, ...kind.place, ...data })
+  }
+
+  #start(kind: TextKind): Open {
+    const open = { kind, id: this.#itemId(kind.idPrefix), text: "" }
+    this.#emit("response.output_item.added", { output_index: this.#index, item: kind.empty(open.id) })
+    this.#emitAt(open, `${kind.events.part}.added`, { part: kind.part("") })
+    return open
+  }
+
+  #write(kind: TextKind, delta: string): void {
+    if (this.#open?.kind !== kind) this.#close("completed")
+    const open = (this.#open ??= this.#start(kind))
+    open.text += delta
+    if (delta !== "") this.#emitAt(open, `${kind.events.text}.delta`, { delta, ...kind.more })
+  }
+
+  #finish(item: JsonObject): void {
+    this.#emit("response.output_item.done", { output_index: this.#index, item })
+    this.#output.push(item)
+  }
+
+  #close(status: string): void {
+    const open = this.#open
+    if (open === undefined) return
+    const { id, kind, text } = open
+    this.#emitAt(open, `${kind.events.text}.done`, { text, ...kind.more })
+    this.#emitAt(open, `${kind.events.part}.done`, { part: kind.part(text) })
+    this.#finish(kind.whole(id, text, status))
+    this.#open = undefined
+  }
+
+  #call(call: ToolCall): void {
+    this.#close("completed")
+    const [id, text] = [this.#itemId("fc"), argumentsText(call)]
+    const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }
+    const place = { item_id: id, output_index: this.#index }
+    const item = callItem(id, "in_progress", { ...called, text: "" })
+    this.#emit("response.output_item.added", { output_index: this.#index, item })
+    this.#emit("response.function_call_arguments.delta", { ...place, delta: text })
+    this.#emit("response.function_call_arguments.done", { ...place, name: called.name.name, arguments: text })
+    this.#finish(callItem(id, "completed", { ...called, text }))
+  }
+
+  /** Adds a frame. Returns the whole answer after the last one. */
+  add(frame: Frame): JsonObject | undefined {
+    if (this.#createdAt === undefined) this.begin(createdOf(frame))
+    if (frame.thinking !== undefined && frame.thinking !== "") this.#write(reasoning, frame.thinking)
+    if (frame.text !== "") this.#write(message, frame.text)
+    for (const call of frame.toolCalls ?? []) this.#call(call)
+    return frame.done ? this.#end(frame) : undefined
+  }
+
+  /** An empty answer has an empty message, because agents ask again when there is none. */
+  #end(final: Frame): JsonObject {
+    if (this.#open === undefined && this.#output.length === 0) this.#write(message, "")
+    const isCut = final.doneReason === "length"
+    const status = isCut ? "incomplete" : "completed"
+    this.#close(status)
+    const response = this.#response(status, {
+      usage: usageOf(final),
+      ...(isCut
+        ? { incomplete_details: { reason: "max_output_tokens" } }
+        : { completed_at: createdOf(final) })
+    })
+    this.#emit(`response.${status}`, { response })
+    return response
+  }
+
+  fail(error: ErrorResponse): void {
+    if (this.#createdAt === undefined) this.begin(now())
+    const failure = { code: failureCodeOf(error), message: error.message }
+    this.#emit("response.failed", { response: this.#response("failed", { error: failure }) })
+  }
+}
+
+/** `requestId` is part of all ids, so that they are unique in a conversation. */
+export const responsesEncoder = (request: InferenceRequest, requestId: string): Encoder => {
+  let sequence = 0
+  let events = ""
+  const answer = new Answer(request, requestId, (type, data) => {
+    events += `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: sequence++, ...data })}\n\n`
+  })
+  const written = (): string => {
+    const text = events
+    events = ""
+    return text
+  }
+  return {
+    frames: (chunk) => {
+      for (const frame of chunk) answer.add(frame)
+      return written()
+    },
+    waiting: () => {
+      answer.begin(now())
+      return written()
+    },
+    failure: (error) => {
+      answer.fail(error)
+      return written()
+    },
+    object: (run): Json => new Answer(request, requestId, () => {}).add(run) ?? null
+  }
+}

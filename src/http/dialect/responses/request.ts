@@ -1,0 +1,119 @@
+/**
+ * The request of `POST /v1/responses`, as the chat of `/v1/chat/completions`. Nothing is stored here, so what refers to stored
+ * things is a 400 (docs/protocol.md, "Responses requests").
+ */
+import { Result, Schema } from "effect"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
+import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
+import { present } from "../decode.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
+import { Effort, thinkOf } from "../effort.ts"
+import { absentable, lowerMaxTokens, MaxTokens, ModelName } from "../fields.ts"
+import { endUserClaim, endUserFields } from "../openai/fields.ts"
+import { openaiOptions, samplingOf } from "../sampling.ts"
+import { Input, nativeMessages } from "./input.ts"
+import { nativeTools, ToolChoice, Tools } from "./tools.ts"
+
+const Format = Schema.Union([
+  Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
+  Schema.Struct({
+    type: Schema.Literal("json_schema"),
+    name: absentable(Schema.String),
+    schema: Schema.JsonObject
+  })
+])
+
+const notKept = "is refused unless it is null: nothing is stored here"
+
+const Responses = Schema.Struct({
+  ...endUserFields,
+  model: ModelName,
+  input: Input,
+  instructions: absentable(Schema.String, "a message of the system before the input"),
+  stream: absentable(Schema.Boolean, "default false"),
+  max_output_tokens: absentable(MaxTokens, "above NUM_PREDICT_CAP it is lowered to it"),
+  temperature: openaiOptions.temperature,
+  top_p: openaiOptions.top_p,
+  tools: absentable(Tools, "what the model may call; types but `function` and `namespace` are dropped"),
+  tool_choice: absentable(
+    ToolChoice,
+    "`none` sends no tools, names send only those; a call cannot be forced"
+  ),
+  text: absentable(
+    Schema.Struct({ format: absentable(Format) }),
+    "JSON, or a JSON schema that the answer has to follow"
+  ),
+  reasoning: absentable(
+    Schema.Struct({ effort: absentable(Effort), summary: absentable(Schema.String) }),
+    "`effort` is left out for a model that cannot reason; `summary` has no effect"
+  ),
+  metadata: absentable(Schema.JsonObject, "comes back in the answer"),
+  previous_response_id: absentable(Schema.String, notKept),
+  conversation: absentable(Schema.Json, notKept),
+  prompt: absentable(Schema.Json, notKept),
+  background: absentable(Schema.Boolean, "true is refused: an answer is not kept for later")
+})
+
+type Responses = typeof Responses.Type
+
+/** Refuses what would lose a part of the conversation unseen. */
+const checkStored = (request: Responses): Decided<void> => {
+  const stored = (["previous_response_id", "conversation", "prompt"] as const).find(
+    (field) => request[field] !== undefined && request[field] !== null
+  )
+  if (stored !== undefined) return refuse(`${stored}: not supported, send the whole input`)
+  return request.background === true ? refuse("background: not supported") : Result.void
+}
+
+const formatOf = (format: typeof Format.Type | null | undefined): Json | undefined => {
+  switch (format?.type) {
+    case "json_object":
+      return "json"
+    case "json_schema":
+      return format.schema
+    default:
+      return undefined
+  }
+}
+
+export const responsesRequest = requestDecoder(
+  Responses,
+  (request: Responses, bounds: Bounds) =>
+    Result.gen(function* () {
+      yield* checkStored(request)
+      // Agents ask for more than they need.
+      const bound = yield* lowerMaxTokens(
+        "max_output_tokens",
+        request.max_output_tokens,
+        bounds.numPredictCap
+      )
+      const format = request.text?.format
+      return {
+        kind: "chat",
+        model: request.model,
+        ...endUserClaim(request),
+        stream: request.stream ?? false,
+        body: present({
+          messages: yield* nativeMessages(request.input, request.instructions),
+          tools: yield* nativeTools(request.tools, request.tool_choice),
+          format: formatOf(format),
+          think: thinkOf(request.reasoning?.effort)
+        }),
+        options: samplingOf(present({ temperature: request.temperature, top_p: request.top_p })),
+        thinkIfAble: true,
+        ...bound,
+        echoed: present({
+          instructions: request.instructions,
+          tools: request.tools,
+          tool_choice: request.tool_choice,
+          text: format === undefined || format === null ? undefined : { format },
+          reasoning: request.reasoning,
+          temperature: request.temperature,
+          top_p: request.top_p,
+          max_output_tokens: bound.maxTokens,
+          metadata: request.metadata
+        })
+      } satisfies DecodedRequest
+    }),
+  "text.format.schema"
+)

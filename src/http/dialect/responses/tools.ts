@@ -1,0 +1,108 @@
+/** The tools of `POST /v1/responses`. Functions become tools; what the model server cannot run is dropped. */
+import { Result, Schema } from "effect"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
+import type { Json } from "../../../domain/Inference.ts"
+import { present } from "../decode.ts"
+import { absentable } from "../fields.ts"
+
+/** An object of a type that is not in `known`. It is accepted, because clients send new types before a gateway knows them. */
+export const otherThan = (...known: ReadonlyArray<string>) =>
+  Schema.Struct({
+    type: Schema.String.check(
+      Schema.makeFilter((type: string) => !known.includes(type), { expected: "another type" })
+    ).pipe(Schema.brand("OtherType"))
+  })
+
+const FunctionTool = Schema.Struct({
+  type: Schema.Literal("function"),
+  name: Schema.String,
+  description: absentable(Schema.String),
+  parameters: absentable(Schema.JsonObject, "a JSON schema"),
+  strict: absentable(Schema.Boolean, "has no effect")
+})
+
+/** Functions under a common name. The model sees each as `<namespace>.<name>`. */
+const Namespace = Schema.Struct({
+  type: Schema.Literal("namespace"),
+  name: Schema.String,
+  description: absentable(Schema.String),
+  tools: Schema.Array(Schema.Union([FunctionTool, otherThan("function")]))
+})
+
+export const Tools = Schema.Array(Schema.Union([FunctionTool, Namespace, otherThan("function", "namespace")]))
+
+export const ToolChoice = Schema.Union([
+  Schema.Literals(["none", "auto", "required"]),
+  Schema.Struct({ type: Schema.Literal("function"), name: Schema.String }),
+  Schema.Struct({
+    type: Schema.Literal("allowed_tools"),
+    tools: Schema.Array(Schema.Struct({ type: Schema.String, name: absentable(Schema.String) }))
+  }),
+  otherThan("function", "allowed_tools")
+])
+
+/** A function with the name that the model sees, and the names that the client uses. */
+interface Callable {
+  readonly flatName: string
+  readonly namespace?: string
+  readonly tool: typeof FunctionTool.Type
+}
+
+/** The name that the model sees. Some clients repeat the namespace in the name. */
+export const flatName = (namespace: string | null | undefined, name: string): string =>
+  namespace === undefined || namespace === null || name.startsWith(`${namespace}.`)
+    ? name
+    : `${namespace}.${name}`
+
+const isFunction = Schema.is(FunctionTool)
+const isNamespace = Schema.is(Namespace)
+
+const callables = (tools: typeof Tools.Type): ReadonlyArray<Callable> =>
+  tools.flatMap((tool): ReadonlyArray<Callable> => {
+    if (isFunction(tool)) return [{ flatName: tool.name, tool }]
+    if (!isNamespace(tool)) return []
+    return tool.tools
+      .filter(isFunction)
+      .map((member) => ({ flatName: flatName(tool.name, member.name), namespace: tool.name, tool: member }))
+  })
+
+const nativeTool = ({ flatName: name, tool }: Callable): Json => ({
+  type: "function",
+  function: present({ name, description: tool.description, parameters: tool.parameters })
+})
+
+/** The names of the functions that may be called; undefined: all of them. */
+const allowedBy = (choice: typeof ToolChoice.Type | null | undefined): ReadonlySet<unknown> | undefined => {
+  if (choice === undefined || choice === null || typeof choice === "string") return undefined
+  if ("name" in choice) return new Set([choice.name])
+  return "tools" in choice ? new Set(choice.tools.map(({ name }) => name)) : undefined
+}
+
+/** `none` sends no tools, names send only those. A call cannot be forced. */
+export const nativeTools = (
+  tools: typeof Tools.Type | null | undefined,
+  choice: typeof ToolChoice.Type | null | undefined
+): Decided<Json | undefined> => {
+  const all = choice === "none" ? [] : callables(tools ?? [])
+  const allowed = allowedBy(choice)
+  const sent = allowed === undefined ? all : all.filter(({ flatName: name }) => allowed.has(name))
+  if (allowed !== undefined && sent.length === 0)
+    return refuse("tool_choice: expected the name of a function of tools")
+  return Result.succeed(sent.length === 0 ? undefined : sent.map(nativeTool))
+}
+
+const isTools = Schema.is(Tools)
+
+/** How a client names the function that the model calls `flatName`. */
+export interface ClientName {
+  readonly name: string
+  readonly namespace?: string
+}
+
+/** Translates the names in calls of the model. `tools`: as the client sent them. */
+export const clientNames = (tools: Json | undefined): ((flatName: string) => ClientName) => {
+  const names = new Map<string, ClientName>()
+  for (const { flatName: flat, namespace, tool } of isTools(tools) ? callables(tools) : [])
+    if (namespace !== undefined) names.set(flat, { namespace, name: tool.name })
+  return (name) => names.get(name) ?? { name }
+}

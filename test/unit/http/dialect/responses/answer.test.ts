@@ -1,0 +1,241 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as fc from "fast-check"
+import type { Frame } from "../../../../../src/domain/Frame.ts"
+import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
+import { Fold } from "../../../../../src/http/dialect/fold.ts"
+import { responsesEncoder } from "../../../../../src/http/dialect/responses/answer.ts"
+import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
+import { decoding } from "../../decoding.ts"
+import { checkStream, eventsOf, type Item, textIn } from "./events.ts"
+
+const { accepted } = decoding(responses)
+const createdAt = "2026-11-21T10:00:00.123456789Z"
+const requestId = "01a1fe92-0000-7000-8000-00000000000a"
+
+const requestOf = (more: { readonly [field: string]: Json } = {}): InferenceRequest =>
+  accepted({ model: "my-model", input: "Hello", stream: true, ...more })
+const encoder = (request = requestOf()) => responsesEncoder(request, requestId)
+const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
+const done = (more: Partial<Frame> = {}): Frame =>
+  frame({
+    done: true,
+    doneReason: "stop",
+    promptEvalCount: 5,
+    promptEvalCachedCount: 4,
+    evalCount: 3,
+    ...more
+  })
+
+const call = fc.record(
+  {
+    id: fc.stringMatching(/^call_[a-z0-9]{8}$/),
+    name: fc.constantFrom("weather", "functions.shell"),
+    arguments: fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.string())
+  },
+  { requiredKeys: ["name", "arguments"] }
+)
+const content = {
+  text: fc.string({ maxLength: 8 }),
+  thinking: fc.string({ maxLength: 8 }),
+  toolCalls: fc.array(call, { minLength: 1, maxLength: 2 })
+}
+const anyFrame = fc.record(content, { requiredKeys: ["text"] }).map(frame)
+const lastFrame = fc
+  .record({ ...content, doneReason: fc.constantFrom("stop", "length", "load") }, { requiredKeys: ["text"] })
+  .map((more) => done(more))
+const anyFrames = fc
+  .tuple(fc.array(anyFrame, { maxLength: 8 }), lastFrame)
+  .map(([frames, last]) => [...frames, last])
+
+const foldOf = (frames: ReadonlyArray<Frame>): Frame => {
+  const fold = new Fold()
+  for (const each of frames) fold.add(each)
+  return fold.frame ?? done()
+}
+
+const streamOf = (frames: ReadonlyArray<Frame>): string => {
+  const { frames: encode } = encoder()
+  return frames.map((each) => encode([each])).join("")
+}
+
+const textsOf = (output: ReadonlyArray<Item>, type: string): string =>
+  output
+    .filter((item) => item.type === type)
+    .map(textIn)
+    .join("")
+
+const objectOf = (frames: ReadonlyArray<Frame>) =>
+  JSON.parse(JSON.stringify(encoder().object(foldOf(frames))))
+
+describe("POST /v1/responses, the answer", () => {
+  it("when frames come in any order, then their events follow the grammar and have all of their content", () => {
+    fc.assert(
+      fc.property(anyFrames, (frames) => {
+        const { incomplete_details, output, status, usage } = checkStream(streamOf(frames))
+        const run = foldOf(frames)
+        assert.strictEqual(textsOf(output, "message"), run.text)
+        assert.strictEqual(textsOf(output, "reasoning"), run.thinking ?? "")
+        assert.deepStrictEqual(
+          output
+            .filter(({ type }) => type === "function_call")
+            .map((item) => [item["name"], item["arguments"]]),
+          (run.toolCalls ?? []).map(({ arguments: args, name }) => [name, JSON.stringify(args)])
+        )
+        const isCut = run.doneReason === "length"
+        assert.strictEqual(status, isCut ? "incomplete" : "completed")
+        assert.deepStrictEqual(incomplete_details, isCut ? { reason: "max_output_tokens" } : null)
+        assert.deepStrictEqual(usage, {
+          input_tokens: 5,
+          input_tokens_details: { cached_tokens: 4 },
+          output_tokens: 3,
+          output_tokens_details: { reasoning_tokens: 0 },
+          total_tokens: 8
+        })
+      }),
+      { numRuns: 300 }
+    )
+  })
+
+  it("when an answer fails after any frames, then the events end once, with its code and the items that were done", () => {
+    const errors = [
+      [{ status: 400, type: "context_length_exceeded" }, "context_length_exceeded"],
+      [{ status: 429, type: "budget_exceeded" }, "insufficient_quota"],
+      [{ status: 429, type: "token_limit_exceeded" }, "rate_limit_exceeded"],
+      [{ status: 400, type: "invalid_request" }, "invalid_prompt"],
+      [{ status: 502, type: "bad_gateway" }, "server_error"]
+    ] as const
+    fc.assert(
+      fc.property(
+        fc.array(anyFrame, { maxLength: 5 }),
+        fc.constantFrom(...errors),
+        (frames, [error, code]) => {
+          const { failure, frames: encode } = encoder()
+          const stream = encode(frames) + failure({ ...error, message: "sorry" }, requestId)
+          const response = checkStream(stream)
+          assert.strictEqual(response.status, "failed")
+          assert.deepStrictEqual(response.error, { code, message: "sorry" })
+        }
+      )
+    )
+  })
+
+  it("when the items of an answer are sent back, streamed or whole, then they are one message with all of its content", () => {
+    fc.assert(
+      fc.property(anyFrames, (frames) => {
+        const { text, thinking, toolCalls } = foldOf(frames)
+        const outputs = [checkStream(streamOf(frames)).output, objectOf(frames).output]
+        for (const output of outputs) {
+          const ids = output.flatMap((item: Item) => item["call_id"] ?? [])
+          assert.deepStrictEqual(accepted({ model: "m", input: output }).body["messages"], [
+            {
+              role: "assistant",
+              content: text,
+              ...((thinking ?? "") === "" ? {} : { thinking }),
+              ...(toolCalls === undefined
+                ? {}
+                : {
+                    tool_calls: toolCalls.map(({ arguments: args, id, name }, i) => ({
+                      id: id ?? ids[i],
+                      function: { name, arguments: args }
+                    }))
+                  })
+            }
+          ])
+        }
+      }),
+      { numRuns: 200 }
+    )
+  })
+
+  it("when text, thinking and a call are answered, then their events are those that clients know", () => {
+    const stream = streamOf([
+      frame({ thinking: "hm" }),
+      frame({ text: "Hel" }),
+      frame({ text: "lo" }),
+      frame({ toolCalls: [{ id: "c1", name: "f", arguments: { a: 1 } }] }),
+      done()
+    ])
+    assert.deepStrictEqual(
+      eventsOf(stream).map(({ delta, output_index: index, type }) =>
+        [type.replace("response.", ""), index, delta].filter((part) => part !== undefined).join(" ")
+      ),
+      [
+        "created",
+        "in_progress",
+        "output_item.added 0",
+        "reasoning_summary_part.added 0",
+        "reasoning_summary_text.delta 0 hm",
+        "reasoning_summary_text.done 0",
+        "reasoning_summary_part.done 0",
+        "output_item.done 0",
+        "output_item.added 1",
+        "content_part.added 1",
+        "output_text.delta 1 Hel",
+        "output_text.delta 1 lo",
+        "output_text.done 1",
+        "content_part.done 1",
+        "output_item.done 1",
+        "output_item.added 2",
+        'function_call_arguments.delta 2 {"a":1}',
+        "function_call_arguments.done 2",
+        "output_item.done 2",
+        "completed"
+      ]
+    )
+  })
+
+  it("when an answer is whole, then it repeats what was asked and says what is not", () => {
+    const tools = [{ type: "web_search" }, { type: "function", name: "f", parameters: {} }]
+    const request = requestOf({
+      instructions: "be brief",
+      tools,
+      max_output_tokens: 10_000_000,
+      reasoning: { effort: "low" }
+    })
+    const answer = JSON.parse(JSON.stringify(encoder(request).object(done({ text: "Hi" }))))
+    assert.deepInclude(answer, {
+      id: "resp_01a1fe92000070008000" + "00000000000a",
+      object: "response",
+      created_at: 1_795_255_200,
+      completed_at: 1_795_255_200,
+      status: "completed",
+      model: "my-model",
+      instructions: "be brief",
+      tools,
+      max_output_tokens: 4096,
+      reasoning: { effort: "low" },
+      tool_choice: "auto",
+      store: false,
+      error: null
+    })
+    assert.deepStrictEqual(answer.output, [
+      {
+        id: "msg_01a1fe92000070008000" + "00000000000a_0",
+        type: "message",
+        status: "completed",
+        role: "assistant",
+        content: [{ type: "output_text", text: "Hi", annotations: [], logprobs: [] }]
+      }
+    ])
+  })
+
+  it("when a function of a namespace is called, then the client gets both names", () => {
+    const tools = [{ type: "namespace", name: "agents", tools: [{ type: "function", name: "spawn" }] }]
+    const { object } = encoder(requestOf({ tools }))
+    const run = done({ toolCalls: [{ name: "agents.spawn", arguments: {} }] })
+    const [item] = JSON.parse(JSON.stringify(object(run))).output
+    assert.deepInclude(item, { type: "function_call", namespace: "agents", name: "spawn", arguments: "{}" })
+  })
+
+  it("when the client waits for the model, then it is told so at any time, and the answer still begins once", () => {
+    const { frames, waiting } = encoder()
+    const text = [waiting?.(), waiting?.(), frames([frame({ text: "Hi" })]), frames([done()])].join("")
+    assert.deepStrictEqual(
+      eventsOf(text)
+        .slice(0, 4)
+        .map(({ type }) => type),
+      ["response.created", "response.in_progress", "response.in_progress", "response.output_item.added"]
+    )
+    checkStream(text)
+  })
+})

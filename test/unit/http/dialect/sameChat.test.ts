@@ -1,0 +1,249 @@
+/** One chat, written in every dialect that has chats: the model server gets the same, and the client reads the same. */
+import { assert, it } from "@effect/vitest"
+import { Schema } from "effect"
+import * as fc from "fast-check"
+import * as Answers from "../../../../build/openapi/answers.ts"
+import type { Frame } from "../../../../src/domain/Frame.ts"
+import type { Json, JsonObject } from "../../../../src/domain/Inference.ts"
+import type { Dialect } from "../../../../src/http/dialect/Dialect.ts"
+import { nativeChat } from "../../../../src/http/dialect/native/dialect.ts"
+import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
+import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
+import { decoding } from "../decoding.ts"
+
+interface Call {
+  readonly id: string
+  readonly name: string
+  readonly args: JsonObject
+}
+/** What somebody says, and after it a turn of the assistant with the results of its calls. */
+interface Round {
+  readonly role: "system" | "user"
+  readonly text: string
+  readonly reply?: {
+    readonly text: string
+    readonly thinking?: string
+    readonly calls: ReadonlyArray<Call>
+    readonly result: string
+  }
+}
+interface Chat {
+  readonly rounds: ReadonlyArray<Round>
+  readonly tools: ReadonlyArray<{ readonly name: string; readonly description: string }>
+  readonly maxTokens?: number
+  readonly temperature?: number
+}
+
+const text = fc.string({ unit: "grapheme", maxLength: 20 })
+const words = fc.string({ minLength: 1, maxLength: 20 })
+const name = fc.constantFrom("weather", "shell", "edit_file")
+const call = fc.record({
+  id: fc.uuid().map((id) => `call_${id}`),
+  name,
+  args: fc.dictionary(fc.stringMatching(/^[a-z]{1,4}$/), text, { maxKeys: 3 })
+})
+const reply = fc.record(
+  {
+    text: words,
+    thinking: words,
+    calls: fc.uniqueArray(call, { maxLength: 2, selector: ({ id }) => id }),
+    result: text
+  },
+  { requiredKeys: ["text", "calls", "result"] }
+)
+const round = fc.record(
+  { role: fc.constantFrom("system" as const, "user" as const), text, reply },
+  { requiredKeys: ["role", "text"] }
+)
+const chat: fc.Arbitrary<Chat> = fc.record(
+  {
+    rounds: fc.array(round, { minLength: 1, maxLength: 4 }),
+    tools: fc.uniqueArray(fc.record({ name, description: text }), {
+      maxLength: 2,
+      selector: (tool) => tool.name
+    }),
+    maxTokens: fc.integer({ min: 1, max: 4096 }),
+    temperature: fc.constantFrom(0.1, 0.5, 1)
+  },
+  { requiredKeys: ["rounds", "tools"] }
+)
+
+const parameters = { type: "object", properties: { a: { type: "string" } } }
+const tool = ({ description, name: called }: Chat["tools"][number]) => ({
+  name: called,
+  description,
+  parameters
+})
+const chatTools = ({ tools }: Chat) =>
+  tools.length === 0 ? {} : { tools: tools.map((each) => ({ type: "function", function: tool(each) })) }
+
+const inNative = (asked: Chat): Json => ({
+  model: "m",
+  messages: asked.rounds.flatMap(({ reply: said, role, text: content }) => [
+    { role, content },
+    ...(said === undefined
+      ? []
+      : [
+          {
+            role: "assistant",
+            content: said.text,
+            ...(said.thinking === undefined ? {} : { thinking: said.thinking }),
+            ...(said.calls.length === 0
+              ? {}
+              : {
+                  tool_calls: said.calls.map(({ args, id, name: called }) => ({
+                    id,
+                    function: { name: called, arguments: args }
+                  }))
+                })
+          },
+          ...said.calls.map(({ id, name: called }) => ({
+            role: "tool",
+            content: said.result,
+            tool_call_id: id,
+            tool_name: called
+          }))
+        ])
+  ]),
+  ...chatTools(asked),
+  options: {
+    ...(asked.maxTokens === undefined ? {} : { num_predict: asked.maxTokens }),
+    ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+  }
+})
+
+const inOpenai = (asked: Chat): Json => ({
+  model: "m",
+  messages: asked.rounds.flatMap(({ reply: said, role, text: content }) => [
+    { role, content },
+    ...(said === undefined
+      ? []
+      : [
+          {
+            role: "assistant",
+            content: said.text,
+            ...(said.thinking === undefined ? {} : { reasoning: said.thinking }),
+            tool_calls: said.calls.map(({ args, id, name: called }) => ({
+              id,
+              type: "function",
+              function: { name: called, arguments: JSON.stringify(args) }
+            }))
+          },
+          ...said.calls.map(({ id }) => ({ role: "tool", content: said.result, tool_call_id: id }))
+        ])
+  ]),
+  ...chatTools(asked),
+  ...(asked.maxTokens === undefined ? {} : { max_completion_tokens: asked.maxTokens }),
+  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+})
+
+const inResponses = (asked: Chat): Json => ({
+  model: "m",
+  input: asked.rounds.flatMap(({ reply: said, role, text: content }): ReadonlyArray<Json> => [
+    { role, content: [{ type: "input_text", text: content }] },
+    ...(said === undefined
+      ? []
+      : [
+          ...(said.thinking === undefined
+            ? []
+            : [{ type: "reasoning", summary: [{ type: "summary_text", text: said.thinking }] }]),
+          { type: "message", role: "assistant", content: [{ type: "output_text", text: said.text }] },
+          ...said.calls.map(({ args, id, name: called }) => ({
+            type: "function_call",
+            call_id: id,
+            name: called,
+            arguments: JSON.stringify(args)
+          })),
+          ...said.calls.map(({ id }) => ({ type: "function_call_output", call_id: id, output: said.result }))
+        ])
+  ]),
+  tools: asked.tools.map((each) => ({ type: "function", ...tool(each) })),
+  ...(asked.maxTokens === undefined ? {} : { max_output_tokens: asked.maxTokens }),
+  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+})
+
+/** What a client reads of an answer, wherever its dialect has it. */
+interface Read {
+  readonly text: string
+  readonly thinking: string
+  readonly calls: ReadonlyArray<readonly [name: string, args: string]>
+  readonly tokens: ReadonlyArray<number | undefined>
+}
+
+const readNative = (answer: typeof Answers.NativeChatFrame.Type): Read => ({
+  text: answer.message.content,
+  thinking: answer.message.thinking ?? "",
+  calls: (answer.message.tool_calls ?? []).map(({ function: called }) => [
+    called.name,
+    JSON.stringify(called.arguments)
+  ]),
+  tokens: [answer.prompt_eval_count, answer.eval_count]
+})
+
+const readOpenai = ({ choices: [choice], usage }: typeof Answers.ChatCompletion.Type): Read => ({
+  text: choice?.message.content ?? "",
+  thinking: choice?.message.reasoning ?? "",
+  calls: (choice?.message.tool_calls ?? []).map(({ function: called }) => [called.name, called.arguments]),
+  tokens: [usage.prompt_tokens, usage.completion_tokens]
+})
+
+const readResponses = ({ output, usage }: typeof Answers.Response.Type): Read => ({
+  text: output
+    .map((item) => (item.type === "message" ? item.content.map((part) => part.text).join("") : ""))
+    .join(""),
+  thinking: output
+    .map((item) => (item.type === "reasoning" ? item.summary.map((part) => part.text).join("") : ""))
+    .join(""),
+  calls: output.flatMap((item) =>
+    item.type === "function_call" ? [[item.name, item.arguments] as const] : []
+  ),
+  tokens: [usage?.input_tokens, usage?.output_tokens]
+})
+
+/** How a dialect writes a chat, and how its client reads the answer. */
+const reader = <A, I>(answer: Schema.Codec<A, I>, read: (answer: A) => Read) => {
+  const decode = Schema.decodeUnknownSync(answer)
+  return (object: Json): Read => read(decode(object))
+}
+
+const dialects: ReadonlyArray<readonly [Dialect, (asked: Chat) => Json, (object: Json) => Read]> = [
+  [nativeChat, inNative, reader(Answers.NativeChatFrame, readNative)],
+  [openaiChat, inOpenai, reader(Answers.ChatCompletion, readOpenai)],
+  [responses, inResponses, reader(Answers.Response, readResponses)]
+]
+
+const answer: fc.Arbitrary<Frame> = fc
+  .record(
+    {
+      text,
+      thinking: words,
+      toolCalls: fc.array(
+        call.map(({ args, ...called }) => ({ ...called, arguments: args })),
+        { minLength: 1, maxLength: 2 }
+      ),
+      promptEvalCount: fc.nat(10_000),
+      evalCount: fc.nat(10_000)
+    },
+    { requiredKeys: ["text", "promptEvalCount", "evalCount"] }
+  )
+  .map((more) => ({ createdAt: "2026-11-21T10:00:00Z", done: true, doneReason: "stop", ...more }))
+
+const facts = { requestId: "r", seal: () => undefined }
+
+it("when a chat is written in each dialect, then the model server gets one request, and the client reads one answer", () => {
+  fc.assert(
+    fc.property(chat, answer, (asked, frame) => {
+      const runs = dialects.map(([dialect, write, read]) => {
+        const request = decoding(dialect).accepted(write(asked))
+        const { body, maxTokens, options, promptBytes, promptEstimate } = request
+        return {
+          sent: { body, maxTokens, options, promptBytes, promptEstimate },
+          read: read(dialect.encoder(request, facts).object(frame))
+        }
+      })
+      for (const run of runs) assert.deepStrictEqual(run, runs[0])
+      assert.strictEqual(runs[0]?.read.text, frame.text)
+    }),
+    { numRuns: 1000 }
+  )
+})
