@@ -84,6 +84,12 @@ const operations: Described = {
     request: "EmbeddingRequest",
     answers: { [json]: [Answers.EmbeddingList] }
   },
+  "POST /v1/responses": {
+    id: "createResponse",
+    request: "ResponseRequest",
+    answered: asked,
+    answers: { [json]: [Answers.Response], [events]: [Answers.ResponseEvent] }
+  },
   "GET /v1/models": { id: "listModels", answers: { [json]: [Answers.ModelList] } },
   "GET /v1/models/{id}": { id: "retrieveModel", answers: { [json]: [Answers.ModelEntry] } },
   "GET /healthz": { id: "healthz", answers: { [json]: [Answers.Status] } },

@@ -17,6 +17,7 @@ import {
   nativeShow
 } from "./dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
+import { responses } from "./dialect/responses/dialect.ts"
 import { native, openai, operations } from "./surfaces.ts"
 
 /** The handler of a route (`app.ts`), with what it needs to know of the route. */
@@ -145,6 +146,17 @@ export const routes = [
     handler: "embed",
     dialect: openaiEmbeddings,
     summary: "OpenAI embeddings, as numbers or base64"
+  },
+  {
+    method: "POST",
+    path: "/v1/responses",
+    surface: openai,
+    extra: "responses",
+    needs: scopeFor.chat,
+    cost: "tokens",
+    handler: "generate",
+    dialect: responses,
+    summary: "OpenAI Responses, one object (default) or server-sent events"
   },
   {
     method: "GET",

@@ -113,7 +113,7 @@ const piecesOf = (type: string, text: string): ReadonlyArray<unknown> => {
   return text
     .split("\n\n")
     .slice(0, -1)
-    .map((event) => event.replace(/^data: /, ""))
+    .map((event) => event.replace(/^(?:event: .*\n)?data: /, ""))
     .filter((data) => data !== "[DONE]")
     .map((data) => JSON.parse(data))
 }

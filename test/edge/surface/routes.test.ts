@@ -18,7 +18,8 @@ const bodies = {
   "/api/show": { model: "m" },
   "/v1/chat/completions": { model: "m", messages: [{ role: "user", content: "Hello" }] },
   "/v1/completions": { model: "m", prompt: "Hello" },
-  "/v1/embeddings": { model: "embedder", input: "Hello" }
+  "/v1/embeddings": { model: "embedder", input: "Hello" },
+  "/v1/responses": { model: "m", input: "Hello" }
 } satisfies Record<Extract<(typeof routes)[number], { readonly method: "POST" }>["path"], unknown>
 
 const bodyOf = (route: Route): unknown => new Map<string, unknown>(Object.entries(bodies)).get(route.path)

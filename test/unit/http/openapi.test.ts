@@ -14,6 +14,7 @@ import {
   nativeShow
 } from "../../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/dialect/openai/dialect.ts"
+import { responses } from "../../../src/http/dialect/responses/dialect.ts"
 import { generated } from "../../../build/openapi/generated.ts"
 import { routes } from "../../../src/http/routes.ts"
 import { version } from "../../../src/version.ts"
@@ -155,6 +156,28 @@ const samples: ReadonlyArray<
     ]
   ],
   [
+    "ResponseRequest",
+    responses,
+    [
+      { model: "m", input: "Hi" },
+      { model: "m", input: [user, { type: "web_search_call", id: "x" }], max_output_tokens: 10 * cap },
+      { model: "m", input: [{ role: "user", content: [{ type: "input_image", image_url: png }] }] },
+      { model: "m", input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{}" }] },
+      { model: "m", input: "Hi", tools: [{ type: "web_search" }, { type: "function", name: "f" }] },
+      { model: "m", input: "Hi", text: { format: { type: "json_schema", name: "n", schema: {} } } }
+    ],
+    [
+      { model: "m" },
+      { model: "m", input: 1 },
+      { model: "m", input: [{ role: "robot", content: "x" }] },
+      { model: "m", input: [{ type: "function_call", call_id: "c" }] },
+      { model: "m", input: [{ role: "user", content: [{ type: "input_file", file_id: "f" }] }] },
+      { model: "m", input: "Hi", max_output_tokens: 0 },
+      { model: "m", input: "Hi", tools: [{ type: "function" }] },
+      { model: "m", input: "Hi", reasoning: { effort: "huge" } }
+    ]
+  ],
+  [
     "CompletionRequest",
     openaiCompletions,
     [
@@ -255,6 +278,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
   [nativeGenerate, { model: "m" }, "NativeGenerateFrame", "NativeGenerateFrame"],
   [openaiChat, { model: "m", messages: [user] }, "ChatCompletionChunk", "ChatCompletion"],
   [openaiCompletions, { model: "m", prompt: "Hi" }, "Completion", "Completion"],
+  [responses, { model: "m", input: "Hi" }, "ResponseEvent", "Response"],
   [
     openaiChat,
     { model: "m", messages: [user], stream_options: { include_usage: true } },
@@ -290,7 +314,7 @@ for (const [dialect, body, piece, whole] of answers) {
     const said = encoder
       .frames(frames)
       .split("\n")
-      .map((line) => line.replace(/^data: /, ""))
+      .map((line) => line.replace(/^data: |^event: .*/, ""))
       .filter((line) => line !== "" && line !== "[DONE]")
     assert.isAtLeast(said.length, 2)
     for (const line of said) assert.strictEqual(objection(piece, JSON.parse(line)), "", line)

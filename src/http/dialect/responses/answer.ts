@@ -27,9 +27,10 @@ const now = (): number => Math.floor(Date.now() / 1000)
 
 /** The codes by which Codex decides what its user reads and whether it asks again. */
 const failureCodeOf = ({ status, type }: ErrorResponse): string => {
-  if (type === outcomes.contextExceeded.type) return "context_length_exceeded"
+  // Here the gateway's own names are those of OpenAI.
+  if (type === outcomes.contextExceeded.type) return type
   if (type === outcomes.budgetExceeded.type) return "insufficient_quota"
-  if (status === outcomes.requestsLimited.status) return "rate_limit_exceeded"
+  if (status === outcomes.requestsLimited.status) return outcomes.requestsLimited.type
   return status < 500 ? "invalid_prompt" : "server_error"
 }
 

@@ -14,9 +14,9 @@ const Text = Schema.Struct({
 })
 
 const Part = Schema.Union([
-  Text,
   Schema.Struct({ type: Schema.Literal("refusal"), refusal: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("input_image"), image_url: ImageUrl })
+  Schema.Struct({ type: Schema.Literal("input_image"), image_url: ImageUrl }),
+  Text
 ])
 
 const Content = Schema.Union([Schema.String, Schema.Array(Part)])
@@ -36,11 +36,9 @@ const CustomCall = Schema.Struct({
   input: Schema.String
 })
 
-const CallOutput = Schema.Struct({
-  type: Schema.Literals(["function_call_output", "custom_tool_call_output"]),
-  call_id: Schema.String,
-  output: Content
-})
+const output = { call_id: Schema.String, output: Content }
+const FunctionOutput = Schema.Struct({ type: Schema.Literal("function_call_output"), ...output })
+const CustomOutput = Schema.Struct({ type: Schema.Literal("custom_tool_call_output"), ...output })
 
 const Reasoning = Schema.Struct({
   type: Schema.Literal("reasoning"),
@@ -75,7 +73,8 @@ const OtherItem = otherThan(
 const Item = Schema.Union([
   FunctionCall,
   CustomCall,
-  CallOutput,
+  FunctionOutput,
+  CustomOutput,
   Reasoning,
   ItemReference,
   Message,

@@ -8,7 +8,7 @@ import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { Effort, thinkOf } from "../effort.ts"
-import { absentable, lowerMaxTokens, MaxTokens, ModelName } from "../fields.ts"
+import { absentable, lowerMaxTokens, ModelName, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
 import { Input, nativeMessages } from "./input.ts"
@@ -23,6 +23,9 @@ const Format = Schema.Union([
   })
 ])
 
+/** Any int32, because a bound above the cap is lowered. */
+const MaxOutputTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ not: { const: 0 } })
+
 const notKept = "is refused unless it is null: nothing is stored here"
 
 const Responses = Schema.Struct({
@@ -31,7 +34,7 @@ const Responses = Schema.Struct({
   input: Input,
   instructions: absentable(Schema.String, "a message of the system before the input"),
   stream: absentable(Schema.Boolean, "default false"),
-  max_output_tokens: absentable(MaxTokens, "above NUM_PREDICT_CAP it is lowered to it"),
+  max_output_tokens: absentable(MaxOutputTokens, "above NUM_PREDICT_CAP it is lowered to it"),
   temperature: openaiOptions.temperature,
   top_p: openaiOptions.top_p,
   tools: absentable(Tools, "what the model may call; types but `function` and `namespace` are dropped"),

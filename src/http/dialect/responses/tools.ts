@@ -3,14 +3,14 @@ import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { Json } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
-import { absentable } from "../fields.ts"
+import { absentable, isFormed } from "../fields.ts"
 
 /** An object of a type that is not in `known`. It is accepted, because clients send new types before a gateway knows them. */
 export const otherThan = (...known: ReadonlyArray<string>) =>
   Schema.Struct({
-    type: Schema.String.check(
-      Schema.makeFilter((type: string) => !known.includes(type), { expected: "another type" })
-    ).pipe(Schema.brand("OtherType"))
+    type: Schema.String.check(isFormed(new RegExp(`^(?!(?:${known.join("|")})$)`), "another type")).pipe(
+      Schema.brand("OtherType")
+    )
   })
 
 const FunctionTool = Schema.Struct({

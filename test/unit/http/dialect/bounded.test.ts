@@ -3,11 +3,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { Schema, SchemaAST } from "effect"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
+import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
 import { smallest } from "../../../../src/backend/ollama/guards/options.ts"
 import { ranges } from "../../../../build/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 
-const dialects = Object.entries({ ...native, ...openai })
+const dialects = Object.entries({ ...native, ...openai, responses })
 
 const accepts = (ast: SchemaAST.AST, value: unknown): boolean => Schema.is(Schema.make(ast))(value)
 

@@ -194,7 +194,7 @@ describe("POST /v1/responses, the answer", () => {
     })
     const answer = JSON.parse(JSON.stringify(encoder(request).object(done({ text: "Hi" }))))
     assert.deepInclude(answer, {
-      id: "resp_01a1fe92000070008000" + "00000000000a",
+      id: "resp_01a1fe9200007000800000000000000a",
       object: "response",
       created_at: 1_795_255_200,
       completed_at: 1_795_255_200,
@@ -210,7 +210,7 @@ describe("POST /v1/responses, the answer", () => {
     })
     assert.deepStrictEqual(answer.output, [
       {
-        id: "msg_01a1fe92000070008000" + "00000000000a_0",
+        id: "msg_01a1fe9200007000800000000000000a_0",
         type: "message",
         status: "completed",
         role: "assistant",
