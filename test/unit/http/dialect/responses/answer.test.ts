@@ -5,7 +5,7 @@ import type { InferenceRequest, Json } from "../../../../../src/domain/Inference
 import { Fold } from "../../../../../src/http/dialect/fold.ts"
 import { responsesEncoder } from "../../../../../src/http/dialect/responses/answer.ts"
 import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
-import { decoding } from "../../decoding.ts"
+import { cap, decoding } from "../../decoding.ts"
 import { checkStream, eventsOf, type Item, textIn } from "./events.ts"
 
 const { accepted } = decoding(responses)
@@ -202,7 +202,7 @@ describe("POST /v1/responses, the answer", () => {
       model: "my-model",
       instructions: "be brief",
       tools,
-      max_output_tokens: 4096,
+      max_output_tokens: cap,
       reasoning: { effort: "low" },
       tool_choice: "auto",
       store: false,
