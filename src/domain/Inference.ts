@@ -81,9 +81,9 @@ export interface InferenceRequest extends DecodedRequest {
 export interface OutputPlan {
   /** number of runs the backend may make for this request, each of up to `num_predict` tokens */
   readonly runs: number
-  /** whether the whole bound is held at admission */
-  readonly holdsAll: boolean
-  /** whether the request makes the backend collect its output; if so, `holdsAll` */
+  /** whether the gateway may see nothing of the output while it is generated */
+  readonly unseen: boolean
+  /** whether the request makes the backend collect its output; if so, `unseen` */
   readonly collects: boolean
 }
 

@@ -1,13 +1,14 @@
 /**
  * Decides how many output tokens a request may cost, and how many of them are held before it is sent.
  *
- * An answer that the backend streams token by token is metered while it streams: a small part of the output is held at
- * admission, and more as it comes (`Hold`). Some requests make the backend collect its output first: tool calls, a
- * schema, a stop sequence, reasoning. The gateway sees nothing of it until the end, so the whole bound is held at
- * admission.
+ * A part of the output is held at admission, and more as it comes (`Hold`). An answer that the backend streams token by token
+ * is seen while it is generated, so the part is small. Some requests make the backend collect its output first: tool calls, a
+ * schema, a stop sequence, reasoning. The gateway sees nothing of it for a long time, so it holds what the model's last
+ * answers of this kind used (`TokenRates`), and more by the time that the model runs. docs/threat-model.md says by how much
+ * such output can be more than the budget.
  *
- * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so a
- * request with it holds its whole bound.
+ * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so the output
+ * of a request with it counts as unseen.
  */
 import type { InferenceRequest, OutputPlan } from "./Inference.ts"
 import type { Model } from "./Model.ts"
@@ -15,13 +16,16 @@ import type { Reservation } from "./Reservation.ts"
 import { cannotThink } from "./capabilities.ts"
 
 /** Requests that are answered in one object generate nothing. */
-export const noOutput: OutputPlan = { runs: 1, holdsAll: false, collects: false }
+export const noOutput: OutputPlan = { runs: 1, unseen: false, collects: false }
 
 /**
  * Output tokens held at admission for a request that is streamed token by token. The number is small, so that many short
  * answers fit in a small budget at the same time.
  */
 export const expectedOutput = 256
+
+/** Output tokens held at least at admission for a request whose output is not seen: a usual call of a tool, with a file in it. */
+export const leastUnseen = 2048
 
 /** Fields of the body that do not make a backend collect its output. */
 const streamingFields: ReadonlySet<string> = new Set([
@@ -74,31 +78,32 @@ export const outputPlanOf = (request: InferenceRequest, model: Model, streams: b
       !cannotThink(model)
         ? 2
         : 1,
-    holdsAll: collects || !streams,
+    unseen: collects || !streams,
     collects
   }
 }
 
-/** The tokens to reserve. At least `least` must be granted: the prompt, and one token of each run. */
+/**
+ * The tokens to reserve. At least `least` must be granted: the prompt, and one token of each run. `usual`: the output of the
+ * model's last answers that were not seen while they were generated.
+ */
 export const tokensToHold = (
-  { holdsAll, runs }: OutputPlan,
+  { runs, unseen }: OutputPlan,
   promptEstimate: number,
-  maxTokens: number
+  maxTokens: number,
+  usual: number
 ): { readonly tokens: number; readonly least: number } => ({
-  tokens: promptEstimate + (holdsAll ? runs * maxTokens : Math.min(maxTokens, expectedOutput)),
+  tokens: promptEstimate + Math.min(runs * maxTokens, unseen ? Math.max(leastUnseen, usual) : expectedOutput),
   least: promptEstimate + runs * Math.min(maxTokens, 1)
 })
 
 /**
- * The `num_predict` that is sent. All runs together fit in what is held or, for a request whose hold grows, in what
- * remained at admission. It is at least 1, because 0 and less mean something else to the backend.
+ * The `num_predict` that is sent. All runs together fit in what remained at admission. It is at least 1, because 0 and less
+ * mean something else to the backend.
  */
 export const numPredictOf = (
-  { holdsAll, runs }: OutputPlan,
-  reservation: Pick<Reservation, "held" | "available">,
+  { runs }: OutputPlan,
+  { available }: Pick<Reservation, "available">,
   promptEstimate: number,
   maxTokens: number
-): number => {
-  const room = (holdsAll ? reservation.held : reservation.available) - promptEstimate
-  return Math.max(1, Math.min(maxTokens, Math.floor(room / runs)))
-}
+): number => Math.max(1, Math.min(maxTokens, Math.floor((available - promptEstimate) / runs)))

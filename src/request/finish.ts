@@ -121,14 +121,25 @@ export const makeFinish = Effect.gen(function* () {
     )
   }
 
-  /** The cost of the request. It also records the speed of the model. */
-  const charge = ({ cost, model = "" }: RequestContext, { status }: Outcome, now: number): Usage => {
-    if (status === outcomes.clientLeft.status)
-      return cost.usageWhenLeft((ms) => rates.estimate(model, ms), now)
+  /** The cost of the request. It also records how the model answered. */
+  const charge = Effect.fnUntraced(function* (
+    { cost, model = "" }: RequestContext,
+    { status }: Outcome,
+    now: number
+  ): Effect.fn.Return<Usage> {
+    if (status === outcomes.clientLeft.status) {
+      const likely = (ms: number) => rates.estimate(model, ms)
+      // Output that nobody saw is charged as far as it is held.
+      yield* cost.reach?.(cost.likelyOutput(likely, now)) ?? Effect.void
+      return cost.usageWhenLeft(likely, now)
+    }
     const { usage } = cost
-    if (cost.final !== undefined) rates.observe(model, usage.tokensOut, now - cost.sentAt)
+    if (cost.final !== undefined) {
+      rates.observe(model, usage.tokensOut, now - cost.sentAt)
+      if (cost.plan.unseen) rates.answeredUnseen(model, usage.tokensOut)
+    }
     return usage
-  }
+  })
 
   /** Fails when the audit row was not durable in time; the row is then still queued. */
   const finish = Effect.fnUntraced(function* (
@@ -140,8 +151,8 @@ export const makeFinish = Effect.gen(function* () {
     const row = context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
+    const usage = yield* charge(context, outcome, now)
     cost.settle(slot === "kept")
-    const usage = charge(context, outcome, now)
     if (cost.place !== undefined) yield* cost.place.giveBack
     const record = recordOf(context, outcome, usage, now)
     yield* Effect.catchCause(metrics.observe(record, context.resolved !== undefined), logDefect)

@@ -52,7 +52,8 @@ export const makeForward = Effect.gen(function* () {
     timing?: OutputTiming
   ) {
     cost.send(permit, nowMs(), timing)
-    const hold = new Hold(cost, meter, restore)
+    const likely = (ms: number) => rates.estimate(permit.facts.model.name, ms)
+    const hold = new Hold(cost, meter, restore, () => cost.likelyOutput(likely, nowMs()))
     yield* leases.keep(hold)
     const answer = yield* Effect.tapError(call, (error) => {
       cost.sent = false

@@ -195,7 +195,7 @@ const reached = {
   long: 0,
   low: 0,
   part: 0,
-  plainHeldWhole: 0,
+  plainUnseen: 0,
   mistrusted: 0
 }
 
@@ -206,7 +206,7 @@ const leave = (one: MeteredRequest, ms: number): void => {
   one.leave(ms)
   const charged = one.charged?.tokensOut ?? 0
   assert.isAtLeast(charged, Math.min(seen, held))
-  if (seen > 0 || !cost.plan.holdsAll) return
+  if (seen > 0 || !cost.plan.unseen) return
   reached.leftUnseen += 1
   assert.isAtLeast(charged, Math.min(assumedRate * Math.floor(ms / 1000), cost.maxTokens, held))
 }
@@ -233,12 +233,8 @@ const play = ({
       return
     }
     least = Math.max(least, wish.promptEstimate + admitted.runs)
-    const { plan, promptEstimate } = admitted.cost
-    if (plan.holdsAll) {
-      const room = admitted.hold.held - promptEstimate
-      assert.isAtMost(plan.runs * admitted.numPredict, Math.max(plan.runs, room), "what may be made is held")
-      if (!plan.collects) reached.plainHeldWhole += 1
-    }
+    const { plan } = admitted.cost
+    if (plan.unseen && !plan.collects) reached.plainUnseen += 1
     admitted.answer(chunksOf(wish, admitted.numPredict))
     running.push(admitted)
   }

@@ -94,10 +94,9 @@ export class MeteredRequest {
   leave(ms: number): void {
     if (this.over) return
     const { nowMs, rates } = this.#model
-    this.#model.settle(
-      this,
-      this.cost.usageWhenLeft((silent) => rates.estimate("m", silent), nowMs + ms)
-    )
+    const likely = (silent: number) => rates.estimate("m", silent)
+    Effect.runSync(this.cost.reach?.(this.cost.likelyOutput(likely, nowMs + ms)) ?? Effect.void)
+    this.#model.settle(this, this.cost.usageWhenLeft(likely, nowMs + ms))
     this.#end()
   }
 
@@ -161,7 +160,11 @@ export class MeteredModel {
     }).request
     const speaks = this.rates.speaks(key, thinker.name)
     const [id, plan] = [`r${(this.#serial += 1)}`, outputPlanOf(request, thinker, speaks)]
-    const ask = { id, slot: true, ...tokensToHold(plan, promptEstimate, maxTokens) }
+    const ask = {
+      id,
+      slot: true,
+      ...tokensToHold(plan, promptEstimate, maxTokens, this.rates.usual(thinker.name))
+    }
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined
     const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
@@ -175,7 +178,12 @@ export class MeteredModel {
     return new MeteredRequest(
       this,
       cost,
-      new Hold(cost, this.#meter, () => Effect.void),
+      new Hold(
+        cost,
+        this.#meter,
+        () => Effect.void,
+        () => cost.likelyOutput((ms) => this.rates.estimate(thinker.name, ms), this.nowMs)
+      ),
       numPredict,
       plan.runs
     )

@@ -48,7 +48,7 @@ export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100)
     ...request
   },
   maxTokens,
-  plan: { runs: 1, holdsAll: false, collects: false }
+  plan: { runs: 1, unseen: false, collects: false }
 })
 
 export const askedOf = (request: InferenceRequest = callOf().request, arrival = arrivalOf()): Asked => ({

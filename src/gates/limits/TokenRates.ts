@@ -1,7 +1,7 @@
 /**
  * Measures how each model answers: its speed, in output tokens a second from the call to the last frame, and whether
- * it streams as it generates. When a client leaves unseen output, it is charged by the speed. A request for a model
- * that is not known to stream holds its whole bound (`outputPlan.ts`).
+ * it streams as it generates. When a client leaves unseen output, it is charged by the speed. The output of a model that is not
+ * known to stream counts as unseen, and a request for it holds what such answers used lately (`outputPlan.ts`).
  *
  * A model is known to stream once an answer to any key has shown it. For a key it stays so only while its own answers
  * are not kept back, so that the requests of one key do not slow down the others.
@@ -20,6 +20,11 @@ const weight = 0.2
 /** The time of a shorter answer depends more on its prompt than on the speed of the model. */
 const fewestTokens = 8
 
+/** Answers of each model whose length is remembered. */
+const answers = 100
+/** The share of them that is not longer than what a request holds. */
+const share = 0.99
+
 /** Puts `value` at the end, and drops the first when there are more than `most`. */
 const remember = <A>(map: Map<string, A>, name: string, value: A, most: number): void => {
   map.delete(name)
@@ -36,6 +41,9 @@ export class TokenRates {
   readonly #spoken = new Map<string, true>()
   /** pairs of a key and a model whose last answer was kept back */
   readonly #collected = new Map<string, true>()
+
+  /** output tokens of the last answers of a model that were not seen while they were generated */
+  readonly #unseen = new Map<string, ReadonlyArray<number>>()
 
   get size(): number {
     return this.#rates.size
@@ -62,6 +70,17 @@ export class TokenRates {
   /** Whether `model` is likely to stream to `key`. */
   speaks(key: string, model: string): boolean {
     return this.#spoken.has(model) && !this.#collected.has(pairOf(key, model))
+  }
+
+  /** Records an answer of `tokens` output tokens that was not seen while it was generated. */
+  answeredUnseen(model: string, tokens: number): void {
+    remember(this.#unseen, model, [...(this.#unseen.get(model) ?? []), tokens].slice(-answers), mostModels)
+  }
+
+  /** What an answer of `model` that is not seen uses at most, but for one of a hundred; 0: not known. */
+  usual(model: string): number {
+    const lengths = (this.#unseen.get(model) ?? []).toSorted((one, other) => one - other)
+    return lengths[Math.ceil(share * lengths.length) - 1] ?? 0
   }
 
   /** Tokens that `model` is likely to have generated in `ms`. */

@@ -77,7 +77,7 @@ export const layerFromMeter: Layer.Layer<
         const ask: ReserveRequest = {
           id: arrival.requestId,
           // The ledger books the least of it even when this process dies.
-          ...tokensToHold(plan, request.promptEstimate, maxTokens),
+          ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(resolved.name)),
           // A description does not occupy the model, so it needs no slot.
           slot: request.kind !== "show"
         }

@@ -9,7 +9,11 @@ import { RequestCost } from "../../../src/request/RequestCost.ts"
 import { callOf, permitFor, reservedFor } from "../../support/permits.ts"
 
 /** A running request that holds 50 tokens, before a Meter that gives `renewals` one after the other. */
-const holdBefore = Effect.fnUntraced(function* (renewals: ReadonlyArray<Renewal>, restore: Restore) {
+const holdBefore = Effect.fnUntraced(function* (
+  renewals: ReadonlyArray<Renewal>,
+  restore: Restore,
+  likely = 0
+) {
   const meter = yield* Meter
   const left = [...renewals]
   const asked: Array<number> = []
@@ -25,9 +29,10 @@ const holdBefore = Effect.fnUntraced(function* (renewals: ReadonlyArray<Renewal>
         return Effect.succeed(left.shift() ?? { held: want, exhausted: false })
       }
     },
-    restore
+    restore,
+    () => likely
   )
-  return { asked, hold }
+  return { asked, cost, hold }
 })
 
 it.effect("when the Meter has lost a total, then it is restored and the Meter is asked once more", () =>

@@ -10,7 +10,7 @@ import * as Metrics from "../../../src/observability/Metrics.ts"
 import { requestLine, RequestLines } from "../../../src/observability/requestLine.ts"
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { arrivalOf, reservedFor } from "../../support/permits.ts"
+import { arrivalOf, callOf, permitFor, reservedFor } from "../../support/permits.ts"
 
 /** An admitted request, what its end did to it in order, and the log. */
 const world = Effect.gen(function* () {
@@ -33,7 +33,7 @@ const world = Effect.gen(function* () {
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
   context.cost.place = { queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) }
-  const end = (how: Pick<Ending, "row" | "slot">) =>
+  const end = (how: Omit<Ending, "outcome"> & Partial<Ending>) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
   return { context, did, end, lines, release }
 })
@@ -56,6 +56,24 @@ it.effect("when the answer still has to be read, then its slot is kept until the
     yield* release(context)
     yield* release(context)
     assert.isFalse(context.cost.slotKept)
+  })
+)
+
+it.effect("when a client leaves output that nobody saw, then it is held before it is charged", () =>
+  Effect.gen(function* () {
+    const { context, did, end } = yield* world
+    const { cost } = context
+    cost.send(permitFor("m", callOf({ body: { tools: [] } }, 65_536)), 0)
+    cost.plan = { runs: 1, unseen: true, collects: true }
+    cost.reach = (output) =>
+      Effect.sync(() => {
+        assert.isFalse(cost.settled)
+        cost.extend(cost.promptEstimate + output)
+        did.push("held")
+      })
+    yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "own" })
+    assert.deepStrictEqual(did, ["held", "place given back"])
+    assert.isTrue(cost.settled)
   })
 )
 

@@ -73,21 +73,91 @@ describe("a chunk with the final frame", () => {
 })
 
 describe("output that is collected", () => {
-  it("when fifty ask for tools at once, then what may be generated fits in the budget", () => {
-    const model = new MeteredModel(20_000)
-    const all = Array.from({ length: 50 }, () => model.admit(wish({ tools: [] }, { maxTokens: 4096 })))
+  // The bound that docs/threat-model.md states.
+  it("when a hostile server writes all it may for fifty at once, then no more is charged or shown than the budget, and no more than a bound for each beyond it", () => {
+    const [budget, cap] = [20_000, 4096]
+    const model = new MeteredModel(budget)
+    const all = Array.from({ length: 50 }, () => model.admit(wish({ tools: [] }, { maxTokens: cap })))
     const running = all.filter((request) => request !== undefined)
-    assert.isAtMost(
-      running.reduce((sum, request) => sum + request.numPredict + 40, 0),
-      20_000
-    )
+    // Each holds its prompt and 2048 tokens; the last one what is left.
+    assert.lengthOf(running, Math.ceil(budget / (40 + 2048)))
+    let shown = 0
     for (const request of running) {
-      const last = final({ text: "all of it", promptEvalCount: 40, evalCount: request.numPredict })
-      request.answer([[last]])
+      const text = "all of it ".repeat(cap)
+      request.answer([[final({ text, promptEvalCount: 40, evalCount: request.numPredict })]])
       read(request)
-      assert.strictEqual(request.shown.at(-1), last)
+      const charged = request.charged?.tokensOut ?? 0
+      const share = textIn(request).length / text.length
+      assert.isAtMost(share * request.numPredict, charged + 1)
+      shown += 40 + share * request.numPredict
     }
-    assert.strictEqual(model.spent, 20_000)
+    assert.strictEqual(model.spent, budget)
+    assert.isAtMost(shown, budget + running.length)
+    const written = running.reduce((sum, { numPredict }) => sum + 40 + numPredict, 0)
+    assert.isAbove(written, budget)
+    assert.isAtMost(written - budget, (running.length - 1) * cap)
+    // The first could have been longer than what was left in the end; the last was sent what was left when it came.
+    assert.strictEqual(running[0]?.shown.at(-1)?.doneReason, "length")
+    assert.strictEqual(running.at(-1)?.shown.at(-1)?.doneReason, "stop")
+  })
+
+  it("when one is alone at the end of a budget, then its bound is what is left, and nothing is written beyond it", () => {
+    const model = new MeteredModel(1000)
+    assert.strictEqual(admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })).numPredict, 960)
+    assert.isUndefined(model.admit(wish({ tools: [] })))
+  })
+
+  it("when a model's last answers were long, then the next ones hold as much, but for one of a hundred", () => {
+    const model = new MeteredModel(1_000_000)
+    const tools = () => admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })).hold.held - 40
+    assert.strictEqual(tools(), 2048)
+    for (let n = 0; n < 98; n += 1) model.rates.answeredUnseen("m", 100)
+    assert.strictEqual(tools(), 2048)
+    model.rates.answeredUnseen("m", 60_000)
+    assert.strictEqual(tools(), 60_000)
+    model.rates.answeredUnseen("m", 5000)
+    assert.strictEqual(tools(), 5000)
+    for (let n = 0; n < 100; n += 1) model.rates.answeredUnseen("m", 100)
+    assert.strictEqual(tools(), 2048)
+  })
+
+  it("when it takes long, then the hold grows with the time, and one that leaves pays for all of it", () => {
+    const model = new MeteredModel(1_000_000)
+    model.rates.observe("m", 100, 1000)
+    const one = admitted(model, wish({ tools: [] }, { maxTokens: 65_536 }))
+    one.answer([[final({ text: "late", promptEvalCount: 40, evalCount: 9000 })]])
+    one.beat()
+    assert.strictEqual(one.hold.held, 2088)
+    model.nowMs += 30_000
+    one.beat()
+    assert.strictEqual(one.hold.held, 40 + 3000 + 256)
+    assert.strictEqual(model.counted, one.hold.held)
+    one.leave(60_000)
+    assert.strictEqual(model.spent, 40 + 9000)
+    assert.strictEqual(model.counted, 40 + 9000)
+  })
+
+  it("when the budget ends while it grows, then it goes on, and is cut only if it is longer than what is there at its end", () => {
+    for (const [evalCount, otherLeaves, doneReason, charged] of [
+      [2000, false, "stop", 2000],
+      [4000, false, "length", 2872],
+      [4000, true, "stop", 4000]
+    ] as const) {
+      const model = new MeteredModel(5000)
+      const [one, other] = [
+        admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })),
+        admitted(model, wish({ tools: [] }, { maxTokens: 2048 }))
+      ]
+      one.answer([[final({ text: "x".repeat(9000), promptEvalCount: 40, evalCount })]])
+      model.nowMs += 600_000
+      one.beat()
+      assert.strictEqual(one.hold.held, 5000 - 2088)
+      other.cost.plan = { ...other.cost.plan, collects: false, unseen: false }
+      if (otherLeaves) other.leave(0)
+      read(one)
+      assert.strictEqual(one.shown.at(-1)?.doneReason, doneReason)
+      assert.strictEqual(one.charged?.tokensOut, charged)
+    }
   })
 
   it("when frames have log probabilities alone, then they are counted, and their text is not counted a second time", () => {
