@@ -45,6 +45,9 @@ export const settings = readOnly(used)
 /** `REDIS_URL`; undefined: the gateway counts in its own memory. Only `status` and `doctor` use Redis. */
 export const cacheUrl = Effect.map(readOnly([table.redisUrl]), ({ redisUrl }) => redisUrl)
 
+/** The most tokens of an answer that the gateway of this environment admits. Its defaults, where it runs elsewhere. */
+export const outputCap = Effect.map(readOnly([table.numPredictCap]), ({ numPredictCap }) => numPredictCap)
+
 export const databaseAddress = Effect.gen(function* () {
   const { dataDir, databaseUrl } = yield* settings
   if (databaseUrl !== undefined) return databaseUrl

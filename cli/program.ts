@@ -8,6 +8,7 @@ import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
+import { connect } from "./commands/connect.ts"
 import { exportTenants, makeApply } from "./commands/file.ts"
 import { createKey, disableKey, enableKey, listKeys, revokeKey, rotateKey, showKey } from "./commands/keys.ts"
 import { createKeys } from "./commands/create-keys.ts"
@@ -101,6 +102,7 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           makeStatus({ replicas: needs.replicas, ...needs.checks.status }),
           makeDoctor(needs.checks.doctor),
+          connect,
           makeServe(needs.serve),
           migrate.pipe(Command.provide(needs.database))
         ]

@@ -123,6 +123,7 @@ const withOwnKey = Effect.gen(function* () {
 const suites: Readonly<Record<string, string>> = {
   status: "test/cli/status.test.ts",
   doctor: "test/cli/status.test.ts",
+  connect: "test/cli/connect.test.ts",
   "show-key": "test/cli/keys.test.ts",
   "create-keys": "test/cli/createKeys.test.ts",
   letters: "test/cli/createKeys.test.ts",

@@ -1,6 +1,6 @@
 /**
  * Every client of the guide against the gateway, with the real server behind it. `WRITE=1` (`npm run test:clients`)
- * writes what was found into docs/clients.md; else it has to be what stands there. `CLIENTS=litellm,aider` runs some.
+ * writes what was found into docs/clients/README.md; else it has to be what stands there. `CLIENTS=litellm,aider` runs some.
  */
 import { existsSync } from "node:fs"
 import { mkdir, readFile, writeFile } from "node:fs/promises"
@@ -15,7 +15,7 @@ import { Result, runClient } from "./clients/runClients.ts"
 import { tableOf, withTable } from "./clients/table.ts"
 import { layerRealGateway } from "./RealGateway.ts"
 
-const guide = path.resolve(import.meta.dirname, "../../docs/clients.md")
+const guide = path.resolve(import.meta.dirname, "../../docs/clients/README.md")
 const chosen = (process.env["CLIENTS"] ?? "").split(",").filter((name) => name !== "")
 const nameOf = ({ args, script }: ClientScript): string => [script, ...args].join(" ")
 const asked = clients.filter(

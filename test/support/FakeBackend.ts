@@ -43,8 +43,8 @@ export interface FakeBackend {
   readonly descriptions: ReadonlyArray<Recorded>
   /** what the next inference calls meet, one each; afterwards it is faithful again */
   script(...next: ReadonlyArray<Behaviour>): void
-  /** what every inference call meets when nothing is scripted; undefined: faithful */
-  always(behaviour: Behaviour | undefined): void
+  /** what every inference call meets when nothing is scripted, or what it does with the call; undefined: faithful */
+  always(behaviour: Behaviour | ((request: Recorded) => Behaviour) | undefined): void
   /** what discovery is told of a model that `/api/tags` has no word about; by name */
   setDescription(name: string, behaviour: Behaviour): void
   /** `/api/tags`: names (chat models that can use tools and think) or whole entries */
@@ -144,7 +144,7 @@ class Fake implements FakeBackend {
   running = 0
   maxRunning = 0
   #next: Array<Behaviour> = []
-  #always: Behaviour | undefined
+  #always: ((request: Recorded) => Behaviour) | undefined
   #lookup: Behaviour | undefined
   readonly #described = new Map<string, Behaviour>()
   #tags: ReadonlyArray<JsonObject> = [tagsEntry("fake:latest", ["completion", "tools"])]
@@ -172,8 +172,8 @@ class Fake implements FakeBackend {
   script(...next: ReadonlyArray<Behaviour>): void {
     this.#next.push(...next)
   }
-  always(behaviour: Behaviour | undefined): void {
-    this.#always = behaviour
+  always(behaviour: Behaviour | ((request: Recorded) => Behaviour) | undefined): void {
+    this.#always = behaviour === undefined || typeof behaviour === "function" ? behaviour : () => behaviour
   }
   onLookup(behaviour: Behaviour | undefined): void {
     this.#lookup = behaviour
@@ -231,7 +231,7 @@ class Fake implements FakeBackend {
     this.running += 1
     this.maxRunning = Math.max(this.maxRunning, this.running)
     response.on("close", () => void (this.running -= 1))
-    return await behave(this.#next.shift() ?? this.#always ?? faithful(recorded), response, recorded)
+    return await behave(this.#next.shift() ?? (this.#always ?? faithful)(recorded), response, recorded)
   }
 }
 

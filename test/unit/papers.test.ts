@@ -91,7 +91,7 @@ it("when a setting is in the code, then the table of the reference has the same 
 it("when a document names a setting, a metric or an error, then it exists", () => {
   const settings = new Set(Object.values(table).flatMap(variablesOf))
   const foreign =
-    /^(?:NODE|MALLOC|OLLAMA|COMPOSE|POSTGRES|REDIS|TEST|DEFAULT)_|^ENABLE_FORWARD_USER_INFO_HEADERS$|^(?:UNABLE|CERT|SELF|DEPTH|ERR|ECONN|EADDR|EACC|HOSTNAME)/
+    /^(?:NODE|MALLOC|OLLAMA|COMPOSE|POSTGRES|REDIS|TEST|DEFAULT|TOLLGATE|CLAUDE_CODE|COPILOT|OPENAI)_|^ENABLE_FORWARD_USER_INFO_HEADERS$|^(?:UNABLE|CERT|SELF|DEPTH|ERR|ECONN|EADDR|EACC|HOSTNAME)/
   allKnown(
     named(papers, /`([A-Z]{2,}_[A-Z_]+)(?:=[^`]*)?`/g),
     30,

@@ -1,4 +1,4 @@
-/** The matrix as the table of `docs/clients.md`, between its two marks. */
+/** The matrix as the table of `docs/clients/README.md`, between its two marks. */
 import { cases } from "./catalogue.ts"
 import type { Result } from "./runClients.ts"
 
@@ -29,6 +29,7 @@ export const tableOf = (results: ReadonlyArray<Result>): string => {
 export const withTable = (guide: string, table: string): string => {
   const [before, rest] = guide.split(begin)
   const [, after] = (rest ?? "").split(end)
-  if (before === undefined || after === undefined) throw new Error(`docs/clients.md has no ${begin} … ${end}`)
+  if (before === undefined || after === undefined)
+    throw new Error(`docs/clients/README.md has no ${begin} … ${end}`)
   return `${before}${begin}\n\n${table}\n\n${end}${after}`
 }

@@ -1,0 +1,45 @@
+/** What `connect` knows of a client: where its settings are, and what they say of this gateway. */
+import type { JsonObject } from "../../src/domain/Inference.ts"
+
+/** The gateway and the model as a client has to know them. */
+export interface Facts {
+  /** without a path */
+  readonly url: string
+  readonly model: string
+  /** tokens of the context window, prompt and answer together */
+  readonly window: number
+  /** most tokens of an answer */
+  readonly output: number
+}
+
+/** The tokens of a conversation from which on a client should shorten it: room for an answer and for an estimate that is 10 % too low. */
+export const compactAt = ({ output, window }: Facts): number => Math.floor((window - output) * 0.9)
+
+/** The paths that a client calls. All but `chat` are off unless `EXTRA_SURFACES` names them. */
+export const surfaces = {
+  chat: "/v1/chat/completions",
+  responses: "/v1/responses",
+  messages: "/v1/messages"
+} as const
+export type Surface = keyof typeof surfaces
+
+/** A file of settings. `~` is the home of the user. */
+export interface Settings {
+  readonly path: string
+  /** a text is a file of its own; an object is merged into the JSON that is there */
+  readonly content: string | JsonObject
+}
+
+export interface Client {
+  readonly name: string
+  readonly title: string
+  readonly surface: Surface
+  /** the version that was run as it stands here, and what it did; undefined: it was not run */
+  readonly tried?: { readonly version: string; readonly did: "writes a file by its tool" | "answers" }
+  /** variables of the environment; `$TOLLGATE_KEY` is the key */
+  readonly environment?: (facts: Facts) => Readonly<Record<string, string>>
+  readonly settings?: (facts: Facts) => ReadonlyArray<Settings>
+  /** what to type when the environment is set */
+  readonly run?: (facts: Facts) => string
+  readonly notes: ReadonlyArray<string>
+}
