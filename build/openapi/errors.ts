@@ -46,8 +46,22 @@ const samples: Samples = {
   ],
   FreeWorkExhausted: [new FreeWorkExhausted({ value: 100, retryAfterS: 1 })],
   BudgetExhausted: [
-    new BudgetExhausted({ scope: "key", period: "day", value: 100_000, retryAfterS: 1, headroom }),
-    new BudgetExhausted({ scope: "tenant", period: "month", value: 100_000, retryAfterS: 1, headroom })
+    new BudgetExhausted({
+      scope: "key",
+      period: "day",
+      value: 100_000,
+      isSpent: true,
+      retryAfterS: 1,
+      headroom
+    }),
+    new BudgetExhausted({
+      scope: "tenant",
+      period: "month",
+      value: 100_000,
+      isSpent: false,
+      retryAfterS: 1,
+      headroom
+    })
   ],
   CapacityExceeded: [new CapacityExceeded({ retryAfterS: 1 })],
   CircuitOpen: [new CircuitOpen({ retryAfterS: 1 })],

@@ -48,11 +48,13 @@ export class FreeWorkExhausted extends Data.TaggedError("FreeWorkExhausted")<{
   readonly retryAfterS: number
 }> {}
 
-/** 429 from the Budget: the period's tokens are spent. */
+/** 429 from the Budget: the period's tokens are spent, or held by requests that run. */
 export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
   readonly scope: BudgetScope
   readonly period: Period
   readonly value: number
+  /** false: the requests that run hold what is left, and may give it back unused at any moment */
+  readonly isSpent: boolean
   readonly retryAfterS: number
   readonly headroom: Headroom
 }> {}

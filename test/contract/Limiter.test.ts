@@ -28,7 +28,8 @@ const headroom: Headroom = {
   budgets: {},
   resets: noResets
 }
-const refusedBy = (by: ClaimName) => new Refused({ by, scope: "key", limit: 7, retryAfterS: 11, headroom })
+const refusedBy = (by: ClaimName) =>
+  new Refused({ by, scope: "key", limit: 7, isSpent: true, retryAfterS: 11, headroom })
 const reservation = {
   id: "a",
   claims: claimsOf({}),

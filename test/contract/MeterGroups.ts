@@ -48,8 +48,13 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         yield* meter.settle(yield* take(one, ask("a", 60)), 60)
         const second = yield* take(other, ask("b", 60))
         assert.deepStrictEqual([second.held, second.available], [40, 40])
-        const { by, limit, retryAfterS, scope } = refused(yield* reserve(one, ask("c", 1)))
-        assert.deepStrictEqual([by, scope, limit, retryAfterS], ["month", "tenant", 100, 43_200 + 9 * 86_400])
+        const refusal = Effect.map(reserve(one, ask("c", 1)), (verdict) => {
+          const { by, isSpent, limit, retryAfterS, scope } = refused(verdict)
+          return [by, scope, limit, isSpent, retryAfterS]
+        })
+        assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, false, 1])
+        yield* meter.renew(second, 40, 40)
+        assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, true, 43_200 + 9 * 86_400])
         yield* meter.cancel(second)
         assert.strictEqual((yield* take(one, ask("d", 60))).held, 40)
       }))

@@ -55,6 +55,34 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 50)
       }))
 
+    test("when only requests that run fill a budget, then it is held and not spent, and what is spent decides first", () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const claims = claimsOf({ budgets: { day: 100, month: 90 } })
+        yield* load(claims, { day: 40, month: 30 })
+        const refusal = Effect.map(reserve(claims, ask("z", 1)), (verdict) => {
+          const { by, isSpent, retryAfterS } = refused(verdict)
+          return [by, isSpent, retryAfterS]
+        })
+        const a = yield* take(claims, ask("a", 50))
+        const b = yield* take(claims, ask("b", 10))
+        assert.deepStrictEqual(yield* refusal, ["month", false, 1])
+        // Used tokens of a hold are spent; the other hold may still be given back.
+        yield* meter.renew(a, 50, 50)
+        assert.deepStrictEqual(yield* refusal, ["month", false, 1])
+        yield* meter.settle(b, 10)
+        yield* meter.settle(a, 60)
+        // Ten tokens more than were held: the day is spent too, and ends before the month.
+        assert.deepStrictEqual(yield* refusal, ["month", true, 43_200 + 9 * 86_400])
+        // What is given back unused is held no more.
+        yield* meter.settle(yield* take(claimsOf({}), ask("c", 50)), 0)
+        yield* meter.cancel(yield* take(claimsOf({}), ask("d", 50)))
+        assert.deepStrictEqual(yield* refusal, ["month", true, 43_200 + 9 * 86_400])
+        yield* take(claimsOf({}), ask("e", 20))
+        const mixed = yield* reserve(claimsOf({ budgets: { day: 110, month: 120 } }), ask("f", 1))
+        assert.deepInclude(refused(mixed), { by: "day", isSpent: true, retryAfterS: 43_200 })
+      }))
+
     test("when budgets are spent, then Retry-After is the end of the longest of their periods", () =>
       Effect.gen(function* () {
         const retry = Effect.fnUntraced(function* (budgets: Claims["budgets"]) {

@@ -116,6 +116,37 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
   )
 
   it.effect(
+    "when requests that run hold what is left of a budget, then the others may come back at once",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret, prefix }, fake] = [
+          yield* newKey({ rpm: 500, tpm: 100_000, concurrent: 50 }),
+          yield* Fake
+        ]
+        const long = { options: { num_predict: 4000 } }
+        yield* setBudgets(prefix, { day: 3000 })
+        const calls = fake.requests.length
+        fake.script({ does: "hang" })
+        const first = yield* Effect.forkChild(chat(secret, long), { startImmediately: true })
+        yield* fake.until(() => fake.requests.length > calls)
+        const others = Array.from({ length: 49 }, () => chat(secret, long))
+        for (const refused of yield* Effect.all(others, { concurrency: "unbounded" })) {
+          assert.strictEqual(refused.status, 429)
+          assert.deepInclude(bodyOf(refused).error, {
+            type: "budget_exceeded",
+            message: "daily budget of 3000 tokens is held by requests that run"
+          })
+          assert.strictEqual(refused.headers.get("retry-after"), "1")
+          assert.isNull(refused.headers.get("x-should-retry"))
+        }
+        yield* Fiber.interrupt(first)
+        // What the first one cost depends on how long it ran.
+        const again = yield* eventually(chat(secret), ({ text }) => !text.includes("is held by"))
+        assert.notInclude(again.text, "is held by")
+      })
+  )
+
+  it.effect(
     "when there are several budgets, then the one with the fewest tokens is shown, and the wait is to the end of its period",
     () =>
       Effect.gen(function* () {

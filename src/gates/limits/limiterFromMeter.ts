@@ -24,13 +24,14 @@ import { ModelRates } from "./TokenRates.ts"
 const refusalOf = ({
   by,
   headroom,
+  isSpent,
   limit: value,
   retryAfterS,
   scope
 }: Refused): BudgetExhausted | RateLimited =>
   by === "requests" || by === "tokens" || by === "concurrency"
     ? new RateLimited({ limit: by, value, retryAfterS, headroom })
-    : new BudgetExhausted({ scope, period: by, value, retryAfterS, headroom })
+    : new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
 
 const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
 

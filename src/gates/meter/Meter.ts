@@ -63,6 +63,8 @@ export class Refused extends Data.TaggedClass("Refused")<{
   /** whose claim it is; `tenant` for budgets only */
   readonly scope: BudgetScope
   readonly limit: number
+  /** of a budget: it is used up, not only held by requests that run */
+  readonly isSpent: boolean
   /** whole seconds, at least 1, until the same request could pass */
   readonly retryAfterS: number
   readonly headroom: Headroom

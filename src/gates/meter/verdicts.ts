@@ -141,7 +141,10 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
   }
 }
 
-/** A refusal. A budget's wait is the calendar's, from the store's time `now`; windows and slots give `waitMs`. */
+/**
+ * A refusal. Windows, slots and budgets that are only held give `waitMs`. That of a spent budget is 0: its wait is the
+ * calendar's, from the store's time `now`.
+ */
 export const refusal = (
   { by, scope }: { readonly by: ClaimName; readonly scope: BudgetScope },
   limit: number,
@@ -149,11 +152,9 @@ export const refusal = (
   now: number,
   headroom: Headroom
 ): Refused => {
-  const retryAfterS =
-    by === "requests" || by === "tokens" || by === "concurrency"
-      ? Math.max(1, Math.ceil(waitMs / 1000))
-      : secondsToEndOf(by, now)
-  return new Refused({ by, scope, limit, retryAfterS, headroom })
+  const isSpent = by !== "requests" && by !== "tokens" && by !== "concurrency" && waitMs === 0
+  const retryAfterS = isSpent ? secondsToEndOf(by, now) : Math.max(1, Math.ceil(waitMs / 1000))
+  return new Refused({ by, scope, limit, isSpent, retryAfterS, headroom })
 }
 
 /** Braces place an account in a cluster; one inside a name would move the tag. */

@@ -40,9 +40,12 @@ const budgetOf = { day: "daily", month: "monthly", total: "total" } as const sat
 
 const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
   ...outcomes.budgetExceeded,
-  message: `${error.scope === "tenant" ? "the tenant's " : ""}${budgetOf[error.period]} budget of ${plural(error.value, "token")} is spent`,
-  // openai-node would wait for the whole Retry-After, which can be hours.
-  headers: { "retry-after": String(error.retryAfterS), "x-should-retry": "false" }
+  message: `${error.scope === "tenant" ? "the tenant's " : ""}${budgetOf[error.period]} budget of ${plural(error.value, "token")} is ${error.isSpent ? "spent" : "held by requests that run"}`,
+  headers: {
+    "retry-after": String(error.retryAfterS),
+    // openai-node would wait for the whole Retry-After, which can be hours.
+    ...(error.isSpent ? { "x-should-retry": "false" } : {})
+  }
 })
 
 const retryAfter = (seconds: number | undefined) =>

@@ -94,15 +94,19 @@ export class MemoryMeter {
       const [budget, counter] = [budgets[i], counters[i]]
       return budget === undefined || counter === undefined
         ? []
-        : [{ name, budget, left: budget - counter.tokens }]
+        : [{ name, budget, left: budget - counter.tokens, held: counter.held }]
     })
-    const spent = remainders.filter(({ left }) => left <= 0)
+    const full = remainders.filter(({ left }) => left <= 0)
+    const spent = full.filter(({ held, left }) => left + held <= 0)
+    // What is held may be released unused at any moment: a budget that it alone fills decides last.
+    const deciding = spent.length > 0 ? spent : full
     // The one that ends last decides, because the request could not pass before; of equals the account's own.
-    const last = periods.findLast((period) => spent.some(({ name }) => name.period === period))
-    const decisive = spent.find(({ name }) => name.period === last)
+    const last = periods.findLast((period) => deciding.some(({ name }) => name.period === period))
+    const decisive = deciding.find(({ name }) => name.period === last)
     if (asked > 0 && decisive !== undefined) {
       const { budget, name } = decisive
-      return refusal({ by: name.period, scope: name.scope }, budget, 0, at, headroom)
+      const waitMs = spent.length > 0 ? 0 : 1
+      return refusal({ by: name.period, scope: name.scope }, budget, waitMs, at, headroom)
     }
 
     const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
@@ -117,7 +121,7 @@ export class MemoryMeter {
       noted: [],
       charged
     }
-    for (const counter of charged) charge(counter, request.held)
+    for (const counter of charged) charge(counter, request.held, request.held)
     account.occupy(ask.id, request, this.#leaseEnd(now))
     this.#remember(claims.account, ask.id, request, now)
     return this.#reserved(claims, ask.id, request, now)
@@ -130,6 +134,7 @@ export class MemoryMeter {
     const request = known ?? revive(reservation)
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
+    const unusedBefore = request.held - request.used
     account.note(request, Math.max(request.used, whole(used)))
 
     const least = Math.max(request.held, request.used)
@@ -149,9 +154,10 @@ export class MemoryMeter {
     const held = isMissing ? least : least + more
     for (const counter of counters) {
       if (counter === undefined) continue
-      const { tokens } = this.#chargedOn(request, counter)
-      charge(counter, held - tokens)
+      const { exact, tokens } = this.#chargedOn(request, counter)
       if (tokens === 0) request.charged.add(counter)
+      const unused = request.charged.has(counter) ? held - request.used : 0
+      charge(counter, held - tokens, unused - (exact ? unusedBefore : 0))
     }
     request.held = held
     account.occupy(id, request, this.#leaseEnd(now))
@@ -166,11 +172,13 @@ export class MemoryMeter {
       const request = known ?? revive(reservation)
       const account = this.#open(claims.account, now)
       account.leases.delete(id)
+      const unused = request.held - request.used
       account.note(request, whole(used))
       for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
         if (counter === undefined) continue
         const { exact, tokens } = this.#chargedOn(request, counter)
-        charge(counter, exact ? request.used - tokens : Math.max(0, request.used - tokens))
+        if (exact) charge(counter, request.used - tokens, -unused)
+        else charge(counter, Math.max(0, request.used - tokens), 0)
       }
       if (keepSlot && request.slot) account.keepSlot(id, this.#leaseEnd(now))
       this.#remember(claims.account, id, over, now)
@@ -201,10 +209,11 @@ export class MemoryMeter {
     const account = this.#open(claims.account, now)
     account.leases.delete(id)
     if (request !== undefined) {
+      const unused = request.held - request.used
       account.note(request, 0)
       if (request.counted !== undefined) account.requests.take(request.counted)
       for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
-        if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held)
+        if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held, -unused)
       }
     }
     this.#remember(claims.account, id, over, now)

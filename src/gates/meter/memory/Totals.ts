@@ -7,6 +7,8 @@ import { lifeOf, whole } from "../verdicts.ts"
 /** A counter that was loaded again is another object. */
 export interface Counter {
   tokens: number
+  /** the part of `tokens` that requests hold and have not used */
+  held: number
   readonly loadedAt: number
   readonly droppedAt: number
 }
@@ -16,8 +18,10 @@ export type Amounts = { readonly [P in Period]?: number }
 const nameOf = ({ group, key = "" }: CounterOwner, counter: CounterName): string =>
   JSON.stringify([group, key, counter])
 
-export const charge = (counter: Counter, tokens: number): void => {
+/** Adds tokens, and the part of them that is held and not used. Both may be negative. */
+export const charge = (counter: Counter, tokens: number, held: number): void => {
   counter.tokens = Math.max(0, counter.tokens + tokens)
+  counter.held = Math.max(0, counter.held + held)
 }
 
 export class Totals {
@@ -54,7 +58,12 @@ export class Totals {
   load(owner: CounterOwner, counter: CounterName, tokens: number, now: number): void {
     const name = nameOf(owner, counter)
     if (this.#counters.has(name)) return
-    this.#counters.set(name, { tokens: whole(tokens), loadedAt: now, droppedAt: now + lifeOf(counter) })
+    this.#counters.set(name, {
+      tokens: whole(tokens),
+      held: 0,
+      loadedAt: now,
+      droppedAt: now + lifeOf(counter)
+    })
   }
 
   /** Loads counters again that exist: what was charged to the old ones is in `amounts`. */
@@ -64,7 +73,7 @@ export class Totals {
       const name = nameOf(owner, names[period])
       const [before, tokens] = [this.#counters.get(name), amounts[period]]
       if (before === undefined || tokens === undefined) continue
-      this.#counters.set(name, { ...before, tokens: whole(tokens), loadedAt: now })
+      this.#counters.set(name, { ...before, tokens: whole(tokens), held: 0, loadedAt: now })
     }
   }
 }

@@ -250,10 +250,16 @@ local function note_usage(record, used)
   record.notes, record.used = kept, used
 end
 
-local function charge(i, tokens)
-  if tokens == 0 then return end
+-- Adds to counter i the tokens, and the part of them that is held and not used. Both may be negative.
+local function charge(i, tokens, held)
+  if tokens == 0 and held == 0 then return end
   local counter = counters[i]
-  counter.tokens, counter.changed = max(0, counter.tokens + tokens), true
+  counter.tokens, counter.held, counter.changed = max(0, counter.tokens + tokens), max(0, counter.held + held), true
+end
+
+-- The unused tokens of a hold that counter i knows of.
+local function unused_on(record, i)
+  return record.gen[i] == counters[i].generation and record.held - record.used or 0
 end
 
 -- How many tokens of a request counter i has at least, and whether the number is exact.

@@ -66,9 +66,8 @@ local function write_section()
   for i = 1, COUNTERS do
     local counter = counters[i]
     if counter and counter.changed then
-      call(
-        'SET', KEYS[BEFORE_COUNTERS + i], format('%d:%d:%s', counter.tokens, counter.loaded_at, counter.generation), 'KEEPTTL'
-      )
+      local text = format('%d:%d:%d:%s', counter.tokens, counter.held, counter.loaded_at, counter.generation)
+      call('SET', KEYS[BEFORE_COUNTERS + i], text, 'KEEPTTL')
     end
   end
   -- As text: Redis takes 0.2 us to make one of a number, for each command.

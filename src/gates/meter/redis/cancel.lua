@@ -6,11 +6,11 @@ if record then
   if record.day ~= DAY then return reply('stale', {record.at}) end
   open_account()
   release()
-  note_usage(record, 0)
   take_from_window(account.requests, min(record.req, THIS_GROUP), 1)
   for i = 1, COUNTERS do
-    if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held) end
+    if counters[i] and record.gen[i] == counters[i].generation then charge(i, -record.held, -unused_on(record, i)) end
   end
+  note_usage(record, 0)
   save_account()
 else
   -- The record may have expired before the hold.

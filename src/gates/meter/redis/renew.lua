@@ -9,6 +9,10 @@ record = record or new_record(admitted_at, owner_held, owner_available, owner_sl
 if record.day ~= DAY then return reply('stale', {record.at}) end
 open_account()
 release()
+local unused = {}
+for i = 1, COUNTERS do
+  if counters[i] then unused[i] = unused_on(record, i) end
+end
 note_usage(record, max(record.used, used))
 
 local least = max(record.held, record.used)
@@ -30,8 +34,9 @@ local held = least + more
 for i = 1, COUNTERS do
   if counters[i] then
     local charged = charged_on(record, i)
-    charge(i, held - charged)
     if charged == 0 then record.gen[i] = counters[i].generation end
+    local knows = record.gen[i] == counters[i].generation
+    charge(i, held - charged, (knows and held - record.used or 0) - unused[i])
   end
 end
 record.held = held

@@ -38,12 +38,22 @@ end
 if asked > 0 then
   -- When several budgets are spent, the one that ends last decides, because the request cannot pass before. Of equals, the
   -- account's own.
+  --
+  -- Held tokens may be released unused at any time. A budget that only they fill decides last, and its wait is not 0.
+  local held_by_others
   for period = 3, 1, -1 do
     for i = period, COUNTERS, 3 do
-      if BUDGETS[i] >= 0 and counters[i].tokens >= BUDGETS[i] then
-        return reply_with_headroom('refused', {BY_SLOTS + i, BUDGETS[i], 1, now})
+      local counter = counters[i]
+      if BUDGETS[i] >= 0 and counter.tokens >= BUDGETS[i] then
+        if counter.tokens - counter.held >= BUDGETS[i] then
+          return reply_with_headroom('refused', {BY_SLOTS + i, BUDGETS[i], 0, now})
+        end
+        held_by_others = held_by_others or i
       end
     end
+  end
+  if held_by_others then
+    return reply_with_headroom('refused', {BY_SLOTS + held_by_others, BUDGETS[held_by_others], 1, now})
   end
 end
 
@@ -52,7 +62,7 @@ record = new_record(now, held, available, wants_slot, THIS_GROUP, generations)
 add_to_window(account.requests, 1)
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
 for i = 1, COUNTERS do
-  if counters[i] then charge(i, held) end
+  if counters[i] then charge(i, held, held) end
 end
 keep_record(record)
 save_account()

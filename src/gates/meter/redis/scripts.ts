@@ -15,7 +15,7 @@
  *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
  *   whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
- * - day, month, total, a string each: `tokens:at:generation`, `at` being when it was loaded. The group has the same three,
+ * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
  *   for the budgets that its accounts share.
  *
  * A generation starts with the run id of the Redis process. A counter of another process comes from a snapshot or a replica

@@ -8,13 +8,13 @@ open_account()
 if record ~= 'x' then
   record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
   release()
-  note_usage(record, used)
   for i = 1, COUNTERS do
     if counters[i] then
       local charged, exact = charged_on(record, i)
-      charge(i, exact and used - charged or max(0, used - charged))
+      charge(i, exact and used - charged or max(0, used - charged), -unused_on(record, i))
     end
   end
+  note_usage(record, used)
   if keeps_slot == 1 and record.slot == 1 then lease(1, 0) end
   keep_record('x')
   save_account()

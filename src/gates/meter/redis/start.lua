@@ -39,14 +39,15 @@ local function run_id()
   return known_run_id
 end
 
--- A counter as it is stored (`tokens:at:generation`), if this Redis process made it.
+-- A counter as it is stored (`tokens:held:at:generation`), if this Redis process made it. `held` is the part of `tokens` that
+-- requests hold and have not used.
 local function parse_counter(text)
   if not text then return false end
-  local tokens, loaded_at, generation, process = match(text, '^(%d+):(%d+):((%x+):.*)$')
+  local tokens, held, loaded_at, generation, process = match(text, '^(%d+):(%d+):(%d+):((%x+):.*)$')
   return process == run_id()
-    and {tokens = tonumber(tokens), loaded_at = tonumber(loaded_at), generation = generation}
+    and {tokens = tonumber(tokens), held = tonumber(held), loaded_at = tonumber(loaded_at), generation = generation}
 end
 
 local function start_counter(key, tokens, now, time, life)
-  call('SET', key, format('%d:%d:%s:%s:%s', tokens, now, run_id(), time[1], time[2]), 'PX', life)
+  call('SET', key, format('%d:0:%d:%s:%s:%s', tokens, now, run_id(), time[1], time[2]), 'PX', life)
 end
