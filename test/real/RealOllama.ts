@@ -38,3 +38,10 @@ export const layerRealOllama: Layer.Layer<RealOllama, TestServerFailed> = Layer.
     return url === undefined || url === "" ? own({}) : given(new URL(url))
   })
 )
+
+/** 24 of Ollama 0.24.0. */
+export const minorVersion = ({ url }: Pick<OllamaServer, "url">): Effect.Effect<number> =>
+  Effect.promise(async (signal) => {
+    const answer = await fetch(new URL("/api/version", url), { signal })
+    return Number(/"version":"0\.(\d+)/.exec(await answer.text())?.[1])
+  })

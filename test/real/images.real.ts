@@ -7,7 +7,7 @@ import { Effect } from "effect"
 import { call, newKey } from "../support/Gateway.ts"
 import { decodablePng, pictures } from "../support/pictures.ts"
 import { layerOwnGateway } from "./RealGateway.ts"
-import { OwnOllama } from "./RealOllama.ts"
+import { minorVersion, OwnOllama } from "./RealOllama.ts"
 
 const options = { num_predict: 4, seed: 1 }
 const chat = (model: string, content: string, ...images: ReadonlyArray<string>) => ({
@@ -22,14 +22,10 @@ const cut = (base64: string, bytes: number) => bytesOf(base64).subarray(0, bytes
 const wave = Buffer.from("RIFF0000WAVEfmt ").toString("base64")
 
 /** From 0.12 or so to 0.24 the runner ends on an image that it cannot decode, and says nothing about it. */
-const endsOnBrokenImages = Effect.gen(function* () {
-  const { url } = yield* OwnOllama
-  const text = yield* Effect.promise((signal) =>
-    fetch(new URL("/api/version", url), { signal }).then((answer) => answer.text())
-  )
-  const minor = Number(/"version":"0\.(\d+)/.exec(text)?.[1])
-  return minor > 11 && minor < 30
-})
+const endsOnBrokenImages = Effect.map(
+  Effect.flatMap(OwnOllama, minorVersion),
+  (minor) => minor > 11 && minor < 30
+)
 
 layer(layerOwnGateway(), { excludeTestServices: true, timeout: 600_000 })("images", (it) => {
   it.effect("when an image is good, then the answer is the server's own, on both surfaces", () =>
