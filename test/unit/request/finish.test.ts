@@ -5,12 +5,32 @@ import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import { ModelRates } from "../../../src/gates/limits/TokenRates.ts"
+import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { requestLine, RequestLines } from "../../../src/observability/requestLine.ts"
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, callOf, permitFor, reservedFor } from "../../support/permits.ts"
+
+/** Writes down how a reservation ends. */
+const layerWatched = (did: Array<string>) =>
+  Layer.effect(
+    Meter,
+    Effect.map(Meter, (meter) => ({
+      ...meter,
+      cancel: (reservation) =>
+        Effect.andThen(
+          Effect.sync(() => did.push("cancelled")),
+          meter.cancel(reservation)
+        ),
+      settle: (...of) =>
+        Effect.andThen(
+          Effect.sync(() => did.push("charged")),
+          meter.settle(...of)
+        )
+    }))
+  ).pipe(Layer.provide(layerMeter({ leaseS: 30 })))
 
 /** An admitted request, what its end did to it in order, and the log. */
 const world = Effect.gen(function* () {
@@ -20,7 +40,7 @@ const world = Effect.gen(function* () {
   const services = yield* Layer.build(
     Layer.mergeAll(
       layerAudit,
-      layerMeter({ leaseS: 30 }),
+      layerWatched(did),
       ModelRates.layer,
       SettlementQueue.layer({ drainMs: 0 }).pipe(Layer.provide(Metrics.layer)),
       Metrics.layer
@@ -42,7 +62,7 @@ it.effect("when a request ends, then its place is given back, and one line is lo
   Effect.gen(function* () {
     const { did, end, lines } = yield* world
     yield* end({ slot: "freed", row: "own" })
-    assert.deepStrictEqual(did, ["place given back"])
+    assert.deepStrictEqual(did, ["place given back", "cancelled"])
     assert.deepStrictEqual(lines, ["request"])
   })
 )
@@ -52,7 +72,7 @@ it.effect("when the answer still has to be read, then its slot is kept until the
     const { context, did, end, release } = yield* world
     yield* end({ slot: "kept", row: "own" })
     assert.isTrue(context.cost.slotKept)
-    assert.deepStrictEqual(did, ["place given back"])
+    assert.deepStrictEqual(did, ["place given back", "cancelled"])
     yield* release(context)
     yield* release(context)
     assert.isFalse(context.cost.slotKept)
@@ -72,7 +92,7 @@ it.effect("when a client leaves output that nobody saw, then it is held before i
         did.push("held")
       })
     yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "own" })
-    assert.deepStrictEqual(did, ["held", "place given back"])
+    assert.deepStrictEqual(did, ["held", "place given back", "charged"])
     assert.isTrue(cost.settled)
   })
 )
@@ -83,4 +103,18 @@ it.effect("when a refusal shares its row with others, then it has no log line", 
     yield* end({ slot: "freed", row: "shared" })
     assert.deepStrictEqual(lines, [])
   })
+)
+
+it.effect(
+  "when a request ends before its call, then it is free if the gateway refused it, and charged if its client left",
+  () =>
+    Effect.gen(function* () {
+      const endOf = Effect.fnUntraced(function* (outcome: Ending["outcome"]) {
+        const { did, end } = yield* world
+        yield* end({ slot: "freed", row: "own", outcome })
+        return did
+      })
+      assert.include(yield* endOf(outcomes.unavailable), "cancelled")
+      assert.include(yield* endOf(outcomes.clientLeft), "charged")
+    })
 )
