@@ -346,6 +346,66 @@ export const ResponseEvent = Schema.Struct({
     "The data of one event; its `type` is the name of the event. The last one is `response.completed`, `response.incomplete` or `response.failed`. A stream that failed ends with `response.failed`."
 })
 
+// The Messages surface
+
+const MessagesUsage = Schema.Struct({
+  input_tokens: Count.annotate({ description: "without those that were read from a cache" }),
+  cache_creation_input_tokens: optional(Zero),
+  cache_read_input_tokens: optional(Count),
+  output_tokens: Count
+})
+
+const Block = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("thinking"), thinking: Schema.String, signature: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
+  Schema.Struct({
+    type: Schema.Literal("tool_use"),
+    id: Schema.String,
+    name: Schema.String,
+    input: Schema.JsonObject
+  })
+])
+
+const StopReason = Schema.Literals(["end_turn", "max_tokens", "tool_use"])
+
+export const MessagesMessage = Schema.Struct({
+  id: Schema.String.check(Schema.isStartingWith("msg_")),
+  type: Schema.Literal("message"),
+  role: Schema.Literal("assistant"),
+  model: Written,
+  content: Schema.Array(Block),
+  stop_reason: Schema.NullOr(StopReason),
+  stop_sequence: Schema.Null,
+  usage: MessagesUsage
+})
+
+const Delta = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("thinking_delta"), thinking: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("signature_delta"), signature: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("text_delta"), text: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("input_json_delta"), partial_json: Schema.String })
+])
+
+export const MessagesEvent = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("message_start"), message: MessagesMessage }),
+  Schema.Struct({ type: Schema.Literal("content_block_start"), index: Count, content_block: Block }),
+  Schema.Struct({ type: Schema.Literal("content_block_delta"), index: Count, delta: Delta }),
+  Schema.Struct({ type: Schema.Literal("content_block_stop"), index: Count }),
+  Schema.Struct({
+    type: Schema.Literal("message_delta"),
+    delta: Schema.Struct({ stop_reason: StopReason, stop_sequence: Schema.Null }),
+    usage: MessagesUsage
+  }),
+  Schema.Struct({ type: Schema.Literals(["message_stop", "ping"]) })
+]).annotate({
+  description:
+    "The data of one event, whose name is its type. One block is open at a time. A stream that failed ends with an event of the MessagesError shape."
+})
+
+export const MessagesCount = Schema.Struct({
+  input_tokens: Count.annotate({ description: "an estimate" })
+})
+
 // Operations
 
 export const Status = Schema.Struct({ status: Schema.Literal("ok") })

@@ -5,7 +5,9 @@
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
 import { version } from "../../src/version.ts"
 import { type Route, routes } from "../../src/http/routes.ts"
-import { errorBody } from "../../src/http/errors/errorResponses.ts"
+import type { Surface } from "../../src/domain/Surface.ts"
+import { messagesSurface } from "../../src/http/dialect/messages/surface.ts"
+import { openai } from "../../src/http/surfaces.ts"
 import { errorResponses, statuses } from "./errors.ts"
 import {
   always,
@@ -51,6 +53,9 @@ const answerHeaders = (route: Route): JsonObject => {
   )
 }
 
+/** What the names of its errors begin with in the document. Most surfaces share theirs. */
+const prefixOf = (surface: Surface): string => (surface === messagesSurface ? "Messages" : "")
+
 /** The statuses of refusals. Malformed HTTP is a 400 on every route. */
 const refusalsOf = (route: Route): ReadonlyArray<number> => {
   if (route.handler === "operations") {
@@ -89,7 +94,7 @@ const operationOf = (route: Route): JsonObject => {
       ...Object.fromEntries(
         refusalsOf(route).map((status) => [
           String(status),
-          { $ref: `#/components/responses/${statuses[status]?.name ?? ""}` }
+          { $ref: `#/components/responses/${prefixOf(route.surface)}${statuses[status]?.name ?? ""}` }
         ])
       )
     }
@@ -98,7 +103,7 @@ const operationOf = (route: Route): JsonObject => {
 
 const exampleId = "01a1fca4-4f59-7db5-bd9d-1ef8280fed72"
 
-const responseOf = (status: number): JsonObject => {
+const responseOf = (surface: Surface, status: number): JsonObject => {
   const errors = errorResponses.filter(
     (error, i) =>
       error.status === status && errorResponses.findIndex(({ message }) => message === error.message) === i
@@ -111,9 +116,8 @@ const responseOf = (status: number): JsonObject => {
   const unknownCaller = status === 401
   const examples: { [name: string]: Json } = {}
   for (const error of errors) {
-    const { error: shown, request_id } = errorBody(error, exampleId)
     const name = error.type in examples ? `${error.type}_${Object.keys(examples).length}` : error.type
-    examples[name] = { value: { error: { ...shown }, request_id } }
+    examples[name] = { value: surface.errorBody(error, exampleId) }
   }
   return {
     description: statuses[status]?.description ?? "",
@@ -125,7 +129,7 @@ const responseOf = (status: number): JsonObject => {
     ),
     content: {
       "application/json": {
-        schema: { $ref: "#/components/schemas/Error" },
+        schema: { $ref: `#/components/schemas/${prefixOf(surface)}Error` },
         examples
       }
     }
@@ -154,6 +158,11 @@ export const document = (): JsonObject => ({
   tags: [
     { name: "native", description: "the model server's own API" },
     { name: "openai", description: "OpenAI's API" },
+    {
+      name: "messages",
+      description:
+        "Anthropic's Messages API, with `EXTRA_SURFACES=messages`. A key may be in `x-api-key` too. Answers have the request's id also as `request-id`."
+    },
     { name: "operations", description: "health and metrics, without a key" }
   ],
   paths: pathsOf(),
@@ -173,7 +182,12 @@ export const document = (): JsonObject => ({
       ...Object.fromEntries(Object.values(ofErrors))
     },
     responses: Object.fromEntries(
-      Object.entries(statuses).map(([status, { name }]) => [name, responseOf(Number(status))])
+      [openai, messagesSurface].flatMap((surface) =>
+        Object.entries(statuses).map(([status, { name }]) => [
+          prefixOf(surface) + name,
+          responseOf(surface, Number(status))
+        ])
+      )
     ),
     schemas: componentSchemas()
   }

@@ -16,6 +16,7 @@ import {
   Unavailable
 } from "../../src/domain/Errors.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "../../src/http/errors/errorResponses.ts"
+import { messagesError } from "../../src/http/dialect/messages/surface.ts"
 import { overflowDetail } from "../../src/domain/promptWindow.ts"
 import { noResets } from "../../src/domain/Limits.ts"
 
@@ -80,6 +81,17 @@ export const ErrorBody = Schema.Struct({
   error: Schema.Struct({
     message: Schema.String,
     type: Schema.Literals([...new Set(errorResponses.map(({ type }) => type))]),
+    code: Schema.Int.annotate({ description: "the HTTP status" })
+  }).annotate({ additionalProperties: false }),
+  request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })
+}).annotate({ additionalProperties: false })
+
+/** The same in the words of Anthropic's clients. */
+export const MessagesErrorBody = Schema.Struct({
+  type: Schema.Literal("error"),
+  error: Schema.Struct({
+    message: Schema.String,
+    type: Schema.Literals([...new Set(errorResponses.map((error) => messagesError(error, "").error.type))]),
     code: Schema.Int.annotate({ description: "the HTTP status" })
   }).annotate({ additionalProperties: false }),
   request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })

@@ -5,7 +5,7 @@
 import type { Schema } from "effect"
 import type { Route, routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
-import { ErrorBody } from "./errors.ts"
+import { ErrorBody, MessagesErrorBody } from "./errors.ts"
 
 type Routes = (typeof routes)[number]
 /** Method and path, as in `POST /api/chat`. */
@@ -92,6 +92,18 @@ const operations: Described = {
   },
   "GET /v1/models": { id: "listModels", answers: { [json]: [Answers.ModelList] } },
   "GET /v1/models/{id}": { id: "retrieveModel", answers: { [json]: [Answers.ModelEntry] } },
+  "POST /v1/messages": {
+    id: "createMessage",
+    request: "MessagesRequest",
+    answered: asked,
+    answers: { [json]: [Answers.MessagesMessage], [events]: [Answers.MessagesEvent, MessagesErrorBody] }
+  },
+  "POST /v1/messages/count_tokens": {
+    id: "countMessageTokens",
+    request: "MessagesCountRequest",
+    answers: { [json]: [Answers.MessagesCount] }
+  },
+  "HEAD /api/hello": { id: "hello", answers: {} },
   "GET /healthz": { id: "healthz", answers: { [json]: [Answers.Status] } },
   "GET /readyz": { id: "readyz", answers: { [json]: [Answers.Status] } },
   "GET /playground": { id: "playground", answers: { "text/html": [Answers.Text] } },

@@ -6,7 +6,7 @@ import { Options } from "../../src/http/dialect/native/options.ts"
 import { Message } from "../../src/http/dialect/openai/messages.ts"
 import { routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
-import { ErrorBody } from "./errors.ts"
+import { ErrorBody, MessagesErrorBody } from "./errors.ts"
 import { operationFor } from "./operations.ts"
 
 /** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
@@ -17,6 +17,7 @@ const { Text: _text, ...answers } = Answers
 /** Named schemas: all requests and answers, and those used twice. */
 const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
   ["Error", ErrorBody],
+  ["MessagesError", MessagesErrorBody],
   ["NativeMessage", NativeMessage],
   ["Message", Message],
   ["Tool", Tool],

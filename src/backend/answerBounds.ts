@@ -70,6 +70,8 @@ export const answerBytesOf = (call: ModelCall): number => {
       return vectorsFactor * vectorBytesOf(call.request)
     case "show":
       return parsedFactor * showBytes
+    case "count":
+      return 0
   }
 }
 

@@ -7,8 +7,8 @@ import type { Scope } from "./Caller.ts"
 export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
 
-/** The endpoints of the backend. The path that is called is a constant for each kind, never the client's. */
-export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show"
+/** The endpoints of the backend, and `count`, which the gateway answers itself. The path that is called is a constant for each kind, never the client's. */
+export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show" | "count"
 
 /** What a key needs for a request of a kind. Discovery checks it; the route table shows it. */
 export const scopeFor = {
@@ -17,7 +17,9 @@ export const scopeFor = {
   embed: "embeddings",
   embeddings: "embeddings",
   /** any key, because every key may read the descriptions of its models */
-  show: "key"
+  show: "key",
+  /** the tokens of a chat are counted for those who may chat; the gateway answers, not the backend */
+  count: "chat"
 } as const satisfies { readonly [K in InferenceKind]: Scope | "key" }
 
 /** The facts in the header of an image. */

@@ -1,6 +1,8 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
+import type { Effect, Stream } from "effect"
 import type { AnswerShare } from "../backend/AnswerMemory.ts"
-import type { Answer } from "../request/meterStream.ts"
+import type { GatewayError } from "../domain/Errors.ts"
+import type { Frame } from "../domain/Frame.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 
 /** One JSON object. */
@@ -16,7 +18,9 @@ export interface ObjectReply {
 export interface StreamReply {
   readonly _tag: "Stream"
   readonly contentType: string
-  readonly answer: Answer
+  readonly answer: Stream.Stream<Frame, GatewayError>
+  /** ends when the model server has sent its first frame or has failed; absent: it has sent the first frame */
+  readonly begins?: Effect.Effect<unknown>
   readonly encoder: Encoder
   /** the memory of what the client has not read yet */
   readonly share: AnswerShare

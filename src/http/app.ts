@@ -102,6 +102,8 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
         return endRequest(context, handle.generate(exchange, route.dialect))
       case "embed":
         return endRequest(context, handle.embed(exchange, route.dialect))
+      case "count":
+        return endRequest(context, handle.count(exchange, route.dialect))
       case "show":
         return endRequest(context, handle.show(exchange, route.dialect))
       case "list":

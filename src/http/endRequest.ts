@@ -69,7 +69,7 @@ export const makeEndRequest = Effect.gen(function* () {
   })
 
   /**
-   * The headers go out with the first frame, which is already in. Only the final frame waits for the end of the request, also
+   * The headers go out with the first frame, which is already in, or when the client is told that it waits. Only the final frame waits for the end of the request, also
    * when it came together with text. An interruption stays an interruption.
    */
   const respondStream = Effect.fnUntraced(function* (context: RequestContext, reply: StreamReply) {

@@ -1,14 +1,14 @@
 /**
- * The way of one request to a model, for both surfaces. Each line of `handle` and `admit` is one gate. The comment above it
+ * The way of one request to a model, for all surfaces. Each line of `handle` and `admit` is one gate. The comment above it
  * has the statuses of its refusals and the reason for its place. Gates that cost nothing come first, then those that hold
  * something, then the intent row, and the backend last.
  *
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect } from "effect"
+import { Effect, Fiber, Option, Stream } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
-import { AnswerMemory } from "../backend/AnswerMemory.ts"
+import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Asked, Evidence, Permit } from "../domain/Evidence.ts"
@@ -38,6 +38,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* AnswerMemory
   ]
   const [backend, { call, gate }] = [yield* makeForward, yield* makeSpans]
+  const patienceMs = options.answerPatienceMs ?? 10_000
   const authenticate = gate("authenticate", yield* makeAuthenticate)
   const readRequest = gate("read request", yield* makeReadRequest(options))
   const resolveModel = gate("resolve model", discovery.resolve)
@@ -97,8 +98,6 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const { context } = exchange
     const permit = yield* handle(exchange, dialect.decode)
     const share = yield* shareOf(exchange, permit)
-    // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const answer = yield* forward(context, permit, share)
     const { caller, model, request } = permit.facts
     // Only generate has a context.
     const seal =
@@ -106,9 +105,23 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
         ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
         : noContext
     const encoder = dialect.encoder(request, { requestId: context.arrival.requestId, seal })
-    return request.stream
-      ? ({ _tag: "Stream", contentType: dialect.contentType, answer, encoder, share } as const)
-      : yield* foldedReply(answer, encoder, share)
+    // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
+    const calling = forward(context, permit, share)
+    if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)
+    const reply = { _tag: "Stream", contentType: dialect.contentType, encoder, share } as const
+    if (encoder.waiting === undefined) return { ...reply, answer: yield* calling }
+    // The client is told that it waits. From then on, a failure has no status.
+    const call = yield* Effect.forkScoped(calling)
+    const answer = yield* Effect.timeoutOption(Fiber.join(call), patienceMs)
+    return Option.isSome(answer)
+      ? { ...reply, answer: answer.value }
+      : { ...reply, answer: Stream.unwrap(Fiber.join(call)), begins: Fiber.await(call) }
+  })
+
+  /** The tokens of a prompt, by the gateway's own estimate. The backend is not called. */
+  const count = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<void>) {
+    const permit = yield* handle(exchange, dialect.decode)
+    return objectReply(dialect.encode(permit.spend().request), uncounted)
   })
 
   const embeddings = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
@@ -125,5 +138,5 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     return objectReply(dialect.encode(permit.facts.request, shown), share)
   })
 
-  return { generate, embed: embeddings, show: description }
+  return { count, generate, embed: embeddings, show: description }
 })

@@ -17,6 +17,8 @@ import type { Share } from "./server/RequestBodies.ts"
 
 export interface RequestOptions extends Bounds {
   readonly maxRequestBodyBytes: number
+  /** how long the head of a stream waits for the first frame, where the surface can say that it waits; default 10 s */
+  readonly answerPatienceMs?: number
   /** `PROMPT_OVERFLOW=refuse` */
   readonly refusesOverflow: boolean
 }

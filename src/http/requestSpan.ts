@@ -19,13 +19,14 @@ import { headerOf } from "./server/headers.ts"
 const nameOf = ({ arrival: { method }, route }: RequestContext): string =>
   route === undefined ? "blocked path" : `${method} ${route.path}`
 
-/** `gen_ai.operation.name`. A description of a model is no operation of the convention. */
+/** `gen_ai.operation.name`. Descriptions and counts are no operations of the convention. */
 const operations = {
   chat: "chat",
   generate: "text_completion",
   embed: "embeddings",
   embeddings: "embeddings",
-  show: undefined
+  show: undefined,
+  count: undefined
 } as const satisfies { readonly [K in InferenceKind]: string | undefined }
 
 /** Facts of chat and generate. An answer that the gateway ended has no final frame and ends with `length`. */

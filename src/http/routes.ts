@@ -18,12 +18,15 @@ import {
 } from "./dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "./dialect/openai/dialect.ts"
 import { responses } from "./dialect/responses/dialect.ts"
+import { messages, messagesCount } from "./dialect/messages/dialect.ts"
+import { messagesSurface } from "./dialect/messages/surface.ts"
 import { native, openai, operations } from "./surfaces.ts"
 
 /** The handler of a route (`app.ts`), with what it needs to know of the route. */
 type Handled =
   | { readonly handler: "generate"; readonly dialect: Dialect }
   | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }
+  | { readonly handler: "count"; readonly dialect: ObjectDialect<void> }
   | { readonly handler: "show"; readonly dialect: ObjectDialect<JsonObject> }
   | { readonly handler: "list"; readonly list: "tags" | "models" | "model" | "version" }
   | { readonly handler: "operations"; readonly page: "healthz" | "readyz" | "metrics" | "playground" }
@@ -178,6 +181,39 @@ export const routes = [
     handler: "list",
     list: "model",
     summary: "one of the models this key may use"
+  },
+  {
+    method: "POST",
+    path: "/v1/messages",
+    surface: messagesSurface,
+    extra: "messages",
+    needs: scopeFor.chat,
+    cost: "tokens",
+    handler: "generate",
+    dialect: messages,
+    summary: "Anthropic messages, one object (default) or server-sent events"
+  },
+  {
+    method: "POST",
+    path: "/v1/messages/count_tokens",
+    surface: messagesSurface,
+    extra: "messages",
+    needs: scopeFor.count,
+    cost: "request",
+    handler: "count",
+    dialect: messagesCount,
+    summary: "an estimate of the tokens of a prompt"
+  },
+  {
+    method: "HEAD",
+    path: "/api/hello",
+    surface: messagesSurface,
+    extra: "messages",
+    needs: "nothing",
+    cost: "free",
+    handler: "operations",
+    page: "healthz",
+    summary: "liveness, as Claude Code asks for it"
   },
   {
     method: "GET",

@@ -2,12 +2,14 @@
  * The bytes of an answer on their way to the client. What waits for the client counts as unread memory (`AnswerMemory.ts`), and
  * goes out in pieces, so that the bytes that the kernel took show whether a client reads, however large the answer is.
  */
-import { Array as Arr, type Cause, Effect, type Pull, Queue, Stream } from "effect"
+import { Array as Arr, type Cause, Duration, Effect, type Pull, Queue, Schedule, Stream } from "effect"
 import type { AnswerShare } from "../backend/AnswerMemory.ts"
-import type { Unavailable } from "../domain/Errors.ts"
+import type { GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { Answer } from "../request/meterStream.ts"
 import type { StreamReply } from "./Reply.ts"
+
+/** How often a client hears that the model server has not begun. */
+const sayingEvery = Duration.seconds(10)
 
 /** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
 export const pieceBytes = 65_536
@@ -45,20 +47,29 @@ const makeCount = (share: AnswerShare) => {
  * one of the final frame, when everything before it is on its way.
  */
 export const readAhead = Effect.fnUntraced(function* (
-  { answer, encoder, share }: StreamReply,
+  { answer, begins, encoder, share }: StreamReply,
   end: (final: Frame) => Effect.Effect<Buffer, Unavailable>
 ) {
   const [count, queue] = [
     makeCount(share),
-    yield* Queue.unbounded<Buffer | Frame, Stream.Error<Answer> | Cause.Done>()
+    yield* Queue.unbounded<Buffer | Frame, GatewayError | Cause.Done>()
   ]
+  const send = (pieces: ReadonlyArray<Buffer>, final: ReadonlyArray<Frame> = []) =>
+    Effect.andThen(count.add(pieces), Queue.offerAll(queue, [...pieces, ...final]))
   const encode = (frames: Arr.NonEmptyReadonlyArray<Frame>) => {
     const last = Arr.lastNonEmpty(frames)
-    const pieces = piecesOf(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
-    return Effect.andThen(count.add(pieces), Queue.offerAll(queue, last.done ? [...pieces, last] : pieces))
+    return send(
+      piecesOf(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames)),
+      last.done ? [last] : []
+    )
   }
-  yield* Effect.forkScoped(Queue.into(Stream.runForEachArray(answer, encode), queue))
-  const pull: Pull.Pull<Buffer, Stream.Error<Answer>> = Effect.flatMap(Queue.take(queue), (piece) =>
+  const read = Stream.runForEachArray(answer, encode)
+  const say = Effect.uninterruptible(Effect.suspend(() => send(piecesOf(encoder.waiting?.() ?? ""))))
+  const saying = Effect.repeat(say, Schedule.spaced(sayingEvery))
+  yield* Effect.forkScoped(
+    Queue.into(begins === undefined ? read : Effect.andThen(Effect.raceFirst(begins, saying), read), queue)
+  )
+  const pull: Pull.Pull<Buffer, GatewayError> = Effect.flatMap(Queue.take(queue), (piece) =>
     Buffer.isBuffer(piece) ? Effect.as(count.take(piece), piece) : end(piece)
   )
   return { pull }

@@ -139,7 +139,8 @@ const kept = {
   generate: new Set([...chatKeys, "prompt", "suffix", "images", "system", "raw", "context"]),
   embed: new Set(["model", "options", "input", "truncate", "dimensions"]),
   embeddings: new Set(["model", "options", "prompt"]),
-  show: new Set(["model"])
+  show: new Set(["model"]),
+  count: new Set<string>()
 } satisfies Record<InferenceKind, ReadonlySet<string>>
 const keptOptions = new Set([...Object.keys(nativeOptions), "num_predict"])
 const keptInMessages = new Set([

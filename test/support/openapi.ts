@@ -15,6 +15,7 @@ const Response = Schema.Union([
   Schema.Struct({ headers: Refs, content: Schema.Record(Schema.String, Body) })
 ])
 const Example = Schema.Struct({
+  type: Schema.optionalKey(Schema.Literal("error")),
   error: Schema.Struct({ message: Schema.String, type: Schema.String, code: Schema.Int }),
   request_id: Schema.String
 })
@@ -129,8 +130,11 @@ export const undescribed = (
   const type = answer.headers.get("content-type")?.split(";")[0] ?? ""
   const schema = response.content[type]
   const headers = [...answer.headers.keys()].filter(isOurs).filter((name) => !response.headers.includes(name))
+  const unknown = headers.map((name) => `header ${name}`)
+  // An answer to HEAD has no body.
+  if (method === "HEAD") return unknown
   return [
-    ...headers.map((name) => `header ${name}`),
+    ...unknown,
     ...(schema === undefined
       ? [`content type ${type}`]
       : piecesOf(type, answer.text)

@@ -79,8 +79,8 @@ export const layerFromMeter: Layer.Layer<
           id: arrival.requestId,
           // The ledger books the least of it even when this process dies.
           ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(resolved.name)),
-          // A description does not occupy the model, so it needs no slot.
-          slot: request.kind !== "show"
+          // Neither a description nor a count occupies the model, so they need no slot.
+          slot: request.kind !== "show" && request.kind !== "count"
         }
         const reserving = meter.reserve(claims, ask).pipe(
           // It may have been made without an answer.

@@ -126,8 +126,9 @@ const noneSpecial = () => false
 
 /** Adds the size of the prompt to a request. No other code estimates a prompt. */
 export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
-  // A description does not run the model.
-  if (request.kind === "show") return { ...request, promptBytes: 0, promptEstimate: 0 }
+  // Neither a description nor a count runs the model.
+  if (request.kind === "show" || request.kind === "count")
+    return { ...request, promptBytes: 0, promptEstimate: 0 }
   const size = new Size()
   if (request.kind === "generate") size.addPrompt()
   size.addBody(request.body)

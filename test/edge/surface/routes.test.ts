@@ -19,7 +19,9 @@ const bodies = {
   "/v1/chat/completions": { model: "m", messages: [{ role: "user", content: "Hello" }] },
   "/v1/completions": { model: "m", prompt: "Hello" },
   "/v1/embeddings": { model: "embedder", input: "Hello" },
-  "/v1/responses": { model: "m", input: "Hello" }
+  "/v1/responses": { model: "m", input: "Hello" },
+  "/v1/messages": { model: "m", max_tokens: 16, messages: [{ role: "user", content: "Hello" }] },
+  "/v1/messages/count_tokens": { model: "m", messages: [{ role: "user", content: "Hello" }] }
 } satisfies Record<Extract<(typeof routes)[number], { readonly method: "POST" }>["path"], unknown>
 
 const bodyOf = (route: Route): unknown => new Map<string, unknown>(Object.entries(bodies)).get(route.path)

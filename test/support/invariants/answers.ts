@@ -5,6 +5,7 @@ import type { Answer } from "./Witness.ts"
 
 const Refusal = Schema.fromJsonString(
   Schema.Struct({
+    type: Schema.optionalKey(Schema.Literal("error")),
     error: Schema.Struct({ message: Schema.String, type: Schema.String, code: Schema.Finite }),
     request_id: Schema.String
   })
@@ -42,7 +43,7 @@ export const answerProblems = (answer: Answer, known: Private): ReadonlyArray<st
 }
 
 /** Answered by the process itself, without a row. */
-const unaudited = /^\/(?:healthz|readyz|metrics|playground)(?:\?|$)/
+const unaudited = /^\/(?:healthz|readyz|metrics|playground|api\/hello)(?:\?|$)/
 /** May come from Node's parser, before there is a request that could be audited. */
 const parsers = new Set([400, 408, 413, 417, 431])
 

@@ -59,12 +59,13 @@ it("when something is referred to, then it is there; and nothing is there that i
 })
 
 it("when an error is shown as an example, then it has the shape of errors", () => {
-  const examples = Object.values(openapi.components.responses).flatMap((response) =>
-    Object.values(response.content["application/json"].examples).map(({ value }) => value)
+  const examples = Object.entries(openapi.components.responses).flatMap(([name, response]) =>
+    Object.values(response.content["application/json"].examples).map(({ value }) => ({ name, value }))
   )
-  assert.isAtLeast(examples.length, 12)
-  for (const example of examples) assert.strictEqual(objection("Error", example), "")
-  const [{ error, request_id } = { error: {}, request_id: "" }] = examples
+  assert.isAtLeast(examples.length, 24)
+  for (const { name, value } of examples)
+    assert.strictEqual(objection(name.startsWith("Messages") ? "MessagesError" : "Error", value), "")
+  const { error = {}, request_id = "" } = examples[0]?.value ?? {}
   assert.include(objection("Error", { error: { ...error, code: "400" }, request_id }), "code")
   assert.include(objection("Error", { error: { ...error, cause: "x" }, request_id }), "additional")
 })

@@ -1,0 +1,162 @@
+/** The requests of `POST /v1/messages` and of `POST /v1/messages/count_tokens` (docs/protocol.md, "Messages requests"). */
+import { Result, Schema } from "effect"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
+import type { DecodedRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { type Bounds, requestDecoder } from "../Dialect.ts"
+import { present } from "../decode.ts"
+import { absentable, lowerMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
+import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
+import { Message, nativeMessages, System } from "./blocks.ts"
+
+/** A tool of the client, or one with a type of its own, which only Anthropic's servers have. */
+const Tool = Schema.Struct({
+  type: absentable(Schema.String, "`custom`; a tool of any other type is dropped"),
+  name: absentable(Schema.String),
+  description: absentable(Schema.String),
+  input_schema: absentable(Schema.JsonObject, "a JSON schema")
+})
+
+const ToolChoice = Schema.Struct({
+  type: Schema.Literals(["auto", "any", "tool", "none"]),
+  name: absentable(Schema.String)
+})
+
+const Thinking = Schema.Struct({ type: Schema.String })
+
+const OutputFormat = Schema.Struct({ type: Schema.Literal("json_schema"), schema: Schema.JsonObject })
+
+const OutputConfig = Schema.Struct({
+  effort: absentable(
+    Schema.String,
+    "how hard the model reasons, when `thinking` does not say it; left out for a model that cannot reason"
+  ),
+  format: absentable(OutputFormat, "a JSON schema that the answer has to follow")
+})
+
+const promptFields = {
+  model: ModelName,
+  messages: Schema.NonEmptyArray(Message),
+  system: absentable(System),
+  tools: absentable(Schema.Array(Tool), "what the model may call"),
+  tool_choice: absentable(
+    ToolChoice,
+    "`none` sends no tools, `tool` sends only the one of that name; a call cannot be forced"
+  ),
+  thinking: absentable(
+    Thinking,
+    "`enabled` or `disabled`; any other type leaves it to `output_config.effort`"
+  ),
+  output_config: absentable(OutputConfig)
+}
+
+const Count = Schema.Struct(promptFields)
+
+const Messages = Schema.Struct({
+  ...promptFields,
+  max_tokens: wholeIn([1, 2 ** 31]).annotate({
+    description: "a value above NUM_PREDICT_CAP is lowered to it, as `X-Max-Tokens` says"
+  }),
+  stream: absentable(Schema.Boolean, "default false"),
+  temperature: nativeOptions.temperature,
+  top_p: nativeOptions.top_p,
+  top_k: nativeOptions.top_k,
+  stop_sequences: absentable(textsIn(maxStops, maxStopLength), "texts that end the answer"),
+  metadata: absentable(
+    Schema.Struct({
+      user_id: absentable(
+        Schema.String,
+        "for whom the request is; stored in the audit, at most 128 characters of it"
+      )
+    })
+  )
+})
+
+type Tools = ReadonlyArray<typeof Tool.Type>
+
+const functionOf = ({ description, input_schema, name }: typeof Tool.Type): JsonObject => ({
+  type: "function",
+  function: present({ name, description, parameters: input_schema })
+})
+
+const isCustom = ({ type }: typeof Tool.Type): boolean => (type ?? "custom") === "custom"
+
+/** `none` sends no tools, a name sends only that one. The backend cannot be forced to call a tool. */
+const toolsOf = ({ tool_choice: choice, tools }: typeof Count.Type): Decided<Json | undefined> => {
+  const own: Tools = choice?.type === "none" ? [] : (tools ?? []).filter(isCustom)
+  if (own.some(({ name }) => (name ?? "") === "")) return refuse("tools: expected a name of each")
+  const chosen = choice?.type === "tool" ? own.filter(({ name }) => name === choice.name) : own
+  if (choice?.type === "tool" && chosen.length === 0)
+    return refuse("tool_choice.name: expected the name of one of tools")
+  return Result.succeed(chosen.length === 0 ? undefined : chosen.map(functionOf))
+}
+
+/** Clients send kinds of thinking and levels of effort before gateways know them. These leave it to the model. */
+const thinkOf = ({ output_config, thinking }: typeof Count.Type): Json | undefined => {
+  if (thinking?.type === "enabled") return true
+  if (thinking?.type === "disabled") return false
+  switch (output_config?.effort) {
+    case "low":
+    case "medium":
+    case "high":
+    case "max":
+      return output_config.effort
+    case "xhigh":
+      return "high"
+    default:
+      return undefined
+  }
+}
+
+const promptOf = (request: typeof Count.Type): Decided<JsonObject> =>
+  Result.gen(function* () {
+    return present({
+      messages: yield* nativeMessages(request.system, request.messages),
+      tools: yield* toolsOf(request),
+      format: request.output_config?.format?.schema,
+      think: thinkOf(request)
+    })
+  })
+
+/** Claude Code sends ids of a device and a session as JSON, which name nobody. */
+const endUserOf = ({ metadata }: typeof Messages.Type): { readonly endUser?: string } => {
+  const name = metadata?.user_id ?? ""
+  return name === "" || name.startsWith("{") ? {} : { endUser: name }
+}
+
+const schemaField = "output_config.format.schema"
+
+export const messagesRequest = requestDecoder(
+  Messages,
+  (request: typeof Messages.Type, bounds: Bounds) =>
+    Result.gen(function* () {
+      const { model, stop_sequences: stop, stream, temperature, top_k, top_p } = request
+      return {
+        kind: "chat",
+        model,
+        ...endUserOf(request),
+        stream: stream ?? false,
+        body: yield* promptOf(request),
+        options: samplingOf(
+          present({ temperature, top_k, top_p, stop: stop === null || stop?.length === 0 ? undefined : stop })
+        ),
+        thinkIfAble: true,
+        ...(yield* lowerMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap))
+      } satisfies DecodedRequest
+    }),
+  schemaField
+)
+
+export const countRequest = requestDecoder(
+  Count,
+  (request: typeof Count.Type) =>
+    Result.map(promptOf(request), (body): DecodedRequest => ({
+      kind: "count",
+      model: request.model,
+      stream: false,
+      body,
+      options: {},
+      thinkIfAble: true,
+      maxTokens: 0
+    })),
+  schemaField
+)

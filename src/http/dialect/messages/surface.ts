@@ -1,0 +1,25 @@
+/** The Messages surface of Anthropic: its errors have the common shape, and beside it what Anthropic's clients read. */
+import type { ShownError, Surface } from "../../../domain/Surface.ts"
+import { errorBody } from "../../errors/errorResponses.ts"
+
+/** The names of errors that Anthropic's clients know, by status. Every other status is `api_error`. */
+const typesOf: { readonly [status: number]: string } = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  403: "permission_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  503: "overloaded_error"
+}
+
+export const messagesError = (error: ShownError, requestId: string) => ({
+  type: "error",
+  ...errorBody({ ...error, type: typesOf[error.status] ?? "api_error" }, requestId)
+})
+
+export const messagesSurface: Surface = {
+  name: "messages",
+  errorBody: messagesError,
+  idHeader: "request-id",
+  takesApiKey: true
+}

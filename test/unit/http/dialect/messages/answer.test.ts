@@ -1,0 +1,293 @@
+/** The events of `/v1/messages` for any frames, and what becomes of an answer that is sent back. */
+import { assert, describe, it } from "@effect/vitest"
+import * as fc from "fast-check"
+import { Schema } from "effect"
+import type { Frame } from "../../../../../src/domain/Frame.ts"
+import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
+import { Fold } from "../../../../../src/http/dialect/fold.ts"
+import { messages } from "../../../../../src/http/dialect/messages/dialect.ts"
+import { toErrorResponse } from "../../../../../src/http/errors/errorResponses.ts"
+import { BackendFailed } from "../../../../../src/domain/Errors.ts"
+import { decoding } from "../../decoding.ts"
+
+const { accepted } = decoding(messages)
+const request: InferenceRequest = accepted({
+  model: "m",
+  max_tokens: 50,
+  stream: true,
+  messages: [{ role: "user", content: "hi" }]
+})
+const requestId = "01a1fca4-4f59-7db5-bd9d-1ef8280fed72"
+const newEncoder = () => messages.encoder(request, { requestId, seal: (ids) => ids })
+
+const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })
+const Thinking = Schema.Struct({
+  type: Schema.Literal("thinking"),
+  thinking: Schema.String,
+  signature: Schema.Literal("")
+})
+const ToolUse = Schema.Struct({
+  type: Schema.Literal("tool_use"),
+  id: Schema.NonEmptyString,
+  name: Schema.String,
+  input: Schema.JsonObject
+})
+const Block = Schema.Union([Text, Thinking, ToolUse])
+const Usage = Schema.Record(Schema.String, Schema.Int)
+const Message = Schema.Struct({
+  id: Schema.Literal(`msg_${requestId.replaceAll("-", "")}`),
+  type: Schema.Literal("message"),
+  role: Schema.Literal("assistant"),
+  model: Schema.Literal("m"),
+  content: Schema.Array(Block),
+  stop_reason: Schema.NullOr(Schema.String),
+  stop_sequence: Schema.Null,
+  usage: Usage
+})
+const Delta = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("text_delta"), text: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("thinking_delta"), thinking: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("signature_delta"), signature: Schema.Literal("") }),
+  Schema.Struct({ type: Schema.Literal("input_json_delta"), partial_json: Schema.String })
+])
+const Event = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("message_start"), message: Message }),
+  Schema.Struct({ type: Schema.Literal("ping") }),
+  Schema.Struct({ type: Schema.Literal("content_block_start"), index: Schema.Int, content_block: Block }),
+  Schema.Struct({ type: Schema.Literal("content_block_delta"), index: Schema.Int, delta: Delta }),
+  Schema.Struct({ type: Schema.Literal("content_block_stop"), index: Schema.Int }),
+  Schema.Struct({
+    type: Schema.Literal("message_delta"),
+    delta: Schema.Struct({ stop_reason: Schema.String, stop_sequence: Schema.Null }),
+    usage: Usage
+  }),
+  Schema.Struct({ type: Schema.Literal("message_stop") })
+])
+type Event = typeof Event.Type
+const decodeEvent = Schema.decodeUnknownSync(Schema.fromJsonString(Event), { onExcessProperty: "error" })
+
+const eventsOf = (text: string): ReadonlyArray<Event> => {
+  if (text === "") return []
+  assert.isTrue(text.endsWith("\n\n"))
+  return text
+    .slice(0, -2)
+    .split("\n\n")
+    .map((lines) => {
+      const [, name, data] = /^event: (\w+)\ndata: ([^\r\n]+)$/.exec(lines) ?? []
+      const event = decodeEvent(data ?? "")
+      assert.strictEqual(event.type, name)
+      return event
+    })
+}
+
+interface Read {
+  readonly content: ReadonlyArray<Json>
+  readonly stopReason: string | undefined
+}
+
+/** Reads events as the grammar says, and fails at the first that it does not allow. */
+const read = (events: ReadonlyArray<Event>): Read => {
+  const content: Array<{ readonly block: typeof Block.Type; text: string }> = []
+  let open = false
+  let state = "before"
+  let stopReason: string | undefined
+  for (const event of events) {
+    if (event.type === "message_start") {
+      assert.strictEqual(state, "before")
+      assert.deepStrictEqual(event.message.content, [])
+      state = "in"
+    } else if (event.type === "message_delta") {
+      assert.deepStrictEqual([state, open], ["in", false])
+      state = "ended"
+      stopReason = event.delta.stop_reason
+    } else if (event.type === "message_stop") {
+      assert.strictEqual(state, "ended")
+      state = "stopped"
+    } else if (event.type === "ping") {
+      assert.strictEqual(state, "in")
+    } else {
+      assert.strictEqual(state, "in")
+      if (event.type === "content_block_start") {
+        assert.deepStrictEqual([open, event.index], [false, content.length])
+        content.push({ block: event.content_block, text: "" })
+        open = true
+        continue
+      }
+      assert.deepStrictEqual([open, event.index], [true, content.length - 1])
+      const last = content.at(-1)
+      if (event.type === "content_block_stop" || last === undefined) {
+        open = false
+        continue
+      }
+      const { delta } = event
+      const type = last.block.type
+      if (delta.type === "text_delta") last.text += type === "text" ? delta.text : assert.fail(type)
+      if (delta.type === "thinking_delta")
+        last.text += type === "thinking" ? delta.thinking : assert.fail(type)
+      if (delta.type === "input_json_delta")
+        last.text += type === "tool_use" ? delta.partial_json : assert.fail(type)
+      if (delta.type === "signature_delta") assert.strictEqual(type, "thinking")
+    }
+  }
+  assert.strictEqual(state, "stopped")
+  return {
+    stopReason,
+    content: content.map(({ block, text }) => {
+      if (block.type === "tool_use") return { ...block, input: JSON.parse(text) }
+      assert.notStrictEqual(text, "")
+      return block.type === "text" ? { ...block, text } : { ...block, thinking: text }
+    })
+  }
+}
+
+const text = fc.oneof(
+  fc.constant(""),
+  fc.string({ unit: "binary", maxLength: 8 }),
+  fc.constant("\n\ndata: x")
+)
+const args = fc.dictionary(
+  fc.string({ maxLength: 4 }).filter((key) => key !== "__proto__"),
+  fc.string({ maxLength: 4 })
+)
+const toolCall = fc.record(
+  {
+    id: fc.string({ minLength: 1, maxLength: 4 }),
+    name: fc.string({ minLength: 1, maxLength: 4 }),
+    arguments: args
+  },
+  { requiredKeys: ["name", "arguments"] }
+)
+const createdAt = fc.constant("2026-01-01T00:00:00Z")
+const parts = {
+  createdAt,
+  text,
+  thinking: fc.string({ minLength: 1, maxLength: 8 }),
+  toolCalls: fc.array(toolCall, { minLength: 1, maxLength: 3 })
+}
+const piece = fc.record(
+  { ...parts, done: fc.constant(false) },
+  { requiredKeys: ["createdAt", "text", "done"] }
+)
+const final = fc.record(
+  {
+    ...parts,
+    done: fc.constant(true),
+    doneReason: fc.constantFrom("stop", "length", "load", "odd"),
+    promptEvalCount: fc.nat(100),
+    promptEvalCachedCount: fc.nat(100),
+    evalCount: fc.nat(100)
+  },
+  { requiredKeys: ["createdAt", "text", "done"] }
+)
+const frames = fc.tuple(fc.array(piece, { maxLength: 12 }), final).map(([before, last]) => [...before, last])
+
+const folded = (all: ReadonlyArray<Frame>): Frame => {
+  const fold = new Fold()
+  for (const frame of all) fold.add(frame)
+  return fold.frame ?? { createdAt: "", text: "", done: true }
+}
+
+/** Texts of one type, joined: frames may come in any order, an answer without a stream has one block of each. */
+const joinedOf = (content: ReadonlyArray<Json>) => {
+  const calls: Array<Json> = []
+  const sums = { text: "", thinking: "", calls }
+  for (const block of content) {
+    const { input, name, text = "", thinking = "", type } = JSON.parse(JSON.stringify(block))
+    sums.text += text
+    sums.thinking += thinking
+    if (type === "tool_use") calls.push([name, input])
+  }
+  return sums
+}
+
+describe("POST /v1/messages, the answer", () => {
+  it("when any frames come in any chunks, then the events follow the grammar and add up to the answer in one object", () => {
+    fc.assert(
+      fc.property(frames, fc.nat(), fc.nat(2), (all, at, waits) => {
+        const encoder = newEncoder()
+        const cut = at % (all.length + 1)
+        let sent = ""
+        for (let i = 0; i < waits; i += 1) sent += encoder.waiting?.() ?? ""
+        sent += encoder.frames(all.slice(0, cut)) + encoder.frames(all.slice(cut))
+        const events = eventsOf(sent)
+        const { content, stopReason } = read(events)
+        assert.strictEqual(events.filter(({ type }) => type === "ping").length, waits)
+        const whole = Schema.decodeUnknownSync(Message)(newEncoder().object(folded(all)))
+        assert.deepStrictEqual(joinedOf(content), joinedOf(whole.content.map((block) => ({ ...block }))))
+        assert.strictEqual(stopReason, whole.stop_reason)
+        const [delta] = events.flatMap((event) => (event.type === "message_delta" ? [event.usage] : []))
+        assert.deepStrictEqual(delta, whole.usage)
+        const last = all.at(-1)
+        const input = (whole.usage["input_tokens"] ?? 0) + (whole.usage["cache_read_input_tokens"] ?? 0)
+        assert.strictEqual(input, last !== undefined && "promptEvalCount" in last ? last.promptEvalCount : 0)
+        const ids = content.flatMap((block) => JSON.parse(JSON.stringify(block)).id ?? [])
+        const unnamed = all.flatMap(({ toolCalls = [] }) => toolCalls).filter(({ id }) => id === undefined)
+        assert.isAtLeast(new Set(ids).size, unnamed.length)
+      })
+    )
+  })
+
+  it("when the blocks of an answer are sent back, then the model server gets its own message again", () => {
+    fc.assert(
+      fc.property(frames, (all) => {
+        const run = folded(all)
+        const { content } = Schema.decodeUnknownSync(Message)(newEncoder().object(run))
+        const blocks = content.map((block) => ({ ...block }))
+        const sent = accepted({
+          model: "m",
+          max_tokens: 1,
+          messages: [
+            { role: "user", content: "hi" },
+            { role: "assistant", content: blocks }
+          ]
+        }).body["messages"]
+        const ids = blocks.flatMap((block) => (block.type === "tool_use" ? [block.id] : []))
+        const isEmpty = blocks.length === 0
+        assert.deepStrictEqual<unknown>(sent, [
+          { role: "user", content: "hi" },
+          ...(isEmpty
+            ? []
+            : [
+                {
+                  role: "assistant",
+                  content: run.text,
+                  ...(run.thinking === undefined ? {} : { thinking: run.thinking }),
+                  ...(run.toolCalls === undefined
+                    ? {}
+                    : {
+                        tool_calls: run.toolCalls.map((call, i) => ({
+                          id: call.id ?? ids[i],
+                          function: { name: call.name, arguments: call.arguments }
+                        }))
+                      })
+                }
+              ])
+        ])
+      })
+    )
+  })
+
+  it("when a stream fails, then the last event is an error with the words of both kinds of clients", () => {
+    const encoder = newEncoder()
+    encoder.frames([{ createdAt: "", text: "a", done: false }])
+    const last = encoder.failure(toErrorResponse(new BackendFailed({ fault: "cut" })), requestId)
+    const [, data = ""] = /^event: error\ndata: (.*)\n\n$/.exec(last) ?? []
+    assert.deepStrictEqual(JSON.parse(data), {
+      type: "error",
+      error: { type: "api_error", message: "model backend unavailable", code: 502 },
+      request_id: requestId
+    })
+  })
+
+  it("when the model server had a part of the prompt in its cache, then that part is counted apart", () => {
+    const done = { createdAt: "", text: "", done: true, promptEvalCount: 100, evalCount: 3 }
+    const usage = (frame: Frame) => JSON.parse(JSON.stringify(newEncoder().object(frame))).usage
+    assert.deepStrictEqual(usage(done), { input_tokens: 100, output_tokens: 3 })
+    assert.deepStrictEqual(usage({ ...done, promptEvalCachedCount: 90 }), {
+      input_tokens: 10,
+      cache_creation_input_tokens: 0,
+      cache_read_input_tokens: 90,
+      output_tokens: 3
+    })
+  })
+})

@@ -1,0 +1,77 @@
+/** A client of `/v1/messages` whose model server has not begun hears that it waits, and then gets its answer or its failure. */
+import { assert, it } from "@effect/vitest"
+import { Context, Deferred, Effect, Layer, type Stream } from "effect"
+import { HttpServer } from "effect/http"
+import { layerMemory as layerBackend, replyWith } from "../../../src/backend/memory.ts"
+import { BackendFailed } from "../../../src/domain/Errors.ts"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import { makeMemory as makeKeys, memoryKey } from "../../../src/gates/keys/memory.ts"
+import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
+
+type Begun = Deferred.Deferred<Stream.Stream<Frame>, BackendFailed>
+
+/** What a client reads before and after the model server begins, as `begin` says. */
+const heard = Effect.fnUntraced(function* (begin: (begun: Begun) => Effect.Effect<unknown>) {
+  const begun = yield* Deferred.make<Stream.Stream<Frame>, BackendFailed>()
+  const [keys, key] = [makeKeys(), memoryKey({})]
+  keys.add(key)
+  const gateway = layerInMemory({
+    keyStore: keys.layer,
+    backend: layerBackend({
+      models: Effect.succeed([memoryModel("m:latest")]),
+      reply: () => Deferred.await(begun)
+    }),
+    server: { extraSurfaces: new Set(["messages"]), answerPatienceMs: 5 }
+  })
+  const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
+  const response = yield* Effect.promise(() =>
+    fetch(new URL("/v1/messages", HttpServer.formatAddress(address)), {
+      method: "POST",
+      headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
+      body: JSON.stringify({
+        model: "m",
+        max_tokens: 9,
+        stream: true,
+        messages: [{ role: "user", content: "hi" }]
+      })
+    })
+  )
+  assert.strictEqual(response.status, 200)
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
+  const read = Effect.promise(async () => (await reader?.read())?.value ?? "")
+  const before = yield* read
+  yield* begin(begun)
+  let after = ""
+  for (let text = yield* read; text !== ""; text = yield* read) after += text
+  const names = (text: string) => [...text.matchAll(/^event: (\w+)$/gm)].map(([, name]) => name)
+  return { before: names(before), after: names(after) }
+})
+
+it.live(
+  "when the first frame takes long, then the client hears the start and a ping, and then the answer",
+  () =>
+    Effect.gen(function* () {
+      const { after, before } = yield* heard((begun) => Deferred.succeed(begun, replyWith(["a", "b"], 9)))
+      assert.deepStrictEqual(before, ["message_start", "ping"])
+      assert.deepStrictEqual(after, [
+        "content_block_start",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop"
+      ])
+    })
+)
+
+it.live(
+  "when the model server fails after the client has heard that it waits, then the failure is the last event",
+  () =>
+    Effect.gen(function* () {
+      const { after, before } = yield* heard((begun) =>
+        Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
+      )
+      assert.deepStrictEqual(before, ["message_start", "ping"])
+      assert.deepStrictEqual(after, ["error"])
+    })
+)
