@@ -32,12 +32,12 @@ type Samples = {
 }
 
 /** An error that is missing here does not compile. */
-const samples: Samples = {
+export const samples: Samples = {
   BadRequest: [
     new BadRequest({ detail: "model: missing" }),
     new BadRequest({ detail: overflowDetail(4096, 5000), overflow: true })
   ],
-  Unauthorized: [new Unauthorized()],
+  Unauthorized: [new Unauthorized({})],
   Forbidden: [new Forbidden({ what: "path" })],
   PayloadTooLarge: [new PayloadTooLarge({ limitBytes: 262_144 })],
   RateLimited: [

@@ -9,12 +9,12 @@ import {
   Records,
   type RequestRow
 } from "../../src/admin/records/Records.ts"
-import { outcomes } from "../../src/domain/Outcome.ts"
 import type { Listed } from "../../src/infra/rows.ts"
 import { described } from "../described.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
+import { whyOf } from "../why.ts"
 import { amount, escapeText, Json, note, noteAsText, show, tableOf, toJsonLine } from "../terminal.ts"
 
 const orNothing = (text: string | null): string => (text === null ? "-" : escapeText(text))
@@ -31,7 +31,7 @@ const columns: { readonly [header: string]: (row: RequestRow) => string } = {
   OUT: ({ tokensOut }) => amount(tokensOut),
   MS: ({ latencyMs }) => amount(latencyMs),
   REQUEST: ({ requestId }) => requestId,
-  ERROR: ({ errorType }) => errorType ?? ""
+  WHY: (row) => whyOf(row) ?? ""
 }
 
 const requestTable = (rows: ReadonlyArray<RequestRow>): string => tableOf(rows, columns)
@@ -174,30 +174,38 @@ const block = (title: string, fields: object | undefined): ReadonlyArray<string>
     ? []
     : [title, ...Object.entries(fields).map(([name, value]) => `  ${words(name).padEnd(18)} ${shown(value)}`)]
 
-/** What an operator can change about a refusal. */
-const advice: { readonly [errorType: string]: string } = {
-  [outcomes.payloadTooLarge.type]: "the body was larger than MAX_REQUEST_BODY_BYTES of the gateway"
-}
+/** As the client got it. */
+const whyNow = ({ correction, row }: RequestDetails): string | undefined =>
+  row === undefined
+    ? undefined
+    : whyOf({ ...row, ...(correction === undefined ? {} : { ...correction, detail: null }) })
 
-const describe = ({ correction, open, row }: RequestDetails): string =>
-  [
+const describe = (details: RequestDetails): string => {
+  const { correction, open, row } = details
+  const why = whyNow(details)
+  return [
+    ...(why === undefined ? [] : [why, ""]),
     ...block("audit row, as it was written", row),
-    ...[advice[row?.errorType ?? ""] ?? []].flat().map((text) => `  ${"why".padEnd(18)} ${text}`),
     ...block("correction: what the client got, and the tokens to add", correction),
     ...block("open: it runs, or its process died and its lease ends", open)
   ].join("\n")
+}
 
 /** What the client got and what is charged. */
-const toJson = ({ correction, open, row }: RequestDetails) => ({
-  requestId: row?.requestId ?? open?.requestId ?? null,
-  state: row === undefined ? "open" : "ended",
-  status: correction?.status ?? row?.status ?? null,
-  tokensIn: (row?.tokensIn ?? 0) + (correction?.tokensIn ?? 0),
-  tokensOut: (row?.tokensOut ?? 0) + (correction?.tokensOut ?? 0),
-  row: row ?? null,
-  correction: correction ?? null,
-  open: open ?? null
-})
+const toJson = (details: RequestDetails) => {
+  const { correction, open, row } = details
+  return {
+    requestId: row?.requestId ?? open?.requestId ?? null,
+    state: row === undefined ? "open" : "ended",
+    status: correction?.status ?? row?.status ?? null,
+    tokensIn: (row?.tokensIn ?? 0) + (correction?.tokensIn ?? 0),
+    tokensOut: (row?.tokensOut ?? 0) + (correction?.tokensOut ?? 0),
+    row: row ?? null,
+    correction: correction ?? null,
+    open: open ?? null,
+    why: whyNow(details) ?? null
+  }
+}
 
 export const showRequest = Command.make(
   "show-request",

@@ -20,7 +20,15 @@ const everyMs = 1000
 const maxRows = 1000
 const several = "*"
 /** The columns in which requests of one row may differ. */
-const variableColumns = ["method", "endpoint", "model", "client_ip", "client_request_id", "end_user"] as const
+const variableColumns = [
+  "method",
+  "endpoint",
+  "model",
+  "client_ip",
+  "client_request_id",
+  "end_user",
+  "detail"
+] as const
 
 const sameRow = ({ error_type, key_id, status }: AuditRow): string => `${key_id} ${status} ${error_type}`
 

@@ -2,6 +2,7 @@
 import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
 import type { Facts } from "../domain/Evidence.ts"
+import { maxRefusal } from "../domain/refusal.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
@@ -76,6 +77,7 @@ export const auditRow = (record: AuditRecord) => ({
   usage_source: record.usage.source,
   status: record.status,
   error_type: record.errorType ?? null,
+  detail: cleanOrNull(record.detail, maxRefusal),
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
   queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
   /** number of requests that the row stands for (`Tally.ts`) */
@@ -97,6 +99,7 @@ export const recordAs503 = (row: AuditRow): boolean => {
   if (row.status >= 400) return false
   row.status = outcomes.unavailable.status
   row.error_type = outcomes.unavailable.type
+  row.detail = "gate: Audit"
   return true
 }
 

@@ -60,6 +60,7 @@ const logColumns = columnsOf<AuditRow>({
   usage_source: "text",
   status: "integer",
   error_type: "text",
+  detail: "text",
   latency_ms: "integer",
   queued_ms: "integer",
   truncated: "boolean",

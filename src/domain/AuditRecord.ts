@@ -49,6 +49,8 @@ export interface AuditRecord {
   readonly status: number
   /** the error's public type, e.g. `rate_limit_exceeded`; absent on success */
   readonly errorType?: string
+  /** why it was refused (`refusal.ts`); absent on success */
+  readonly detail?: string
   readonly latencyMs: number
   /** how long it waited for a place at the backend; absent without `BACKEND_MAX_CONCURRENT` */
   readonly queuedMs?: number

@@ -25,11 +25,24 @@ export type Decided<A> = Result.Result<A, BadRequest>
 /** The decision to refuse a request with a 400. */
 export const refuse = (detail: string): Decided<never> => Result.fail(new BadRequest({ detail }))
 
-/** 401: no usable key. The reason is never shown. */
-export class Unauthorized extends Data.TaggedError("Unauthorized")<{}> {}
+/** 401: no usable key. The reasons are for the audit row only. */
+export class Unauthorized extends Data.TaggedError("Unauthorized")<{
+  /** a key whose prefix is known, and which is disabled, revoked or expired, or whose tenant is disabled */
+  readonly ended?: string
+}> {}
+
+export const forbidden = [
+  "path",
+  "scope",
+  "model not allowed",
+  "model not installed",
+  "model list expired"
+] as const
 
 /** 403: the path, scope or model is not allowed. `what` is for the audit row only. */
-export class Forbidden extends Data.TaggedError("Forbidden")<{ readonly what: "path" | "scope" | "model" }> {}
+export class Forbidden extends Data.TaggedError("Forbidden")<{
+  readonly what: (typeof forbidden)[number]
+}> {}
 
 /** 413: the body is larger than `MAX_REQUEST_BODY_BYTES`. */
 export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<{ readonly limitBytes: number }> {}

@@ -5,6 +5,7 @@
 import { Array as Arr, Cause, Effect, Exit, identity, Scope, Stream } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
 import { BackendFailed, type GatewayError } from "../domain/Errors.ts"
+import { refusalOf } from "../domain/refusal.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
@@ -35,6 +36,7 @@ export const makeEndRequest = Effect.gen(function* () {
     cause: Cause.Cause<GatewayError>
   ): Effect.Effect<ErrorResponse> => {
     const error = Cause.findErrorOption(cause)
+    if (error._tag === "Some") context.detail = refusalOf(error.value)
     return error._tag === "Some"
       ? Effect.as(log(context, error.value), toErrorResponse(error.value))
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)

@@ -63,7 +63,9 @@ export const makeList = Effect.gen(function* () {
       Effect.flatMap(effective(key, context), (models) => {
         const model = models.find(({ name }) => id !== undefined && isNamed(name, id))
         return model === undefined || id === undefined
-          ? Effect.fail(new Forbidden({ what: "model" }))
+          ? Effect.fail(
+              new Forbidden({ what: discovery.isExpired() ? "model list expired" : "model not allowed" })
+            )
           : Effect.succeed({ ...entryOf(model), id })
       }),
     version: () => Effect.succeed({ version })

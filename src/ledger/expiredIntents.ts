@@ -61,7 +61,8 @@ export const closeExpired = Effect.fnUntraced(
           truncated: null,
           repeats: 1,
           status: outcomes.aborted.status,
-          error_type: outcomes.aborted.type
+          error_type: outcomes.aborted.type,
+          detail: "gateway: its process died"
         }))
       )
     }

@@ -43,6 +43,8 @@ export class RequestContext {
   firstFrameMs: number | undefined
   /** the intent row exists */
   opened = false
+  /** why it was refused, for the audit */
+  detail: string | undefined
   /** how it ended */
   outcome: Outcome | undefined
   /** whether the model server cut the prompt, by its own counts; undefined: not known */

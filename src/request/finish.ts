@@ -43,7 +43,7 @@ const isFree = (context: RequestContext, { status }: Outcome): boolean =>
 
 /** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
 const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: number): AuditRecord => {
-  const { arrival, asked, caller, endUser, model, queuedMs, resolved, truncated } = context
+  const { arrival, asked, caller, detail, endUser, model, queuedMs, resolved, truncated } = context
   return {
     arrival,
     streamed: asked?.stream === true,
@@ -56,7 +56,8 @@ const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: 
     ...(truncated === undefined ? {} : { truncated }),
     ...(endUser === undefined ? {} : { endUser }),
     ...(queuedMs === undefined ? {} : { queuedMs }),
-    ...(outcome.type === undefined ? {} : { errorType: outcome.type })
+    ...(outcome.type === undefined ? {} : { errorType: outcome.type }),
+    ...(detail === undefined ? {} : { detail })
   }
 }
 

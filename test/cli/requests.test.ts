@@ -227,12 +227,6 @@ it.effect("when a request is shown, then all that the database has of it is ther
       /as it was written[^]*correction[^]*tokens in +10/
     )
 
-    const [large] = yield* insert(acme, { status: 413, errorType: "payload_too_large" })
-    assert.match(
-      (yield* tollgateHere("show-request", large?.id ?? "")).stdout,
-      /why +the body was larger than MAX_REQUEST_BODY_BYTES/
-    )
-
     // A refusal that another row counts.
     const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
     const counted = yield* sql<{ readonly id: string }>`

@@ -19,7 +19,7 @@ const replies: Readonly<Record<Situation, Reply>> = {
   ),
   "breaks before a frame": Effect.fail(new BackendFailed({ fault: "cut" })),
   busy: Effect.fail(new BackendFailed({ fault: "busy", retryAfterS: 1 })),
-  "model gone": Effect.fail(new Forbidden({ what: "model" })),
+  "model gone": Effect.fail(new Forbidden({ what: "model not installed" })),
   "context too long": Effect.fail(new BadRequest({ detail: refusals.context })),
   "hangs after a frame": Effect.succeed(Stream.concat(Stream.take(words, 1), Stream.never)),
   "never ends": Effect.succeed(

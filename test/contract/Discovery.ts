@@ -12,7 +12,7 @@ export const resolved = (models: Caller["models"], name: string) =>
     discovery.resolve(verified(callerWith(models)), askedOf(callOf({ model: name }).request))
   ).pipe(
     Effect.map(({ facts }) => facts.model.name),
-    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
+    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what.split(" ")[0]}`))
   )
 
 /** The names of a tenant with aliases. */
@@ -26,7 +26,7 @@ const aliased = (names: Names, name: string) =>
     discovery.resolve(withNames(names), askedOf(callOf({ model: name }).request))
   ).pipe(
     Effect.map(({ facts }) => `${facts.model.name} as ${facts.alias}`),
-    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what}`))
+    Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what.split(" ")[0]}`))
   )
 
 const offered = (names: Names) =>

@@ -64,6 +64,8 @@ export const RequestRow = Schema.Struct({
   streamed: Schema.Boolean,
   status: Schema.Finite,
   errorType: Text,
+  /** why it was refused */
+  detail: Text,
   tokensIn: Schema.Finite,
   tokensOut: Schema.Finite,
   usageSource: Text,

@@ -23,6 +23,7 @@ const columns = (corrected: boolean): string => {
     a.key_prefix AS key, a.method, a.endpoint, a.model, a.alias, a.end_user AS "endUser", a.streamed,
     ${effective("status")} AS status,
     ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.error_type ELSE c.error_type END" : "a.error_type"} AS "errorType",
+    ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.detail END" : "a.detail"} AS detail,
     (${sum("tokens_in")})::float8 AS "tokensIn", (${sum("tokens_out")})::float8 AS "tokensOut",
     ${effective("usage_source")} AS "usageSource", a.latency_ms AS "latencyMs", a.queued_ms AS "queuedMs",
     a.client_ip AS "clientIp", a.client_request_id AS "clientRequestId", a.truncated, a.repeats,

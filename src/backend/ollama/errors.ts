@@ -82,7 +82,7 @@ export const fromStatus = (
     const refusal = refusalOf(text)
     return refusal === undefined ? new BackendFailed({ fault: "status", cause }) : refusedFor(refusal)
   }
-  if (status === 404) return new Forbidden({ what: "model" })
+  if (status === 404) return new Forbidden({ what: "model not installed" })
   // These are about the gateway's access to the backend, not about the client's request.
   if (status === 401 || status === 403 || status === 407 || status === 429)
     return new BackendFailed({ fault: "status", cause })

@@ -85,13 +85,15 @@ export const makeMemory = (
       (key.status ?? "active") !== "active" ||
       key.tenantDisabled === true
     ) {
-      return new Unauthorized()
+      return new Unauthorized({})
     }
     const { caller, expiresAtMs } = key
     const verified = Effect.succeed(seal.KeyStore({ caller }))
     return expiresAtMs === undefined
       ? verified
-      : Effect.flatMap(Clock.currentTimeMillis, (now) => (expiresAtMs <= now ? new Unauthorized() : verified))
+      : Effect.flatMap(Clock.currentTimeMillis, (now) =>
+          expiresAtMs <= now ? new Unauthorized({}) : verified
+        )
   }
   return {
     add,
@@ -103,7 +105,7 @@ export const makeMemory = (
     layer: Layer.succeed(KeyStore, {
       verify: (secret) =>
         secret === undefined || !shape.test(secret)
-          ? Effect.fail(new Unauthorized())
+          ? Effect.fail(new Unauthorized({}))
           : Effect.suspend(() => check(secret)),
       ping: Effect.suspend(() => (down ? outage : Effect.void))
     })

@@ -208,17 +208,19 @@ export const layerPostgres = (
         secret: string | undefined,
         from?: string
       ): Effect.fn.Return<Evidence<"KeyStore">, Unauthorized | Unavailable> {
-        if (secret === undefined || !shape.test(secret)) return yield* new Unauthorized()
+        if (secret === undefined || !shape.test(secret)) return yield* new Unauthorized({})
         const prefix = prefixOf(secret)
         const found = yield* keys.confirmed(prefix)
         // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
         // answer does not show whether the secret was right.
         const before = found?.state.usable === true && !found.expired ? found.state : undefined
         const matches = yield* secrets.matches(secret, prefix, before?.hash, from)
-        if (!matches || before === undefined) return yield* new Unauthorized()
+        if (!matches || before === undefined) {
+          return yield* new Unauthorized(found !== undefined && before === undefined ? { ended: prefix } : {})
+        }
         const after = yield* keys.confirmed(prefix)
-        if (after === undefined || after.state.hash !== before.hash) return yield* new Unauthorized()
-        if (!after.state.usable || after.expired) return yield* new Unauthorized()
+        if (after === undefined || after.state.hash !== before.hash) return yield* new Unauthorized({})
+        if (!after.state.usable || after.expired) return yield* new Unauthorized({ ended: prefix })
         return seal.KeyStore({ caller: after.state.caller })
       })
 

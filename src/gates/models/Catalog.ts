@@ -41,6 +41,12 @@ export class Catalog {
     return aliased === undefined ? undefined : { model: aliased, alias }
   }
 
+  /** Whether the model server has what a caller asks for, granted or not. */
+  has({ aliases }: Names, name: string): boolean {
+    const target = aliases?.get(withoutDefaultTag(name))
+    return this.find(name) !== undefined || (target !== undefined && this.find(target) !== undefined)
+  }
+
   effective(grant: ModelGrant): ReadonlyArray<Model> {
     return grant === "all" ? this.models : this.models.filter((model) => grants(grant, model))
   }

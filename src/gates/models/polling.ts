@@ -3,9 +3,9 @@
  * the layer, and the start does not wait for it. A list is valid for `ttlS` from the start of its poll; after that every
  * model is denied until the backend answers again.
  */
-import { Cause, Duration, Effect, Layer, Queue } from "effect"
+import { Cause, Duration, Effect, Layer, Queue, Result } from "effect"
 import { Backend } from "../../backend/Backend.ts"
-import { BackendFailed } from "../../domain/Errors.ts"
+import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { OutageLog } from "../../infra/OutageLog.ts"
@@ -119,7 +119,14 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
   })
 
   return Discovery.of({
-    resolve: (key, asked) => Effect.fromResult(resolveModel(fresh(), key, asked, window)),
+    resolve: (key, asked) =>
+      Effect.fromResult(
+        Result.mapError(resolveModel(fresh(), key, asked, window), (error) =>
+          error._tag === "Forbidden" && error.what === "model not installed" && isExpired()
+            ? new Forbidden({ what: "model list expired" })
+            : error
+        )
+      ),
     effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(requested, undefined))

@@ -18,7 +18,10 @@ export const resolveModel = (
   const scope = scopeFor[asked.request.kind]
   if (scope !== "key" && !caller.scopes.has(scope)) return Result.fail(new Forbidden({ what: "scope" }))
   const resolved = catalog.resolve(caller, asked.request.model)
-  if (resolved === undefined) return Result.fail(new Forbidden({ what: "model" }))
+  if (resolved === undefined) {
+    const isInstalled = catalog.has(caller, asked.request.model)
+    return Result.fail(new Forbidden({ what: isInstalled ? "model not allowed" : "model not installed" }))
+  }
   const { request } = asked
   const { model } = resolved
   const window = windowOf(request, model, policy)

@@ -1,0 +1,32 @@
+/** Why a request was refused, as the audit stores it for operators (`detail`). Clients never see it. `cli/why.ts` explains it. */
+import { Match } from "effect"
+import type { GatewayError } from "./Errors.ts"
+
+/** Length of the column. */
+export const maxRefusal = 256
+
+export const limitWords = {
+  requests: "requests a minute",
+  tokens: "tokens a minute",
+  concurrency: "requests at a time"
+} as const
+
+export const refusalOf: (error: GatewayError) => string = Match.type<GatewayError>().pipe(
+  Match.tagsExhaustive({
+    // What the client is told: a field of its request, and what is expected there.
+    BadRequest: ({ detail }) => `request: ${detail}`,
+    Unauthorized: ({ ended }) =>
+      ended === undefined ? "key: none that is known" : `key: ${ended} is not in force`,
+    Forbidden: ({ what }) => what,
+    PayloadTooLarge: ({ limitBytes }) => `body: more than ${limitBytes} bytes`,
+    RateLimited: ({ limit, value }) => `limit: ${value} ${limitWords[limit]}, key`,
+    FreeWorkExhausted: ({ value }) => `limit: ${value} lists and refused requests a second, key`,
+    BudgetExhausted: ({ isSpent, period, scope, value }) =>
+      `budget: ${value} tokens, ${period}, ${scope}${isSpent ? "" : ", held"}`,
+    CapacityExceeded: () => "queue: no place in time",
+    CircuitOpen: () => "model server: circuit open",
+    BackendFailed: ({ fault }) => `model server: ${fault}`,
+    Unavailable: ({ crowded, gate }) => `gate: ${gate}${crowded === true ? ", crowded" : ""}`,
+    ShuttingDown: () => "gateway: shutting down"
+  })
+)

@@ -1,0 +1,160 @@
+/** Why requests were refused: what the audit stores, and the sentence of `requests` and `show-request`. */
+import { assert, it, layer } from "@effect/vitest"
+import { Effect, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { samples } from "../../build/openapi/errors.ts"
+import { whyOf } from "../../cli/why.ts"
+import {
+  BackendFailed,
+  Forbidden,
+  forbidden,
+  gates,
+  type GatewayError,
+  Unauthorized,
+  Unavailable
+} from "../../src/domain/Errors.ts"
+import { refusalOf } from "../../src/domain/refusal.ts"
+import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { tollgateHere } from "./inProcess.ts"
+import { json, succeeds } from "./tollgate.ts"
+
+const faults = [
+  "unreachable",
+  "timeout",
+  "status",
+  "busy",
+  "redirect",
+  "protocol",
+  "reported",
+  "empty",
+  "refused",
+  "cut"
+] as const
+
+it("when there is an error of any kind, then the audit has a fixed reason, and a sentence says what to do", () => {
+  const errors: ReadonlyArray<GatewayError> = [
+    ...Object.values(samples).flat(),
+    ...forbidden.map((what) => new Forbidden({ what })),
+    ...faults.map((fault) => new BackendFailed({ fault })),
+    ...gates.flatMap((gate) => [
+      new Unavailable({ gate, cause: "x" }),
+      new Unavailable({ gate, cause: "x", crowded: true })
+    ]),
+    new Unauthorized({ ended: "tg_4fJ2kQ9sX" })
+  ]
+  const row = { key: "tg_4fJ2kQ9sX", tenant: "it's", model: "m:1" }
+  for (const error of errors) {
+    const detail = refusalOf(error)
+    assert.isAtMost(detail.length, 256)
+    const { status, type } = toErrorResponse(error)
+    const why = whyOf({ ...row, detail, status, errorType: type }) ?? ""
+    assert.match(why, /^[A-Zm].{30,}/, detail)
+    assert.notInclude(why, "NaN", detail)
+    if (status === 413) assert.include(why, "raise MAX_REQUEST_BODY_BYTES")
+    assert.notMatch(why, /undefined|about something|: failed/, detail)
+  }
+})
+
+const Row = Schema.Struct({
+  requests: Schema.Array(
+    Schema.Struct({
+      why: Schema.NullOr(Schema.String),
+      row: Schema.Struct({ detail: Schema.NullOr(Schema.String) })
+    })
+  )
+})
+
+const tollgate = (...args: ReadonlyArray<string>) =>
+  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
+
+layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", (it) => {
+  it.effect(
+    "when requests are refused, then operators read why and what to do, and clients what they always read",
+    () =>
+      Effect.gen(function* () {
+        const [fake, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
+        const [some, poor, ended] = [
+          yield* newKey({ models: ["m", "gone:1"], scopes: ["chat"] }),
+          yield* newKey({ rpm: 1 }),
+          yield* newKey()
+        ]
+        yield* registry.setTenantBudgets(some.tenant, { month: 100_000 })
+        yield* registry.revokeKey(ended.prefix)
+        const broke = yield* newKey()
+        yield* registry.setBudgets(broke.prefix, { day: 0 })
+        const chat = (secret: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
+          call("/api/chat", {
+            ...(secret === undefined ? {} : { secret }),
+            body: hello({ stream: false, ...more })
+          })
+        yield* chat(poor.secret)
+        fake.script({ does: "answer", status: 500, body: '{"error":"oops"}' })
+        const asked: ReadonlyArray<readonly [Effect.Success<ReturnType<typeof chat>>, string, RegExp]> = [
+          [yield* chat(some.secret), "model server: status", /answered with an error: "tollgate status"/],
+          [
+            yield* chat(some.secret, { model: "other" }),
+            "model not allowed",
+            /other is installed[^]*set-models --tenant tenant-\d+ --add other"/
+          ],
+          [
+            yield* chat(some.secret, { model: "gone:1" }),
+            "model not installed",
+            /The model server has no gone:1/
+          ],
+          [
+            yield* chat(some.secret, { stream: 1 }),
+            "request: stream: expected boolean | null",
+            /its client must change it: stream: expected/
+          ],
+          [
+            yield* call("/api/embed", { secret: some.secret, body: { model: "m", input: "x" } }),
+            "scope",
+            /no scope for this endpoint/
+          ],
+          [
+            yield* chat(poor.secret),
+            "limit: 1 requests a minute, key",
+            /limit of 1 requests a minute was reached[^]*set-limits --key tg_\w+ --rpm n/
+          ],
+          [
+            yield* chat(broke.secret),
+            "budget: 0 tokens, day, key",
+            /budget of 0 tokens a day is spent[^]*--daily n/
+          ],
+          [
+            yield* chat(ended.secret),
+            `key: ${ended.prefix} is not in force`,
+            /disabled, revoked or expired[^]*show-key --prefix tg_/
+          ],
+          [yield* chat(undefined), "key: none that is known", /no key that is known/],
+          [yield* call("/api/ps", { secret: some.secret }), "path", /does not serve this path or method/]
+        ]
+        for (const [answer, detail, why] of asked) {
+          const id = answer.headers.get("x-request-id") ?? ""
+          yield* eventually(
+            sql`SELECT 1 FROM audit_log WHERE request_id = ${id}::text::uuid`,
+            ({ length }) => length === 1
+          )
+          const ran = yield* tollgate("show-request", id, "--json")
+          succeeds(ran)
+          const [shown] = (yield* json(Row, ran)).requests
+          assert.strictEqual(shown?.row.detail, detail)
+          assert.match(shown?.why ?? "", why)
+          assert.match((yield* tollgate("show-request", id)).stdout, why)
+          assert.notInclude(answer.text, "tollgate ")
+        }
+        const texts = asked
+          .filter(([{ status }]) => status === 403)
+          .map(([{ text }]) => JSON.parse(text).error)
+        assert.lengthOf(texts, 4)
+        for (const text of texts) assert.deepStrictEqual(text, texts[0])
+        assert.match(
+          (yield* tollgate("requests", "--key", poor.prefix)).stdout,
+          /WHY\n[^]*The key's limit of 1 requests/
+        )
+      })
+  )
+})
