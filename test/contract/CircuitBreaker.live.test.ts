@@ -1,8 +1,6 @@
 import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
 import { suite } from "./CircuitBreaker.ts"
-import { properties } from "./CircuitBreakerProperty.ts"
 
 const layer = layerCircuitBreaker({ failures: 5, openMs: 30_000 })
 
 suite("in the process", layer)
-properties("in the process", layer)

@@ -14,7 +14,7 @@ const lockFile = path.join(root, "package-lock.json")
 export const oldestNode = 20
 
 /** Whether the range of an `engines` field admits `major`.0.0. */
-export const admits = (range: string, major: number): boolean =>
+const admits = (range: string, major: number): boolean =>
   range.split("||").some((part) => {
     const [, operator = "", version = "", rest = ""] =
       /^(>=|\^|)\s*(\d+)((?:\.\d+)*)$/.exec(part.trim()) ?? []

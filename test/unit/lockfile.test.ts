@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { admits, findStrict, oldestNode } from "../deploy/lock.ts"
+import { findStrict, oldestNode } from "../deploy/lock.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -59,28 +59,4 @@ it("when npm runs on the oldest Node that package.json admits, then no package o
     [],
     "npm run lock"
   )
-})
-
-it("when a range of engines is read, then it admits what it says", () => {
-  for (const range of [
-    ">=18",
-    ">= 20",
-    ">=20.0.0",
-    "^20.0.0 || >=22.0.0",
-    "^10 || ^12 || >=14",
-    "^8.16.0 || >=11.0.0"
-  ]) {
-    assert.isTrue(admits(range, 20), range)
-  }
-  for (const range of [
-    ">=22",
-    ">=22.19.0",
-    "^20.19.0 || >=22.12.0",
-    ">=20.11",
-    "^24.0.0",
-    "20.x",
-    "20.1.0"
-  ]) {
-    assert.isFalse(admits(range, 20), range)
-  }
 })

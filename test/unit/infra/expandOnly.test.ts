@@ -108,37 +108,3 @@ it.live(
       }
     }).pipe(Effect.provide(TestPostgres))
 )
-
-it.live("when a statement removes or narrows something, then the comparison names it", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const before = yield* readShape
-    for (const [statement, named] of [
-      ["ALTER TABLE tenants ADD COLUMN of_a_test int NOT NULL DEFAULT 1 CHECK (of_a_test > 0)", ""],
-      ["CREATE TABLE more (id int PRIMARY KEY, name text NOT NULL)", ""],
-      ["ALTER TABLE tenants ADD COLUMN of_a_test text NOT NULL", "new: tenants: of_a_test text not null"],
-      ["ALTER TABLE tenants RENAME COLUMN weight TO share", "gone: tenants: weight integer"],
-      ["ALTER TABLE prompt_log RENAME TO prompts", "gone: prompt_log: request_id uuid"],
-      ["ALTER TABLE tenants ALTER COLUMN weight TYPE bigint", "gone: tenants: weight integer"],
-      [
-        "ALTER TABLE audit_log ALTER COLUMN queued_ms SET NOT NULL",
-        "new: audit_log: queued_ms integer not null"
-      ],
-      ["ALTER TABLE tenants ALTER COLUMN weight DROP DEFAULT", "gone: tenants: weight integer default"],
-      ["ALTER TABLE tenants ADD CHECK (weight < 9)", "new: tenants: {weight} CHECK ((weight < 9))"],
-      ["CREATE UNIQUE INDEX ON ledger (day)", "new: ledger: unique {day}"],
-      ["ALTER TABLE audit_log DROP CONSTRAINT audit_log_pkey CASCADE", "gone: audit_log: unique {request_id}"]
-    ] as const) {
-      const found = yield* sql
-        .withTransaction(
-          Effect.gen(function* () {
-            yield* sql.unsafe(statement)
-            return yield* Effect.fail(breaks(before, yield* readShape).join("; "))
-          })
-        )
-        .pipe(Effect.flip)
-      if (named === "") assert.strictEqual(found, "", statement)
-      else assert.include(String(found), named, statement)
-    }
-  }).pipe(Effect.provide(TestPostgres))
-)
