@@ -298,6 +298,8 @@ export default Effect.gen(function* () {
       tenant_id uuid NOT NULL,
       requests bigint NOT NULL,
       tokens_in bigint NOT NULL,
+      -- part of tokens_in, as far as the model server says
+      tokens_cached bigint NOT NULL DEFAULT 0,
       tokens_out bigint NOT NULL,
       -- requests with a status of 400 or more; 499, a client that left, is one
       errors bigint NOT NULL,
@@ -309,15 +311,16 @@ export default Effect.gen(function* () {
   yield* sql`
     CREATE FUNCTION book_usage() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      INSERT INTO usage_daily AS u (key_id, day, model, tenant_id, requests, tokens_in, tokens_out, errors)
+      INSERT INTO usage_daily AS u (key_id, day, model, tenant_id, requests, tokens_in, tokens_cached, tokens_out, errors)
       SELECT w.key_id, (w.admitted_at AT TIME ZONE 'UTC')::date, coalesce(w.model, ''), w.tenant_id, count(*),
-        sum(w.tokens_in), sum(w.tokens_out), count(*) FILTER (WHERE w.status >= 400)
+        sum(w.tokens_in), coalesce(sum(w.tokens_cached), 0), sum(w.tokens_out), count(*) FILTER (WHERE w.status >= 400)
       FROM written w
       WHERE w.admitted_at IS NOT NULL AND w.key_id IS NOT NULL
       GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
       ON CONFLICT (key_id, day, model, tenant_id) DO UPDATE SET
         requests = u.requests + excluded.requests,
         tokens_in = u.tokens_in + excluded.tokens_in,
+        tokens_cached = u.tokens_cached + excluded.tokens_cached,
         tokens_out = u.tokens_out + excluded.tokens_out,
         errors = u.errors + excluded.errors;
       RETURN NULL;

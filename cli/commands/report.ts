@@ -16,9 +16,10 @@ import { aDay, readDay } from "../times.ts"
 
 const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
 
-const figures = ({ errors, requests, tokensIn, tokensOut }: Totals) => ({
+const figures = ({ errors, requests, tokensCached, tokensIn, tokensOut }: Totals) => ({
   requests,
   tokens_in: tokensIn,
+  tokens_cached: tokensCached,
   tokens_out: tokensOut,
   errors
 })
@@ -29,6 +30,7 @@ const sumOf = ({ others, rows }: Report): Totals => {
   return {
     requests: sum("requests"),
     tokensIn: sum("tokensIn"),
+    tokensCached: sum("tokensCached"),
     tokensOut: sum("tokensOut"),
     errors: sum("errors")
   }
@@ -66,6 +68,7 @@ const headers = (by: ReportColumn): ReadonlyArray<string> => [
   ...(by === "key" ? ["name", "tenant"] : []),
   "requests",
   "tokens_in",
+  "tokens_cached",
   "tokens_out",
   "errors"
 ]

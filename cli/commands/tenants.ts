@@ -79,8 +79,8 @@ export const showUsage = Command.make(
     yield* show(
       { tenant, period, ...used },
       table(
-        ["TENANT", "PERIOD", "REQUESTS", "TOKENS_IN", "TOKENS_OUT"],
-        [[tenant, period, ...[used.requests, used.tokensIn, used.tokensOut].map(amount)]]
+        ["TENANT", "PERIOD", "REQUESTS", "TOKENS_IN", "TOKENS_CACHED", "TOKENS_OUT"],
+        [[tenant, period, ...[used.requests, used.tokensIn, used.tokensCached, used.tokensOut].map(amount)]]
       )
     )
   })

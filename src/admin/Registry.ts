@@ -65,6 +65,8 @@ export type KeyOverview = typeof KeyOverview.Type & { readonly budgets: Readonly
 export const UsageTotals = Schema.Struct({
   requests: Schema.Finite,
   tokensIn: Schema.Finite,
+  /** part of `tokensIn`, as far as the model server says */
+  tokensCached: Schema.Finite,
   tokensOut: Schema.Finite
 })
 export type UsageTotals = typeof UsageTotals.Type

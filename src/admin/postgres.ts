@@ -128,7 +128,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       sql`
         WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
         SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
-          coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut"
+          coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut",
+          (SELECT coalesce(sum(u.tokens_cached), 0)::float8
+            FROM at CROSS JOIN usage_daily u JOIN tenants t ON t.id = u.tenant_id
+            WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "u.day")}) AS "tokensCached"
         FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
         WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`,
       oneRow(UsageTotals.fields)

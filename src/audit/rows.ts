@@ -73,6 +73,7 @@ export const auditRow = (record: AuditRecord) => ({
   truncated: record.truncated ?? null,
   streamed: record.streamed,
   tokens_in: count(record.usage.tokensIn),
+  tokens_cached: record.usage.tokensCached === undefined ? null : count(record.usage.tokensCached),
   tokens_out: count(record.usage.tokensOut),
   usage_source: record.usage.source,
   status: record.status,

@@ -56,6 +56,7 @@ const logColumns = columnsOf<AuditRow>({
   alias: "text",
   streamed: "boolean",
   tokens_in: "bigint",
+  tokens_cached: "bigint",
   tokens_out: "bigint",
   usage_source: "text",
   status: "integer",

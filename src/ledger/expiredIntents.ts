@@ -56,6 +56,7 @@ export const closeExpired = Effect.fnUntraced(
       yield* closeIntents(pg)(
         expired.map((row) => ({
           ...row,
+          tokens_cached: null,
           usage_source: "counted" as const,
           queued_ms: null,
           truncated: null,

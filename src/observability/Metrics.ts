@@ -125,6 +125,12 @@ const make = Effect.sync(() => {
     labelNames: ["tenant", "model", "direction"],
     registers
   })
+  const cached = new Counter({
+    name: "tollgate_tokens_cached_total",
+    help: "Tokens of prompts that the backend had in its prefix cache, as far as it says so, by tenant and model; charged as the others",
+    labelNames: ["tenant", "model"],
+    registers
+  })
   const refusals = new Counter({
     name: "tollgate_refusals_total",
     help: "Requests that ended with an error, by tenant and reason (the type of the error)",
@@ -215,7 +221,11 @@ const make = Effect.sync(() => {
         requests.inc({ tenant, model, status: String(record.status) })
         if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
         durations.observe({ tenant, model }, record.latencyMs / 1000)
-        if (record.usage.tokensIn > 0) tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+        if (record.usage.tokensIn > 0) {
+          tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+          // Also when it is not known: a series that is missing would look like one that is broken.
+          cached.inc({ tenant, model }, record.usage.tokensCached ?? 0)
+        }
         if (record.usage.tokensOut > 0)
           tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),

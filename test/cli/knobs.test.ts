@@ -50,7 +50,7 @@ it.effect(
       })
       assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
       const today = yield* tollgateHere("show-usage", "--tenant", "budgets", "--period", "day")
-      assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+5/)
+      assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+0\s+5/)
     }).pipe(Effect.provide(Admin))
 )
 

@@ -40,7 +40,7 @@ const traffic = Effect.fnUntraced(function* (
       ...intentOf({ caller, arrivedAt: Date.now(), ...(n % 4 === 0 ? {} : { endUser: `user ${n % 4}` }) }),
       model: models[n % 3] ?? ""
     }
-    const usage: Usage = usageOf(n + 1, 3 * n)
+    const usage: Usage = { ...usageOf(n + 1, 3 * n), ...(n % 2 === 0 ? {} : { tokensCached: n }) }
     const end = (outcome: { readonly status?: number; readonly errorType?: string } = {}) =>
       Effect.suspend(() => audit.close(endOf(intent, usage, outcome)))
     yield* audit.open(queuedFor(intent))
@@ -70,6 +70,7 @@ const traffic = Effect.fnUntraced(function* (
 const Row = Schema.Struct({
   requests: Schema.Finite,
   tokens_in: Schema.Finite,
+  tokens_cached: Schema.Finite,
   tokens_out: Schema.Finite,
   errors: Schema.Finite
 })
@@ -81,17 +82,20 @@ const add = (rows: ReadonlyArray<Sums>): Sums =>
     (sum, row) => ({
       requests: sum.requests + row.requests,
       tokens_in: sum.tokens_in + row.tokens_in,
+      tokens_cached: sum.tokens_cached + row.tokens_cached,
       tokens_out: sum.tokens_out + row.tokens_out,
       errors: sum.errors + row.errors
     }),
-    { requests: 0, tokens_in: 0, tokens_out: 0, errors: 0 }
+    { requests: 0, tokens_in: 0, tokens_cached: 0, tokens_out: 0, errors: 0 }
   )
 
-/** Requests and tokens of the ledger, errors of the audit. */
+/** Requests and tokens of the ledger, errors and cached tokens of the audit. */
 const truth = Effect.fnUntraced(function* (tenant: string | null) {
   const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql`
     SELECT sum(requests)::float8 AS requests, sum(tokens_in)::float8 AS tokens_in, sum(tokens_out)::float8 AS tokens_out,
+      (SELECT coalesce(sum(a.tokens_cached), 0)::float8 FROM audit_log a JOIN tenants t ON t.id = a.tenant_id
+        WHERE a.admitted_at IS NOT NULL AND t.name = coalesce(${tenant}, t.name)) AS tokens_cached,
       (SELECT count(*)::float8 FROM audit_log a LEFT JOIN audit_corrections c USING (request_id) JOIN tenants t ON t.id = a.tenant_id
         WHERE a.admitted_at IS NOT NULL AND coalesce(c.status, a.status) >= 400
           AND t.name = coalesce(${tenant}, t.name)) AS errors
@@ -143,19 +147,19 @@ it.effect(
       const sheet = yield* tollgate("report", "--by", "model", "--csv")
       succeeds(sheet)
       const [head, ...lines] = sheet.stdout.trimEnd().split("\r\n")
-      assert.strictEqual(head, "model,requests,tokens_in,tokens_out,errors")
+      assert.strictEqual(head, "model,requests,tokens_in,tokens_cached,tokens_out,errors")
       assert.isTrue(
         lines.some((line) => line.startsWith("'=c:1,")),
         "a formula"
       )
       const expected = yield* truth(null)
-      const figures = lines.map((line) => line.split(",").slice(-4).map(Number))
+      const figures = lines.map((line) => line.split(",").slice(-5).map(Number))
       assert.deepStrictEqual(
-        [0, 1, 2, 3].map((column) => figures.reduce((sum, row) => sum + (row[column] ?? 0), 0)),
+        [0, 1, 2, 3, 4].map((column) => figures.reduce((sum, row) => sum + (row[column] ?? 0), 0)),
         Object.values(expected)
       )
       const text = (yield* tollgateHere("report", "--by", "key")).stdout
-      assert.match(text, /KEY +NAME +TENANT +REQUESTS +TOKENS_IN +TOKENS_OUT +ERRORS/)
+      assert.match(text, /KEY +NAME +TENANT +REQUESTS +TOKENS_IN +TOKENS_CACHED +TOKENS_OUT +ERRORS/)
       assert.match(text, new RegExp(`\nall .* ${expected.tokens_in.toLocaleString("en-US")} `))
       assert.match(text, /UTC days/)
     }).pipe(Effect.provide(World))

@@ -26,6 +26,8 @@ export interface ReportQuery {
 export interface Totals {
   readonly requests: number
   readonly tokensIn: number
+  /** part of `tokensIn`, as far as the model server says */
+  readonly tokensCached: number
   readonly tokensOut: number
   /** requests that ended with a status of 400 or more; 499, a client that left, is one */
   readonly errors: number
@@ -67,6 +69,8 @@ export const RequestRow = Schema.Struct({
   /** why it was refused */
   detail: Text,
   tokensIn: Schema.Finite,
+  /** part of `tokensIn`; null: the model server did not say */
+  tokensCached: Schema.NullOr(Schema.Finite),
   tokensOut: Schema.Finite,
   usageSource: Text,
   latencyMs: Schema.Finite,

@@ -12,6 +12,7 @@ const Row = Schema.Struct({
   count: Schema.Finite,
   requests: Schema.Finite,
   tokensIn: Schema.Finite,
+  tokensCached: Schema.Finite,
   tokensOut: Schema.Finite,
   errors: Schema.Finite
 })
@@ -31,7 +32,8 @@ const parts = {
   day: { part: "day", tenantId: "NULL::uuid", name: "s.part::text", label: noName, tenant: noName }
 } as const satisfies { readonly [C in ReportColumn]: unknown }
 
-const figures = "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out"
+const figures =
+  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out"
 
 /** Days and tenant are checked before. */
 export const readReport = Effect.fnUntraced(function* (
@@ -50,7 +52,8 @@ export const readReport = Effect.fnUntraced(function* (
   // A request is admitted after it arrived, within a day: the ids say which months are read.
   const fromAudit = sql`
     WITH facts AS (
-      SELECT 1 AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
+      SELECT 1 AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, coalesce(a.tokens_cached, 0) AS tokens_cached,
+        a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
         (coalesce(c.status, a.status) >= 400)::integer AS errors, a.end_user
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
       WHERE a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL
@@ -70,13 +73,13 @@ export const readReport = Effect.fnUntraced(function* (
     sql`
       ${by === "user" ? fromAudit : fromUsage}, named AS (
         SELECT ${sql.literal(name)} AS name, ${sql.literal(label)} AS label, ${sql.literal(tenantName)} AS tenant,
-          sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_out) AS tokens_out, sum(errors) AS errors
+          ${sql.literal(figures)}, sum(errors) AS errors
         FROM sums s ${names} GROUP BY 1, 2, 3
       ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM named)
       SELECT place::float8, name, label, tenant, 1::float8 AS count, requests::float8, tokens_in::float8 AS "tokensIn",
-        tokens_out::float8 AS "tokensOut", errors::float8 FROM placed WHERE place <= ${top}
+        tokens_cached::float8 AS "tokensCached", tokens_out::float8 AS "tokensOut", errors::float8 FROM placed WHERE place <= ${top}
       UNION ALL
-      SELECT NULL, NULL, NULL, NULL, count(*), sum(requests)::float8, sum(tokens_in)::float8, sum(tokens_out)::float8,
+      SELECT NULL, NULL, NULL, NULL, count(*), sum(requests)::float8, sum(tokens_in)::float8, sum(tokens_cached)::float8, sum(tokens_out)::float8,
         sum(errors)::float8 FROM placed WHERE place > ${top} HAVING count(*) > 0
       ORDER BY 1`,
     reportRows.all

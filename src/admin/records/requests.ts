@@ -24,7 +24,8 @@ const columns = (corrected: boolean): string => {
     ${effective("status")} AS status,
     ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.error_type ELSE c.error_type END" : "a.error_type"} AS "errorType",
     ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.detail END" : "a.detail"} AS detail,
-    (${sum("tokens_in")})::float8 AS "tokensIn", (${sum("tokens_out")})::float8 AS "tokensOut",
+    (${sum("tokens_in")})::float8 AS "tokensIn", a.tokens_cached::float8 AS "tokensCached",
+    (${sum("tokens_out")})::float8 AS "tokensOut",
     ${effective("usage_source")} AS "usageSource", a.latency_ms AS "latencyMs", a.queued_ms AS "queuedMs",
     a.client_ip AS "clientIp", a.client_request_id AS "clientRequestId", a.truncated, a.repeats,
     c.request_id IS NOT NULL AS corrected`

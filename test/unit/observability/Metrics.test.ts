@@ -34,9 +34,14 @@ check(
       `gateway_tokens_total{tenant="acme",model="m:latest",direction="in"} 14`,
       `gateway_tokens_total{tenant="acme",model="m:latest",direction="out"} 6`
     ])
+    const { usage, ...record } = recordOf("acme", "m:latest")
+    yield* metrics.observe({ ...record, usage: { ...usage, tokensCached: 5 } }, true)
+    assert.deepStrictEqual(yield* linesOf("tollgate_tokens_cached_total{"), [
+      `tollgate_tokens_cached_total{tenant="acme",model="m:latest"} 5`
+    ])
     assert.include(
       yield* linesOf("gateway_request_duration_seconds_sum{"),
-      `gateway_request_duration_seconds_sum{tenant="acme",model="m:latest"} 3`
+      `gateway_request_duration_seconds_sum{tenant="acme",model="m:latest"} 4.5`
     )
   })
 )
