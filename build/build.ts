@@ -1,7 +1,6 @@
 /**
  * `npm run build`: bundles the gateway into `bundle/<digest of the sources>`. A bundle has no types to strip and
- * none of the code that is never used, so the gateway starts in half the time and takes a third less memory
- * (`bench/RESULTS.md`). The sources run without it too.
+ * none of the code that is never used, so the gateway starts in half the time and takes a third less memory. The sources run without it too.
  *
  * Files that are not code (Lua, the playground) are read from `src` and `playground/built`, so a build does not work
  * without them.

@@ -3,7 +3,7 @@
  *
  * V8 frees it only when it collects the object. It counts the memory of buffers, and collects its whole heap whenever
  * 64 MiB more of it are in use (`external_memory_limit`), however much of that is garbage. A full collection costs more than
- * everything else that a large answer needs (`bench/RESULTS.md`).
+ * everything else that a large answer needs.
  *
  * Only for memory that nobody uses any more: all buffers in it become empty. The kernel must have taken what was written from
  * it, because the writing does not keep it.

@@ -24,7 +24,6 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "npm ci && npm test": { why: "is this very run", by: ".ci/run" },
   "npm ci": { why: "downloads everything", by: "lab/stranger/run.ts" },
   "npm run rolling": { why: "takes a minute", by: "lab/rolling.ts" },
-  "npm run stranger": { why: "downloads everything", by: "lab/stranger/run.ts" },
   "node build/start.js": { why: "wants its stores", by: "test/deploy/image.test.ts" },
   "npm run build": { why: "is typed there", by: "test/deploy/build.test.ts" },
   "docker compose up -d": { why: "needs an engine", by: "lab/stranger/compose.ts" },
@@ -48,8 +47,8 @@ const commandsOf = (text: string) => [...blocks(text, "sh").flatMap(lines), ...i
 const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
-  // They never end, or need a row that exists (test/cli/requests.test.ts), or take minutes (lab/drill).
-  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$)|^npm run (?:drill|stranger)/.test(
+  // They never end, or need a row that exists (test/cli/requests.test.ts) or a client (test/cli/connect.test.ts), or take minutes.
+  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$|connect)|^npm run (?:drill|stranger)/.test(
     command
   ) ||
   // A cluster's; what they do to a pod is `tollgate`, which is typed without them.
@@ -114,7 +113,10 @@ const succeeds = Effect.fnUntraced(function* (command: string, reader: Reader) {
 /** A key of its own for each test: one of them revokes it. */
 const withOwnKey = Effect.gen(function* () {
   const reader = yield* Reading
-  const key = (yield* succeeds("npx tollgate create-key --tenant demo --name other", reader)).trim()
+  const key = (yield* succeeds(
+    "npx tollgate create-key --tenant demo --name other --allow-duplicate",
+    reader
+  )).trim()
   assert.match(key, /^tg_/)
   return { ...reader, key }
 })
@@ -254,8 +256,10 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
           .map((command) => typed(command, reader))
       )
       assert.isAbove(here.size, 10)
-      // The script that the README says to save under this name.
-      const script = blocks(readme, "ts").find((code) => code.includes("layerInMemory"))
+      // The script that the guide says to save under this name.
+      const script = guide
+        .flatMap((text) => blocks(text, "ts"))
+        .find((code) => code.includes("layerInMemory"))
       writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
       for (const command of here) yield* succeeds(command, reader)
 

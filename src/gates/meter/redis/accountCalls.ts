@@ -1,6 +1,6 @@
 /**
  * Calls of an account's scripts. The calls of one script that are made in one turn of the event loop are sent as one EVALSHA:
- * with 32 connections that halves the CPU of Redis for a request (`bench/RESULTS.md`). On a cluster each group has its own
+ * with 32 connections that halves the CPU of Redis for a request. On a cluster each group has its own
  * command, because all keys of a command must be on one node.
  */
 import { Effect } from "effect"
@@ -16,7 +16,7 @@ import { scripts } from "./scripts.ts"
 
 /**
  * The scripts of an account, and how many calls of each one command may have. Redis serves nobody else while a script runs. 24
- * requests of 24 accounts take it about 1 ms, of one account 0.3 ms (`bench/RESULTS.md`).
+ * requests of 24 accounts take it about 1 ms, of one account 0.3 ms.
  */
 const most = {
   reserve: 24,
