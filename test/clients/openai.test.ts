@@ -3,7 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import OpenAI, { type ClientOptions } from "openai"
-import { zodResponseFormat } from "openai/helpers/zod"
+import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod"
 import { z } from "zod"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
@@ -329,5 +329,90 @@ layer(layerGateway(), live)("the openai package", (it) => {
       const sql = yield* SqlClient.SqlClient
       assert.lengthOf(yield* sql`SELECT 1 FROM audit_log WHERE key_prefix = ${prefix}`, 1)
     })
+  )
+})
+
+layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("the openai package, Responses", (it) => {
+  it.effect("when it asks, whole and streamed, then it reads text, usage and reasoning", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      const whole = yield* answered(() => client.responses.create({ model: "m", input: "Hello" }))
+      assert.strictEqual(whole.output_text, "Hello world!")
+      assert.deepInclude(whole.usage, { input_tokens: 7, output_tokens: 3, total_tokens: 10 })
+      fake.script({
+        does: "stream",
+        lines: [wire.thinking("hm"), wire.chat("Hel"), wire.chat("lo"), wire.done()]
+      })
+      // The helper checks the order of the events.
+      const stream = client.responses.stream({ model: "m", input: "Hello" })
+      const deltas: Array<string> = []
+      stream.on("response.output_text.delta", ({ delta }) => deltas.push(delta))
+      const final = yield* answered(() => stream.finalResponse())
+      assert.deepStrictEqual(deltas, ["Hel", "lo"])
+      assert.strictEqual(final.output_text, "Hello")
+      assert.deepStrictEqual(
+        final.output.map(({ type }) => type),
+        ["reasoning", "message"]
+      )
+    })
+  )
+
+  it.effect("when a tool is called, then the call is read, and it goes back with its result", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      fake.script({ does: "stream", lines: [wire.toolCall("weather", { city: "Bern" }), wire.done()] })
+      const tools = [{ type: "function" as const, ...weather.function, strict: false }]
+      const input = [{ role: "user" as const, content: "Hello" }]
+      const first = yield* answered(() => client.responses.create({ model: "m", input, tools }))
+      const sentBack = first.output.flatMap((item): Array<OpenAI.Responses.ResponseInputItem> =>
+        item.type === "function_call"
+          ? [item, { type: "function_call_output", call_id: item.call_id, output: `12 in ${item.arguments}` }]
+          : []
+      )
+      const second = yield* answered(() =>
+        client.responses.create({ model: "m", input: [...input, ...sentBack], tools, stream: false })
+      )
+      assert.strictEqual(second.output_text, "Hello world!")
+      const { messages: sent } = JSON.parse(fake.requests.at(-1)?.raw ?? "{}")
+      assert.deepInclude(sent[2], { role: "tool", content: '12 in {"city":"Bern"}', tool_name: "weather" })
+    })
+  )
+
+  it.effect("when it parses a structured answer, then by the schema the backend was given", () =>
+    Effect.gen(function* () {
+      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+      const client = yield* connect(secret)
+      fake.script({ does: "stream", lines: [wire.chat('{"city":"Bern"}'), wire.done()] })
+      const format = zodTextFormat(z.object({ city: z.string() }), "w")
+      const parsed = yield* answered(() =>
+        client.responses.parse({ model: "m", input: "Hello", text: { format } })
+      )
+      assert.deepStrictEqual(parsed.output_parsed, { city: "Bern" })
+      assert.deepStrictEqual(JSON.parse(fake.requests.at(-1)?.raw ?? "{}").format.required, ["city"])
+    })
+  )
+
+  it.effect(
+    "when an answer fails in the middle, then it is told so once, and refusals are errors of the package",
+    () =>
+      Effect.gen(function* () {
+        const [{ secret }, fake] = [yield* newKey(), yield* Fake]
+        const client = yield* connect(secret)
+        fake.script({ does: "stream", lines: [wire.chat("a"), wire.error("boom")] })
+        const events = yield* answered(async () =>
+          collected(await client.responses.create({ model: "m", input: "Hello", stream: true }))
+        )
+        assert.strictEqual(events.at(-1)?.type, "response.failed")
+        const error = yield* refused(() =>
+          client.responses.create({ model: "m", input: "Hello", previous_response_id: "resp_1" })
+        )
+        assert.deepStrictEqual(error instanceof OpenAI.BadRequestError ? faceOf(error) : error, [
+          400,
+          "invalid_request",
+          400
+        ])
+      })
   )
 })

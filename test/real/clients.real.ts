@@ -68,7 +68,7 @@ const unexpected = (results: Found): ReadonlyArray<string> =>
     return [`${client}, ${name}: ${fails ? detail : "works now"}`]
   })
 
-layer(layerRealGateway(), { excludeTestServices: true, timeout: 3_600_000 })(
+layer(layerRealGateway({ EXTRA_SURFACES: "responses" }), { excludeTestServices: true, timeout: 3_600_000 })(
   "the clients people use",
   (it) => {
     const found = new Map<string, Found>()

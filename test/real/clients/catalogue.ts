@@ -55,9 +55,12 @@ export const clients: ReadonlyArray<ClientScript> = [
   python("aider_cli", "aider", "openai"),
   python("aider_cli", "aider", "ollama_chat"),
   npm("openai"),
+  npm("openai-responses"),
   npm("ollama"),
   npm("ai-sdk", "openai-compatible"),
   npm("ai-sdk", "ollama"),
+  npm("ai-sdk", "openai"),
+  npm("openai-agents"),
   npm("langchain", "openai"),
   npm("langchain", "ollama"),
   npm("mastra")
