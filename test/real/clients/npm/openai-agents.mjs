@@ -50,7 +50,11 @@ await run("@openai/agents", "@openai/agents", {
       }
     })
     // The model of the test calls again whatever the result is.
-    const turns = runner().run(agent({ model: "tools", tools: [getWeather] }), text, { maxTurns: 2 })
+    const turns = runner().run(
+      agent({ model: "tools", tools: [getWeather], modelSettings: { maxTokens: 400 } }),
+      text,
+      { maxTurns: 2 }
+    )
     const error = await turns.then(
       () => undefined,
       (reason) => reason
