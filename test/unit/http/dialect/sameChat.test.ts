@@ -6,6 +6,7 @@ import * as Answers from "../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Json, JsonObject } from "../../../../src/domain/Inference.ts"
 import type { Dialect } from "../../../../src/http/dialect/Dialect.ts"
+import { messages } from "../../../../src/http/dialect/messages/dialect.ts"
 import { nativeChat } from "../../../../src/http/dialect/native/dialect.ts"
 import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
@@ -30,7 +31,8 @@ interface Round {
 interface Chat {
   readonly rounds: ReadonlyArray<Round>
   readonly tools: ReadonlyArray<{ readonly name: string; readonly description: string }>
-  readonly maxTokens?: number
+  /** `/v1/messages` demands it */
+  readonly maxTokens: number
   readonly temperature?: number
 }
 
@@ -52,7 +54,7 @@ const reply = fc.record(
   { requiredKeys: ["text", "calls", "result"] }
 )
 const round = fc.record(
-  { role: fc.constantFrom("system" as const, "user" as const), text, reply },
+  { role: fc.constantFrom("system" as const, "user" as const), text: words, reply },
   { requiredKeys: ["role", "text"] }
 )
 const chat: fc.Arbitrary<Chat> = fc.record(
@@ -65,7 +67,7 @@ const chat: fc.Arbitrary<Chat> = fc.record(
     maxTokens: fc.integer({ min: 1, max: 4096 }),
     temperature: fc.constantFrom(0.1, 0.5, 1)
   },
-  { requiredKeys: ["rounds", "tools"] }
+  { requiredKeys: ["rounds", "tools", "maxTokens"] }
 )
 
 const parameters = { type: "object", properties: { a: { type: "string" } } }
@@ -107,7 +109,7 @@ const inNative = (asked: Chat): Json => ({
   ]),
   ...chatTools(asked),
   options: {
-    ...(asked.maxTokens === undefined ? {} : { num_predict: asked.maxTokens }),
+    num_predict: asked.maxTokens,
     ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
   }
 })
@@ -133,7 +135,7 @@ const inOpenai = (asked: Chat): Json => ({
         ])
   ]),
   ...chatTools(asked),
-  ...(asked.maxTokens === undefined ? {} : { max_completion_tokens: asked.maxTokens }),
+  max_completion_tokens: asked.maxTokens,
   ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
 })
 
@@ -158,7 +160,48 @@ const inResponses = (asked: Chat): Json => ({
         ])
   ]),
   tools: asked.tools.map((each) => ({ type: "function", ...tool(each) })),
-  ...(asked.maxTokens === undefined ? {} : { max_output_tokens: asked.maxTokens }),
+  max_output_tokens: asked.maxTokens,
+  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+})
+
+const inMessages = (asked: Chat): Json => ({
+  model: "m",
+  messages: asked.rounds.flatMap(({ reply: said, role, text: content }): ReadonlyArray<Json> => [
+    { role, content },
+    ...(said === undefined
+      ? []
+      : [
+          {
+            role: "assistant",
+            content: [
+              ...(said.thinking === undefined
+                ? []
+                : [{ type: "thinking", thinking: said.thinking, signature: "" }]),
+              { type: "text", text: said.text },
+              ...said.calls.map(({ args, id, name: called }) => ({
+                type: "tool_use",
+                id,
+                name: called,
+                input: args
+              }))
+            ]
+          },
+          {
+            role: "user",
+            content: said.calls.map(({ id }) => ({
+              type: "tool_result",
+              tool_use_id: id,
+              content: said.result
+            }))
+          }
+        ])
+  ]),
+  tools: asked.tools.map(({ description, name: called }) => ({
+    name: called,
+    description,
+    input_schema: parameters
+  })),
+  max_tokens: asked.maxTokens,
   ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
 })
 
@@ -200,6 +243,15 @@ const readResponses = ({ output, usage }: typeof Answers.Response.Type): Read =>
   tokens: [usage?.input_tokens, usage?.output_tokens]
 })
 
+const readMessages = ({ content, usage }: typeof Answers.MessagesMessage.Type): Read => ({
+  text: content.map((block) => (block.type === "text" ? block.text : "")).join(""),
+  thinking: content.map((block) => (block.type === "thinking" ? block.thinking : "")).join(""),
+  calls: content.flatMap((block) =>
+    block.type === "tool_use" ? [[block.name, JSON.stringify(block.input)] as const] : []
+  ),
+  tokens: [usage.input_tokens, usage.output_tokens]
+})
+
 /** How a dialect writes a chat, and how its client reads the answer. */
 const reader = <A, I>(answer: Schema.Codec<A, I>, read: (answer: A) => Read) => {
   const decode = Schema.decodeUnknownSync(answer)
@@ -209,7 +261,8 @@ const reader = <A, I>(answer: Schema.Codec<A, I>, read: (answer: A) => Read) => 
 const dialects: ReadonlyArray<readonly [Dialect, (asked: Chat) => Json, (object: Json) => Read]> = [
   [nativeChat, inNative, reader(Answers.NativeChatFrame, readNative)],
   [openaiChat, inOpenai, reader(Answers.ChatCompletion, readOpenai)],
-  [responses, inResponses, reader(Answers.Response, readResponses)]
+  [responses, inResponses, reader(Answers.Response, readResponses)],
+  [messages, inMessages, reader(Answers.MessagesMessage, readMessages)]
 ]
 
 const answer: fc.Arbitrary<Frame> = fc
