@@ -15,6 +15,11 @@ const Objects = Schema.Array(Schema.JsonObject)
 const Numbers = Schema.Array(Schema.Finite)
 const Zero = Schema.Literal(0)
 
+const ContextLength = Count.annotate({
+  description:
+    "tokens of prompt and answer together, for a request that asks for no other window; absent where the gateway does not know them"
+})
+
 // The native surface
 
 const nativeCounts = {
@@ -87,6 +92,7 @@ export const Show = Schema.Struct({
   details: Schema.JsonObject,
   model_info: Schema.JsonObject,
   projector_info: optional(Schema.JsonObject),
+  context_length: optional(ContextLength),
   tensors: optional(Objects),
   capabilities: Schema.Array(Schema.String)
 }).annotate({
@@ -224,7 +230,8 @@ export const ModelEntry = Schema.Struct({
   id: Schema.String,
   object: Schema.Literal("model"),
   created: Seconds,
-  owned_by: Schema.Literal("tollgate")
+  owned_by: Schema.Literal("tollgate"),
+  context_length: optional(ContextLength)
 })
 
 export const ModelList = Schema.Struct({

@@ -37,4 +37,6 @@ export interface Model extends Description {
 export interface OfferedModel {
   readonly name: string
   readonly model: Model
+  /** tokens of prompt and answer together, for a request that asks for no other window; absent: not known */
+  readonly window?: number
 }

@@ -9,7 +9,7 @@ import { Result } from "effect"
 import { BadRequest, type Decided } from "./Errors.ts"
 import type { InferenceRequest, Json } from "./Inference.ts"
 import { isArray, isObject } from "./json.ts"
-import type { Model } from "./Model.ts"
+import type { Model, OfferedModel } from "./Model.ts"
 
 export interface WindowPolicy {
   /** `BACKEND_CONTEXT_LENGTH`: the window of models without one of their own; undefined: not known */
@@ -36,6 +36,14 @@ export const windowOf = (
   const given = isSeeing(model) ? Math.max(tokens, leastForVision) : tokens
   return Math.min(model.contextLength ?? Number.POSITIVE_INFINITY, given)
 }
+
+/** The model with the window that a request has which asks for no other one. */
+export const withWindow =
+  (policy: WindowPolicy) =>
+  (offered: OfferedModel): OfferedModel => {
+    const window = windowOf({ options: {} }, offered.model, policy)
+    return window === undefined ? offered : { ...offered, window }
+  }
 
 const isSeeing = ({ capabilities }: Model): boolean => capabilities?.includes("vision") === true
 

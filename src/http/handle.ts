@@ -135,7 +135,10 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const permit = yield* handle(exchange, dialect.decode)
     const share = yield* shareOf(exchange, permit)
     const shown = yield* show(exchange.context, permit, share)
-    return objectReply(dialect.encode(permit.facts.request, shown), share)
+    const { request, window } = permit.facts
+    // The window of a request, which may be smaller than that of the model in its metadata.
+    const told = window === undefined ? shown : { ...shown, context_length: window }
+    return objectReply(dialect.encode(request, told), share)
   })
 
   return { count, generate, embed: embeddings, show: description }

@@ -25,13 +25,14 @@ const tagOf = ({ model, name }: OfferedModel) => ({
   ...present({ capabilities: model.capabilities })
 })
 
-const entryOf = ({ model, name }: OfferedModel) => {
+const entryOf = ({ model, name, window }: OfferedModel) => {
   const modified = Date.parse(model.modifiedAt)
   return {
     id: name,
     object: "model",
     created: Number.isNaN(modified) ? 0 : Math.floor(modified / 1000),
-    owned_by: "tollgate"
+    owned_by: "tollgate",
+    ...present({ context_length: window })
   }
 }
 

@@ -3,8 +3,10 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import OpenAI from "openai"
+import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { install } from "./surface/asking.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -126,6 +128,30 @@ layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "100", NUM_CTX_CAP: "200" }), live)
 )
 
 layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "4096" }), live)("without NUM_CTX_CAP", (it) => {
+  it.effect(
+    "when a client asks what a model can take, then both lists tell the window that its requests have",
+    () =>
+      Effect.gen(function* () {
+        const [backend, { secret }] = [yield* Fake, yield* newKey()]
+        for (const [name, length] of [
+          ["small:latest", 2048],
+          ["large:latest", 1_000_000]
+        ] as const) {
+          const { capabilities: _untold, ...bare } = tagsEntry(name, [])
+          backend.setDescription(name, wire.described(["completion"], length))
+          yield* install([], [bare])
+          const told = Math.min(length, 4096)
+          const listed = call("/v1/models", { secret })
+          const entry = (text: string) =>
+            JSON.parse(text).data.find(({ id }: { readonly id: string }) => id === name)
+          const { text } = yield* eventually(listed, ({ text }) => entry(text)?.context_length === told)
+          assert.strictEqual(entry(text)?.context_length, told)
+          const shown = yield* call("/api/show", { secret, body: { model: name } })
+          assert.strictEqual(JSON.parse(shown.text).context_length, told)
+        }
+      })
+  )
+
   it.effect(
     "when a client asks for a window, then its wish is not sent, and the answer says which is in force",
     () =>

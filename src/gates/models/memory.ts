@@ -1,7 +1,7 @@
 /** Discovery in memory, for tests: the test sets the models. */
 import { Context, Effect, Layer } from "effect"
 import { Unavailable } from "../../domain/Errors.ts"
-import { noPolicy, type WindowPolicy } from "../../domain/promptWindow.ts"
+import { noPolicy, type WindowPolicy, withWindow } from "../../domain/promptWindow.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { described } from "./Descriptions.ts"
@@ -42,7 +42,8 @@ export const layerMemory = (
       return Context.make(Discovery, {
         resolve: (key, asked) =>
           Effect.flatMap(known, (list) => Effect.fromResult(resolveModel(list, key, asked, policy))),
-        effective: (key) => Effect.map(known, (list) => list.offered(key.facts.caller)),
+        effective: (key) =>
+          Effect.map(known, (list) => list.offered(key.facts.caller).map(withWindow(policy))),
         isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(

@@ -10,7 +10,7 @@ import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { OutageLog } from "../../infra/OutageLog.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
-import { noPolicy, type WindowPolicy } from "../../domain/promptWindow.ts"
+import { noPolicy, type WindowPolicy, withWindow } from "../../domain/promptWindow.ts"
 import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { Descriptions } from "./Descriptions.ts"
@@ -127,7 +127,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
             : error
         )
       ),
-    effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller)),
+    effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller).map(withWindow(window))),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(requested, undefined))
   })
