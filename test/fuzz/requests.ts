@@ -15,6 +15,7 @@ import {
   nativeGenerate
 } from "../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/dialect/openai/dialect.ts"
+import { responses } from "../../src/http/dialect/responses/dialect.ts"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"
@@ -31,7 +32,8 @@ export const surfaces = {
   "openai-completions": openaiCompletions,
   "native-embed": nativeEmbed,
   "native-embeddings": nativeEmbeddings,
-  "openai-embeddings": openaiEmbeddings
+  "openai-embeddings": openaiEmbeddings,
+  responses
 } satisfies Record<string, { readonly decode: Decode }>
 
 export type Surface = keyof typeof surfaces
@@ -45,7 +47,8 @@ export const surfaceNames = [
   "openai-completions",
   "native-embed",
   "native-embeddings",
-  "openai-embeddings"
+  "openai-embeddings",
+  "responses"
 ] as const
 
 const message = { role: "user", content: "Grüße 🚀" }
@@ -113,6 +116,35 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
   "native-embeddings": [{ model: "m", prompt: "p", options }],
   "openai-embeddings": [
     { model: "m", input: ["a", "b"], encoding_format: "base64", dimensions: 3, user: "u" }
+  ],
+  responses: [
+    { model: "m", input: "x", instructions: "i", max_output_tokens: 10, temperature: 1, stream: true },
+    {
+      model: "m",
+      input: [
+        { role: "developer", content: [{ type: "input_text", text: "t" }] },
+        {
+          role: "user",
+          content: [{ type: "input_image", image_url: `data:image/png;base64,${picture}` }]
+        },
+        { type: "reasoning", summary: [{ type: "summary_text", text: "r" }], encrypted_content: "r" },
+        { type: "message", role: "assistant", content: [{ type: "output_text", text: "o" }] },
+        { type: "function_call", call_id: "c", name: "f", namespace: "n", arguments: '{"a":1}' },
+        { type: "function_call_output", call_id: "c", output: "r" },
+        { type: "custom_tool_call", call_id: "d", name: "g", input: "i" },
+        { type: "custom_tool_call_output", call_id: "d", output: [{ type: "input_text", text: "r" }] },
+        { type: "web_search_call", id: "w" }
+      ],
+      tools: [
+        { type: "function", name: "f", description: "d", parameters: { type: "object" } },
+        { type: "namespace", name: "n", tools: [{ type: "function", name: "f" }] },
+        { type: "web_search" }
+      ],
+      tool_choice: { type: "function", name: "f" },
+      text: { format: { type: "json_schema", name: "n", schema: { type: "object" } } },
+      reasoning: { effort: "high", summary: "auto" },
+      metadata: { a: "b" }
+    }
   ]
 }
 

@@ -17,6 +17,7 @@ import { callOf } from "../support/permits.ts"
 import { cut, mutateBytes } from "./bytes.ts"
 import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
 import type { Random } from "./Random.ts"
+import { checkStream } from "../unit/http/dialect/responses/events.ts"
 import { surfaces } from "./requests.ts"
 
 export type Kind = "chat" | "generate"
@@ -88,7 +89,7 @@ const requestFor = (kind: Kind): InferenceRequest => ({
 })
 
 const dialectsOf = {
-  chat: ["native-chat", "openai-chat"],
+  chat: ["native-chat", "openai-chat", "responses"],
   generate: ["native-generate", "openai-completions"]
 } as const
 
@@ -131,6 +132,13 @@ const assertEvents = (text: string, done: boolean): void => {
   assert.strictEqual(objects.filter((object) => "error" in object).length, done ? 0 : 1)
   for (const object of objects)
     if (!("error" in object)) assert.strictEqual(object["model"], "client-spelling")
+}
+
+/** What a client may read on each surface. `done`: whether all went well. */
+const assertText = (name: string, text: string, done: boolean): void => {
+  if (name.startsWith("native")) return assertNative(text, done)
+  if (name !== "responses") return assertEvents(text, done)
+  assert.strictEqual(checkStream(text).status !== "failed", done)
 }
 
 const assertCharge = (final: Frame, frames: number): void => {
@@ -211,9 +219,7 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
     }
   }
   assert.strictEqual(last?.done === true, outcome === "done")
-  encoders.forEach(([name], i) =>
-    (name.startsWith("native") ? assertNative : assertEvents)(texts[i] ?? "", outcome === "done")
-  )
+  encoders.forEach(([name], i) => assertText(name, texts[i] ?? "", outcome === "done"))
   if (outcome === "done") {
     for (const { encoder, fold, name } of folds) {
       const { frame } = fold

@@ -43,9 +43,11 @@ const firstOf = (candidates: ReadonlyArray<Json>, ast: SchemaAST.AST): Json => {
 const plain = (ast: SchemaAST.AST, extent: Extent): Json => {
   switch (ast._tag) {
     case "String":
-      return firstOf(["m", picture, `data:image/png;base64,${picture}`, "float"], ast)
+      return firstOf(["m", picture, `data:image/png;base64,${picture}`, "float", "user"], ast)
     case "Number":
       return firstOf([1, 0, 64], ast)
+    case "Null":
+      return null
     case "Boolean":
       return true
     case "Literal":

@@ -114,7 +114,7 @@ layer(layerGateway({ EXTRA_SURFACES: "responses", NUM_PREDICT_CAP: "100" }), liv
         const cases = [
           [{ previous_response_id: "resp_1" }, "previous_response_id: not supported, send the whole input"],
           [{ input: [{ type: "item_reference", id: "msg_1" }] }, "set store to false"],
-          [{ background: true }, "background: not supported"]
+          [{ background: true }, "background: expected false"]
         ] as const
         for (const [more, detail] of cases) assertRefused(yield* ask(path, asked(more)), detail)
       })

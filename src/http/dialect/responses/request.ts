@@ -3,7 +3,6 @@
  * things is a 400 (docs/protocol.md, "Responses requests").
  */
 import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
@@ -26,7 +25,8 @@ const Format = Schema.Union([
 /** Any int32, because a bound above the cap is lowered. */
 const MaxOutputTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ not: { const: 0 } })
 
-const notKept = "is refused unless it is null: nothing is stored here"
+/** Nothing is stored here, so a part of the conversation would be lost unseen. */
+const Stored = Schema.optionalKey(Schema.Null.annotate({ message: "not supported, send the whole input" }))
 
 const Responses = Schema.Struct({
   ...endUserFields,
@@ -51,22 +51,13 @@ const Responses = Schema.Struct({
     "`effort` is left out for a model that cannot reason; `summary` has no effect"
   ),
   metadata: absentable(Schema.JsonObject, "comes back in the answer"),
-  previous_response_id: absentable(Schema.String, notKept),
-  conversation: absentable(Schema.Json, notKept),
-  prompt: absentable(Schema.Json, notKept),
-  background: absentable(Schema.Boolean, "true is refused: an answer is not kept for later")
+  previous_response_id: Stored,
+  conversation: Stored,
+  prompt: Stored,
+  background: absentable(Schema.Literal(false), "an answer is not kept for later")
 })
 
 type Responses = typeof Responses.Type
-
-/** Refuses what would lose a part of the conversation unseen. */
-const checkStored = (request: Responses): Decided<void> => {
-  const stored = (["previous_response_id", "conversation", "prompt"] as const).find(
-    (field) => request[field] !== undefined && request[field] !== null
-  )
-  if (stored !== undefined) return refuse(`${stored}: not supported, send the whole input`)
-  return request.background === true ? refuse("background: not supported") : Result.void
-}
 
 const formatOf = (format: typeof Format.Type | null | undefined): Json | undefined => {
   switch (format?.type) {
@@ -83,7 +74,6 @@ export const responsesRequest = requestDecoder(
   Responses,
   (request: Responses, bounds: Bounds) =>
     Result.gen(function* () {
-      yield* checkStored(request)
       // Agents ask for more than they need.
       const bound = yield* lowerMaxTokens(
         "max_output_tokens",

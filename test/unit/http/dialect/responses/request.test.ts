@@ -140,7 +140,7 @@ describe("POST /v1/responses, the request", () => {
       ],
       [asked({ conversation: { id: "c" } }), "conversation: not supported, send the whole input"],
       [asked({ prompt: { id: "p" } }), "prompt: not supported, send the whole input"],
-      [asked({ background: true }), "background: not supported"],
+      [asked({ background: true }), "background: expected false"],
       [
         asked({ input: [{ type: "item_reference", id: "msg_1" }] }),
         "input: items are not stored here, so none can be referred to: set store to false"
