@@ -1,6 +1,6 @@
 /** Reads the times that an operator types. */
 import { Option } from "effect"
-import type { ReportDay } from "../src/admin/records/Records.ts"
+import type { Bounds, Moment } from "../src/admin/records/period.ts"
 
 const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
@@ -26,11 +26,40 @@ export const readInstant = (text: string): Option.Option<Date> =>
     ? Option.some(new Date(text))
     : Option.none()
 
-export const aDay = "a day such as 2027-01-31, or 30d for the day 30 days ago"
+export const aMoment =
+  "a time such as 12h, 30d, yesterday, 23:00, 2027-01-31 or 2027-01-31T22:00+01:00 (UTC without a zone)"
 
-/** `2026-11-22`, or `30d`: the UTC day 30 days ago. */
-export const readDay = (text: string): Option.Option<ReportDay> => {
-  const [, days] = /^(\d{1,5})d$/.exec(text) ?? []
-  if (days !== undefined) return Option.some({ daysAgo: Number(days) })
-  return isDay(text) ? Option.some({ day: text }) : Option.none()
+const zone = "(Z|[+-]\\d{2}:\\d{2})?"
+const clock = new RegExp(`^([01]\\d|2[0-3]):([0-5]\\d)(?::([0-5]\\d))?${zone}$`)
+const zoned = /(?:Z|[+-]\d{2}:\d{2})$/
+
+/** `+01:00`, in milliseconds; nothing is UTC. */
+const offsetOf = (text = "Z"): number => {
+  const [, sign, hours, minutes] = /^([+-])(\d{2}):(\d{2})$/.exec(text) ?? []
+  return hours === undefined ? 0 : (sign === "-" ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000
+}
+
+const dayMs = 86_400_000
+
+/** A day, an instant, a lifetime before now or a time of the clock. Days and weeks before now are whole UTC days. */
+export const readMoment = (text: string): Option.Option<Moment> => {
+  if (text === "today" || text === "yesterday") return Option.some({ daysAgo: text === "today" ? 0 : 1 })
+  if (text === "now") return Option.some({ agoMs: 0 })
+  if (isDay(text)) return Option.some({ day: text })
+  const [, hours, minutes, seconds = "0", offset] = clock.exec(text) ?? []
+  if (hours !== undefined) {
+    const ms = (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)) * 1000 - offsetOf(offset)
+    return Option.some({ clockMs: (ms + dayMs) % dayMs })
+  }
+  const ago = Option.getOrUndefined(readLifetime(text))
+  if (ago !== undefined) return Option.some(/[dw]$/.test(text) ? { daysAgo: ago / dayMs } : { agoMs: ago })
+  return Option.map(readInstant(zoned.test(text) ? text : `${text}Z`), (at) => ({ at }))
+}
+
+/** `2026-11`: its first and its last day. */
+export const readMonth = (text: string): Option.Option<Required<Bounds>> => {
+  const [, year, month] = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(text) ?? []
+  if (year === undefined) return Option.none()
+  const last = new Date(Date.UTC(Number(year), Number(month), 0)).toISOString().slice(0, 10)
+  return Option.some({ since: { day: `${text}-01` }, until: { day: last } })
 }

@@ -11,17 +11,22 @@ import {
 import { csv } from "../csv.ts"
 import { described } from "../described.ts"
 import * as flags from "../flags.ts"
-import { amount, Json, escapeText, show, table } from "../terminal.ts"
-import { aDay, readDay } from "../times.ts"
+import { boundsOf, endsOf, periodFlags, periodLine, selection } from "../period.ts"
+import { type PriceList, readPrices } from "../prices.ts"
+import { amount, escapeText, Json, note, show, table } from "../terminal.ts"
 
 const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
 
-const figures = ({ errors, requests, tokensCached, tokensIn, tokensOut }: Totals) => ({
+const figures = (
+  { cost, errors, requests, tokensCached, tokensIn, tokensOut }: Totals,
+  prices: PriceList | undefined
+) => ({
   requests,
   tokens_in: tokensIn,
   tokens_cached: tokensCached,
   tokens_out: tokensOut,
-  errors
+  errors,
+  ...(prices === undefined ? {} : { cost })
 })
 
 const sumOf = ({ others, rows }: Report): Totals => {
@@ -32,62 +37,87 @@ const sumOf = ({ others, rows }: Report): Totals => {
     tokensIn: sum("tokensIn"),
     tokensCached: sum("tokensCached"),
     tokensOut: sum("tokensOut"),
-    errors: sum("errors")
+    errors: sum("errors"),
+    cost: sum("cost"),
+    unpriced: sum("unpriced")
   }
 }
 
+/** What is printed: a report by a column, with or without costs. */
+interface Printed extends Report {
+  readonly by: ReportColumn
+  readonly prices: PriceList | undefined
+}
+
 /** One object a row. The rows beyond `--top` are one more, without a name and with `others`, so that the sums stay whole. */
-const toJson = (by: ReportColumn, { others, rows }: Report) => [
+const toJson = ({ by, others, prices, rows }: Printed) => [
   ...rows.map((row) => ({
     [by]: row.name,
     ...(by === "key" ? { name: row.label, tenant: row.tenant } : {}),
-    ...figures(row)
+    ...figures(row, prices)
   })),
-  ...(others === undefined ? [] : [{ [by]: null, others: others.count, ...figures(others) }])
+  ...(others === undefined ? [] : [{ [by]: null, others: others.count, ...figures(others, prices) }])
 ]
 
 type Cells = ReadonlyArray<string | number | null>
 
 /** The rows with their figures; a key has two names more. `ofOthers`: the name of the row beyond `--top`. */
 const cellsOf = (
-  by: ReportColumn,
-  { others, rows }: Report,
+  { by, others, prices, rows }: Printed,
   ofOthers: (count: number) => string
 ): ReadonlyArray<Cells> => {
   const more = (names: Cells) => (by === "key" ? names : [])
   return [
-    ...rows.map((row) => [row.name, ...more([row.label, row.tenant]), ...Object.values(figures(row))]),
+    ...rows.map((row) => [
+      row.name,
+      ...more([row.label, row.tenant]),
+      ...Object.values(figures(row, prices))
+    ]),
     ...(others === undefined
       ? []
-      : [[ofOthers(others.count), ...more(["", ""]), ...Object.values(figures(others))]])
+      : [[ofOthers(others.count), ...more(["", ""]), ...Object.values(figures(others, prices))]])
   ]
 }
 
-const headers = (by: ReportColumn): ReadonlyArray<string> => [
+const headers = ({ by, prices }: Printed): ReadonlyArray<string> => [
   by,
   ...(by === "key" ? ["name", "tenant"] : []),
   "requests",
   "tokens_in",
   "tokens_cached",
   "tokens_out",
-  "errors"
+  "errors",
+  ...(prices === undefined ? [] : ["cost"])
 ]
 
-const toTable = (by: ReportColumn, report: Report): string => {
+const money = (cost: number): string =>
+  cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 4 })
+
+const toTable = (printed: Printed): string => {
+  const { by, period, prices } = printed
+  const names = headers(printed)
   const shown = (cell: string | number | null, column: number): string =>
-    typeof cell === "number" ? amount(cell) : escapeText(cell ?? (column === 0 ? missing[by] : "-"))
-  const sum = ["all", ...(by === "key" ? ["", ""] : []), ...Object.values(figures(sumOf(report)))]
-  const rows = [...cellsOf(by, report, (count) => `${amount(count)} others`), sum]
+    typeof cell === "number"
+      ? names[column] === "cost"
+        ? money(cell)
+        : amount(cell)
+      : escapeText(cell ?? (column === 0 ? missing[by] : "-"))
+  const sum = ["all", ...(by === "key" ? ["", ""] : []), ...Object.values(figures(sumOf(printed), prices))]
+  const rows = [...cellsOf(printed, (count) => `${amount(count)} others`), sum]
+  const { currency } = prices ?? {}
   return `${table(
-    headers(by).map((header) => header.toUpperCase()),
+    names.map((name) =>
+      [name.toUpperCase(), ...(name === "cost" && currency !== undefined ? [currency] : [])].join(" ")
+    ),
     rows.map((row) => row.map(shown))
-  )}\n\n${report.since} to ${report.until}, UTC days`
+  )}\n\n${periodLine(period)}`
 }
 
-const day = (name: string, description: string) =>
-  flags.text(name, "day", description).pipe(
-    Flag.filterMap(readDay, () => aDay),
-    flags.optional
+/** Each line has the period, so that the files of two months can be put together. */
+const toCsv = (printed: Printed): string =>
+  csv(
+    ["since", "until", ...headers(printed)],
+    cellsOf(printed, (count) => `(${count} others)`).map((cells) => [...endsOf(printed.period), ...cells])
   )
 
 export const report = Command.make(
@@ -100,32 +130,39 @@ export const report = Command.make(
       Flag.withDefault("tenant")
     ),
     tenant: flags.owner.tenant,
-    since: day("since", "First day: 2027-01-31, or 30d for 30 days ago; default: the first of the month"),
-    until: day("until", "Last day; default: today (UTC)"),
+    ...selection,
+    ...periodFlags("the first of the month"),
+    price: flags.optional(
+      flags.text("price", "path", "A file with prices of a million tokens by model: adds the column COST")
+    ),
     top: flags
       .count("top", "Rows to show, those with the most tokens; the rest is one row. 1 to 10000")
       .pipe(Flag.withDefault(1000)),
     csv: flags.toggle("csv", "Print CSV")
   },
-  Effect.fnUntraced(function* ({ csv: asCsv, ...query }) {
+  Effect.fnUntraced(function* ({ csv: asCsv, month, price, since, until, ...query }) {
     if (asCsv && (yield* Json)) {
       return yield* new InvalidValue({ field: "csv", expected: "given without --json" })
     }
     const records = yield* Records
-    const [by, found] = [query.by, yield* records.report(query)]
-    return yield* asCsv
-      ? Console.log(
-          csv(
-            headers(by),
-            cellsOf(by, found, (count) => `(${count} others)`)
-          )
-        )
-      : show(toJson(by, found), toTable(by, found))
+    const prices = price === undefined ? undefined : yield* readPrices(price)
+    const found = yield* records.report({
+      ...query,
+      ...(yield* boundsOf({ month, since, until })),
+      prices: prices?.prices
+    })
+    const printed: Printed = { ...found, by: query.by, prices }
+    yield* asCsv ? Console.log(toCsv(printed)) : show(toJson(printed), toTable(printed))
+    const { unpriced } = sumOf(found)
+    if (prices !== undefined && unpriced > 0) {
+      yield* note(`${amount(unpriced)} tokens are of models without a price, and not in the cost`)
+    }
   })
 ).pipe(
   described(
-    "Show requests, tokens and errors of all tenants, from the ledger",
+    "Show requests, tokens and errors of all tenants, from the ledger; parts of a day, users and statuses from the audit",
     "tollgate report --by model --since 30d",
-    "tollgate report --by key --since 2026-11-01 --until 2026-11-30 --csv"
+    ["tollgate report --by user --since 23:00 --until 06:00", "Who worked last night?"],
+    "tollgate report --by key --month 2026-11 --price prices.yaml --csv"
   )
 )

@@ -1,7 +1,7 @@
 /** The commands that list requests of the audit, and show all that it has of one. */
-import { Console, Effect, Option, Schedule } from "effect"
+import { Console, Effect, Schedule } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { RegistryDown } from "../../src/admin/Errors.ts"
+import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
 import {
   maxScanned,
   type RequestDetails,
@@ -15,7 +15,18 @@ import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { whyOf } from "../why.ts"
-import { amount, escapeText, Json, note, noteAsText, show, tableOf, toJsonLine } from "../terminal.ts"
+import { boundsOf, periodFlags, selection } from "../period.ts"
+import {
+  amount,
+  counted,
+  escapeText,
+  Json,
+  note,
+  noteAsText,
+  show,
+  tableOf,
+  toJsonLine
+} from "../terminal.ts"
 
 const orNothing = (text: string | null): string => (text === null ? "-" : escapeText(text))
 
@@ -26,6 +37,8 @@ const columns: { readonly [header: string]: (row: RequestRow) => string } = {
     `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
   TENANT: ({ tenant }) => orNothing(tenant),
   KEY: ({ key }) => orNothing(key),
+  NAME: ({ name }) => orNothing(name),
+  USER: ({ endUser }) => orNothing(endUser),
   MODEL: ({ model }) => orNothing(model),
   IN: ({ tokensIn }) => amount(tokensIn),
   OUT: ({ tokensOut }) => amount(tokensOut),
@@ -36,7 +49,12 @@ const columns: { readonly [header: string]: (row: RequestRow) => string } = {
 
 const requestTable = (rows: ReadonlyArray<RequestRow>): string => tableOf(rows, columns)
 
-const widths = [19, 6, 12, 12, 20, 7, 7, 7, 36, 0]
+const sumLine = (rows: ReadonlyArray<RequestRow>): string => {
+  const sum = (of: "repeats" | "tokensIn" | "tokensOut") => rows.reduce((total, row) => total + row[of], 0)
+  return `${counted(sum("repeats"), "request")}, ${amount(sum("tokensIn"))} tokens in, ${amount(sum("tokensOut"))} tokens out`
+}
+
+const widths = [19, 6, 12, 12, 12, 12, 20, 7, 7, 7, 36, 0]
 
 /** One line, for a list that grows. */
 const requestLine = (row: RequestRow): string =>
@@ -44,13 +62,6 @@ const requestLine = (row: RequestRow): string =>
     .map((cell, column) => cell(row).padEnd(widths[column] ?? 0))
     .join("  ")
     .trimEnd()
-
-/** `429`, or `4xx` for a class. */
-const readStatus = (text: string): Option.Option<readonly [lowest: number, highest: number]> => {
-  const [, hundred] = /^([1-5])xx$/i.exec(text) ?? []
-  if (hundred !== undefined) return Option.some([Number(hundred) * 100, Number(hundred) * 100 + 99])
-  return /^[1-5]\d\d$/.test(text) ? Option.some([Number(text), Number(text)]) : Option.none()
-}
 
 /**
  * A row is visible some time after the database's clock has stamped it: when its transaction commits. A gateway's longest
@@ -116,33 +127,36 @@ export const requests = Command.make(
   "requests",
   {
     ...flags.owner,
-    status: flags.text("status", "n", "Only with this status, such as 429, or of a class, such as 5xx").pipe(
-      Flag.filterMap(readStatus, () => "a status such as 429, or a class such as 5xx"),
-      flags.optional
-    ),
-    sinceMs: flags
-      .lifetime("since", "Only requests of the last 45m, 12h, 30d or 2w; default: 1d")
-      .pipe(Flag.withDefault(86_400_000)),
+    ...selection,
+    ...periodFlags("24h ago"),
     limit: flags.count("limit", "Number of requests, the newest; 1 to 1000").pipe(Flag.withDefault(50)),
     follow: flags.toggle(
       "follow",
       "Go on with new requests as they end, until interrupted; with --json one object a line"
     )
   },
-  Effect.fnUntraced(function* ({ follow, ...query }) {
+  Effect.fnUntraced(function* ({ follow, month, since, until, ...filter }) {
     const records = yield* Records
+    const bounds = yield* boundsOf({ month, since, until })
+    if (follow && bounds.until !== undefined) {
+      const field = until === undefined ? "month" : "until"
+      return yield* new InvalidValue({ field, expected: "left out when --follow is given" })
+    }
+    const query = { ...filter, ...bounds }
     // Before the list, so that nothing falls between.
     const next = follow ? yield* makeFollower(query) : undefined
     const { exhausted, rows, unreadable } = yield* records.requests(query)
     if (exhausted) {
       yield* note(
-        `only the newest ${amount(maxScanned)} requests were searched: use --key, or a shorter --since`
+        `only the newest ${amount(maxScanned)} requests were searched: use --key, or a later --since`
       )
     }
     // Oldest first, so that a terminal shows the newest at its end.
     const listed = rows.toReversed()
     if (next === undefined) {
-      return yield* showListed({ rows: listed, unreadable }, "no requests", requestTable)
+      return yield* showListed({ rows: listed, unreadable }, "no requests", (rows) =>
+        [requestTable(rows), "", sumLine(rows)].join("\n")
+      )
     }
     yield* nameUnreadable(unreadable)
     const shown = new Set(rows.map(({ requestId }) => requestId))

@@ -1,4 +1,7 @@
 /** `report`: its sums are those of the ledger, to the token, whatever happened to the requests. */
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -13,7 +16,7 @@ import { queuedFor } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { csv } from "../../cli/csv.ts"
 import { tollgateHere } from "./inProcess.ts"
-import { json, succeeds, tollgate } from "./tollgate.ts"
+import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 
 const World = layerRegistry({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
   Layer.provideMerge(liveWorld)
@@ -147,9 +150,9 @@ it.effect(
       const sheet = yield* tollgate("report", "--by", "model", "--csv")
       succeeds(sheet)
       const [head, ...lines] = sheet.stdout.trimEnd().split("\r\n")
-      assert.strictEqual(head, "model,requests,tokens_in,tokens_cached,tokens_out,errors")
+      assert.strictEqual(head, "since,until,model,requests,tokens_in,tokens_cached,tokens_out,errors")
       assert.isTrue(
-        lines.some((line) => line.startsWith("'=c:1,")),
+        lines.some((line) => /^\d{4}-\d\d-01,\d{4}-\d\d-\d\d,'=c:1,/.test(line)),
         "a formula"
       )
       const expected = yield* truth(null)
@@ -158,6 +161,62 @@ it.effect(
         [0, 1, 2, 3, 4].map((column) => figures.reduce((sum, row) => sum + (row[column] ?? 0), 0)),
         Object.values(expected)
       )
+
+      // Parts of a day, a user and a status are not in the ledger's sums.
+      const sql = yield* SqlClient.SqlClient
+      for (const by of reportColumns) {
+        const whole = yield* reported("--by", by, "--since", "yesterday")
+        assert.deepStrictEqual(yield* reported("--by", by, "--since", "24h", "--until", "now"), whole, by)
+        assert.deepStrictEqual(yield* reported("--by", by, "--since", "49h", "--until", "25h"), [], by)
+      }
+      const [ofUser] = yield* sql<{ readonly requests: number; readonly refused: number }>`
+        SELECT count(*) FILTER (WHERE end_user = 'user 1' AND model = 'b:1')::float8 AS requests,
+          sum(repeats) FILTER (WHERE status = 401)::float8 AS refused FROM audit_log`
+      const some = ["--user", "user 1", "--model", "b:1"]
+      assert.isAbove(ofUser?.requests ?? 0, 0)
+      for (const by of reportColumns)
+        assert.strictEqual(add(yield* reported("--by", by, ...some)).requests, ofUser?.requests, by)
+      assert.isAbove(ofUser?.refused ?? 0, 0)
+      assert.strictEqual(
+        add(yield* reported("--status", "401", "--since", "2000-01-01")).requests,
+        ofUser?.refused
+      )
+      assert.strictEqual(add(yield* reported("--model", "b:1")).requests, 16)
+
+      // A million tokens of a:1 cost 1 in and 4 out, of b:1 half; =c:1 has no price.
+      const prices = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-prices-")), "prices.yaml")
+      writeFileSync(
+        prices,
+        "currency: EUR\nmodels: { a:1: { in: 1, out: 4 }, b:1: { in: 0.5, out: 2, cached: 0 } }\n"
+      )
+      const [sums] = yield* sql<{ readonly cost: number; readonly unpriced: number }>`
+        SELECT (sum(CASE model WHEN 'a:1' THEN tokens_in + 4 * tokens_out WHEN 'b:1' THEN (tokens_in - tokens_cached + 4 * tokens_out) / 2.0 END) / 1e6)::float8
+          AS cost, (sum(tokens_in + tokens_out) FILTER (WHERE model = '=c:1'))::float8 AS unpriced FROM usage_daily`
+      const Costs = Schema.Array(Schema.Struct({ cost: Schema.Finite }))
+      for (const by of reportColumns) {
+        const ran = yield* tollgateHere("report", "--by", by, "--price", prices, "--json", "--top", "2")
+        const costs = yield* json(Costs, ran)
+        assert.closeTo(
+          costs.reduce((sum, { cost }) => sum + cost, 0),
+          sums?.cost ?? 0,
+          1e-9,
+          by
+        )
+        assert.include(
+          ran.stderr,
+          `${sums?.unpriced.toLocaleString("en-US")} tokens are of models without a price`
+        )
+      }
+      assert.match(
+        (yield* tollgateHere("report", "--price", prices)).stdout,
+        /ERRORS +COST EUR\n[^]* 0\.0\d+\n/
+      )
+      writeFileSync(prices, "models: { a:1: { in: -1, out: 4 } }")
+      failsWith(
+        yield* tollgateHere("report", "--price", prices),
+        /it must have prices of a million tokens by model/
+      )
+
       const text = (yield* tollgateHere("report", "--by", "key")).stdout
       assert.match(text, /KEY +NAME +TENANT +REQUESTS +TOKENS_IN +TOKENS_CACHED +TOKENS_OUT +ERRORS/)
       assert.match(text, new RegExp(`\nall .* ${expected.tokens_in.toLocaleString("en-US")} `))

@@ -1,7 +1,8 @@
 import { assert, it } from "@effect/vitest"
 import { Option } from "effect"
 import fc from "fast-check"
-import { readDay, readInstant, readLifetime } from "../../cli/times.ts"
+import { periodOf } from "../../src/admin/records/period.ts"
+import { readInstant, readLifetime, readMoment, readMonth } from "../../cli/times.ts"
 import { minute, table } from "../../cli/terminal.ts"
 
 it("when a table is printed, then it fits its terminal down to a readable minimum, whatever is in it", () => {
@@ -49,8 +50,50 @@ it("when a time is read, then it is a date or a time with its zone, and days tha
     assert.deepStrictEqual(readInstant(text), Option.some(new Date(iso)))
   for (const text of ["", "tomorrow", "2027-02-30", "2027-13-01", "2027-01-31T12:00", "31.1.2027", "2027"])
     assert.isTrue(Option.isNone(readInstant(text)), JSON.stringify(text))
-  assert.deepStrictEqual(readDay("30d"), Option.some({ daysAgo: 30 }))
-  assert.deepStrictEqual(readDay("2027-01-31"), Option.some({ day: "2027-01-31" }))
-  for (const text of ["yesterday", "2027-02-30", "2027-01-31T12:00Z", "30w"])
-    assert.isTrue(Option.isNone(readDay(text)), JSON.stringify(text))
+})
+
+it("when a period is given, then days are whole UTC days, and a time of the clock is the latest one", () => {
+  const now = new Date("2026-11-22T09:30:00Z")
+  const period = (since: string, until?: string) => {
+    const read = (text: string) => Option.getOrThrow(readMoment(text))
+    const found = periodOf(now, { since: read(since), until: until === undefined ? undefined : read(until) })
+    return found === undefined
+      ? "none"
+      : [found.from, found.to].map((at) => at.toISOString().slice(0, 16)).join(" ") +
+          (found.days === undefined ? "" : " days")
+  }
+  for (const [since, until, expected] of [
+    ["23:00", "06:00", "2026-11-21T23:00 2026-11-22T06:00"],
+    ["23:00+01:00", "07:00+01:00", "2026-11-21T22:00 2026-11-22T06:00"],
+    ["00:30+01:00", "now", "2026-11-21T23:30 2026-11-22T09:30"],
+    ["9:30", undefined, undefined],
+    ["yesterday", "yesterday", "2026-11-21T00:00 2026-11-22T00:00 days"],
+    ["yesterday", undefined, "2026-11-21T00:00 2026-11-23T00:00 days"],
+    ["2w", "today", "2026-11-08T00:00 2026-11-23T00:00 days"],
+    ["90m", "now", "2026-11-22T08:00 2026-11-22T09:30"],
+    ["2026-11-20", "2026-11-21T12:00", "2026-11-20T00:00 2026-11-21T12:00"],
+    ["2026-11-21T22:00+01:00", "now", "2026-11-21T21:00 2026-11-22T09:30"],
+    ["now", "yesterday", "none"]
+  ] as const)
+    if (expected === undefined) assert.isTrue(Option.isNone(readMoment(since)), since)
+    else assert.strictEqual(period(since, until), expected, `${since} ${until}`)
+  for (const text of [
+    "",
+    "soon",
+    "24:00",
+    "23:60",
+    "2027-02-30",
+    "2027-01-31T25:00",
+    "31.1.2027",
+    "23:00+1",
+    "1y"
+  ])
+    assert.isTrue(Option.isNone(readMoment(text)), JSON.stringify(text))
+  assert.deepStrictEqual(periodOf(now, Option.getOrThrow(readMonth("2028-02")))?.days, {
+    since: "2028-02-01",
+    until: "2028-02-29"
+  })
+  for (const text of ["2026-13", "2026-00", "2026", "11-2026"])
+    assert.isTrue(Option.isNone(readMonth(text)), text)
+  assert.deepStrictEqual(periodOf(now, {})?.days, { since: "2026-11-01", until: "2026-11-22" })
 })

@@ -72,7 +72,7 @@ layer(layerGateway(), live)("a chat through the whole gateway", (it) => {
           const { rows } = yield* records.report({ by, tenant, since: undefined, until: undefined, top: 10 })
           assert.deepInclude(rows[0], sums)
         }
-        const { rows } = yield* records.requests({ tenant, sinceMs: 60_000, limit: 10 })
+        const { rows } = yield* records.requests({ tenant, since: { agoMs: 60_000 }, limit: 10 })
         assert.deepStrictEqual(
           rows.map(({ tokensCached }) => tokensCached),
           [null, 5, 5]

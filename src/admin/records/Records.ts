@@ -5,20 +5,30 @@
 import { Context, type Effect, Schema } from "effect"
 import type { Pruned } from "../../audit/months.ts"
 import type { Listed, UnreadableRow } from "../../infra/rows.ts"
+import type { Bounds, Period } from "./period.ts"
 import type { InvalidValue, RegistryDown, UnknownKey, UnknownTenant } from "../Errors.ts"
 
 export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
 export type ReportColumn = (typeof reportColumns)[number]
 
-/** A UTC day, as a date (`2026-11-22`) or as the number of days before today. */
-export type ReportDay = { readonly day: string } | { readonly daysAgo: number }
+/** What one million tokens of a model cost, by its name; `*` is for all others. */
+export interface Price {
+  readonly model: string
+  readonly in: number
+  readonly out: number
+  /** of tokens of the prompt that the model server had in its cache */
+  readonly cached: number
+}
 
-export interface ReportQuery {
+/** Default period: from the first of the month of `until`, until today. */
+export interface ReportQuery extends Bounds {
   readonly by: ReportColumn
   readonly tenant?: string | undefined
-  /** both days are included; default: from the first of the month of `until`, until today */
-  readonly since?: ReportDay | undefined
-  readonly until?: ReportDay | undefined
+  readonly model?: string | undefined
+  readonly user?: string | undefined
+  /** the lowest and the highest status: then refused requests count too, which cost nothing */
+  readonly status?: readonly [number, number] | undefined
+  readonly prices?: ReadonlyArray<Price> | undefined
   /** how many rows have a line of their own; the others are summed */
   readonly top: number
 }
@@ -31,6 +41,10 @@ export interface Totals {
   readonly tokensOut: number
   /** requests that ended with a status of 400 or more; 499, a client that left, is one */
   readonly errors: number
+  /** by the prices that were given */
+  readonly cost: number
+  /** tokens of models that have no price */
+  readonly unpriced: number
 }
 
 export interface ReportRow extends Totals {
@@ -42,8 +56,7 @@ export interface ReportRow extends Totals {
 }
 
 export interface Report {
-  readonly since: string
-  readonly until: string
+  readonly period: Period
   readonly rows: ReadonlyArray<ReportRow>
   /** the sum of the rows beyond `top`, and how many they are */
   readonly others: (Totals & { readonly count: number }) | undefined
@@ -58,6 +71,8 @@ export const RequestRow = Schema.Struct({
   completedAt: Schema.Date,
   tenant: Text,
   key: Text,
+  /** of the key */
+  name: Text,
   method: Schema.String,
   endpoint: Schema.String,
   model: Text,
@@ -111,13 +126,14 @@ export const OpenRequest = Schema.Struct({
 export interface RequestFilter {
   readonly key?: string | undefined
   readonly tenant?: string | undefined
+  readonly model?: string | undefined
+  readonly user?: string | undefined
   /** the lowest and the highest status */
   readonly status?: readonly [number, number] | undefined
 }
 
-export interface RequestQuery extends RequestFilter {
-  /** how far to look back from now */
-  readonly sinceMs: number
+/** Default period: the last day. */
+export interface RequestQuery extends RequestFilter, Bounds {
   readonly limit: number
 }
 

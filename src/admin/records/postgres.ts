@@ -6,7 +6,8 @@ import { makeRowReader, oneRow } from "../../infra/rows.ts"
 import { InvalidValue, UnknownKey, withRegistryDownAfter } from "../Errors.ts"
 import { requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
-import { Records, type ReportDay, type RequestFilter } from "./Records.ts"
+import { type Bounds, type Moment, periodOf } from "./period.ts"
+import { Records, type RequestFilter } from "./Records.ts"
 import { readReport } from "./report.ts"
 import { isRequestId, readNewest, readRequest, readTalliedAround, readWrittenSince } from "./requests.ts"
 
@@ -40,34 +41,28 @@ const make = Effect.gen(function* () {
       return yield* new UnknownKey({ prefix })
   })
 
+  const periodWithin = Effect.fnUntraced(function* (bounds: Bounds, fallback?: Moment) {
+    const { now } = yield* Effect.flatMap(sql`SELECT now() AS now`, oneRow({ now: Schema.Date }))
+    return (
+      periodOf(now, bounds, fallback) ??
+      (yield* new InvalidValue({ field: "since", expected: "a time before --until" }))
+    )
+  })
+
   const report = Effect.fnUntraced(function* (query: Parameters<Records["Service"]["report"]>[0]) {
     const top = yield* Values.validate("top", Values.reportRows, query.top)
     if (query.tenant !== undefined) yield* requireTenant(sql, query.tenant)
-    const today = sql`(now() AT TIME ZONE 'UTC')::date`
-    const dayOf = (day: ReportDay | undefined) =>
-      day === undefined
-        ? sql`NULL::date`
-        : "day" in day
-          ? sql`${day.day}::text::date`
-          : sql`${today} - ${day.daysAgo}::int`
-    const { since, until } = yield* Effect.flatMap(
-      sql`
-        WITH u AS (SELECT coalesce(${dayOf(query.until)}, ${today}) AS until)
-        SELECT coalesce(${dayOf(query.since)}, date_trunc('month', until)::date)::text AS since, until::text FROM u`,
-      oneRow({ since: Schema.String, until: Schema.String })
-    )
-    if (since > until)
-      return yield* new InvalidValue({ field: "since", expected: "a day that is not after --until" })
-    return yield* large(120, readReport(sql, { ...query, since, until, top }))
+    const period = yield* periodWithin(query)
+    return yield* large(120, readReport(sql, { ...query, period, top }))
   }, withRegistryDownAfter("125 seconds"))
 
   return Records.of({
     report,
     requests: Effect.fnUntraced(function* (query) {
       const limit = yield* Values.validate("limit", Values.listed, query.limit)
-      const sinceMs = yield* Values.validate("since", Values.lifetimeMs, query.sinceMs)
       yield* checkFilter(query)
-      return yield* large(30, readNewest(sql, { ...query, limit, sinceMs }))
+      const period = yield* periodWithin(query, { agoMs: 86_400_000 })
+      return yield* large(30, readNewest(sql, { ...query, limit, period }))
     }, withRegistryDownAfter("35 seconds")),
     writtenSince: Effect.fnUntraced(function* (filter, since) {
       yield* checkFilter(filter)

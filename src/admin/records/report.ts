@@ -1,7 +1,9 @@
 /** Sums of `usage_daily` by tenant, key, model or day, and of the audit by user. Both have the sums of the ledger, to the token. */
 import { Effect, Schema } from "effect"
-import type { SqlClient } from "effect/sql"
+import type { SqlClient, Statement } from "effect/sql"
 import { makeRowReader } from "../../infra/rows.ts"
+import type { Period } from "./period.ts"
+import { isModel } from "./requests.ts"
 import type { Report, ReportColumn, ReportQuery } from "./Records.ts"
 
 const Row = Schema.Struct({
@@ -14,7 +16,9 @@ const Row = Schema.Struct({
   tokensIn: Schema.Finite,
   tokensCached: Schema.Finite,
   tokensOut: Schema.Finite,
-  errors: Schema.Finite
+  errors: Schema.Finite,
+  cost: Schema.Finite,
+  unpriced: Schema.Finite
 })
 const reportRows = makeRowReader(({ name }) => `the row of ${String(name)}`, Row)
 
@@ -33,35 +37,72 @@ const parts = {
 } as const satisfies { readonly [C in ReportColumn]: unknown }
 
 const figures =
-  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out"
+  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out, sum(errors) AS errors"
+const money = "sum(cost) AS cost, sum(unpriced) AS unpriced"
+const columns = `requests::float8, tokens_in::float8 AS "tokensIn", tokens_cached::float8 AS "tokensCached",
+  tokens_out::float8 AS "tokensOut", errors::float8, cost::float8, unpriced::float8`
 
-/** Days and tenant are checked before. */
-export const readReport = Effect.fnUntraced(function* (
+type Query = Pick<ReportQuery, "by" | "model" | "prices" | "status" | "tenant" | "top" | "user"> & {
+  readonly period: Period
+}
+
+/** The sums of whole days, by model. */
+const fromUsage = (
   sql: SqlClient.SqlClient,
-  query: Pick<ReportQuery, "by" | "tenant" | "top"> & { readonly since: string; readonly until: string }
-) {
-  const { by, since, tenant, top, until } = query
-  const { label, name, part, tenant: tenantName, tenantId } = parts[by]
-  const ofTenant =
-    tenant === undefined ? sql`true` : sql`tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`
-  const days = sql`day BETWEEN ${since}::text::date AND ${until}::text::date`
-  const grouped = sql.literal(`${part} AS part, ${tenantId} AS tenant_id`)
-  const fromUsage = sql`
-    WITH sums AS (
-      SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors FROM usage_daily WHERE ${days} AND ${ofTenant} GROUP BY 1, 2)`
-  // A request is admitted after it arrived, within a day: the ids say which months are read.
-  const fromAudit = sql`
-    WITH facts AS (
-      SELECT 1 AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, coalesce(a.tokens_cached, 0) AS tokens_cached,
+  { model, tenant }: Query,
+  grouped: Statement.Fragment,
+  { since, until }: NonNullable<Period["days"]>
+) => sql`
+  SELECT ${grouped}, model, ${sql.literal(figures)} FROM usage_daily
+  WHERE ${sql.and([
+    sql`day BETWEEN ${since}::text::date AND ${until}::text::date`,
+    ...(tenant === undefined ? [] : [sql`tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
+    ...(model === undefined ? [] : [isModel(sql, "model", model)])
+  ])} GROUP BY 1, 2, 3`
+
+/** The same of any period, and of facts that no sum has. A request is admitted after it arrived, within a day: the ids say which months are read. */
+const fromAudit = (
+  sql: SqlClient.SqlClient,
+  { model, period, status, tenant, user }: Query,
+  grouped: Statement.Fragment
+) => {
+  const [from, to] = [period.from.toISOString(), period.to.toISOString()]
+  // What the ledger counts; or all requests with a status, refused ones too.
+  const [at, counted] =
+    status === undefined
+      ? [sql`a.admitted_at`, sql`a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL`]
+      : [
+          sql`coalesce(a.admitted_at, a.arrived_at)`,
+          sql`coalesce(c.status, a.status) BETWEEN ${status[0]}::int AND ${status[1]}::int`
+        ]
+  return sql`
+    SELECT ${grouped}, model, ${sql.literal(figures)} FROM (
+      SELECT a.repeats AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, coalesce(a.tokens_cached, 0) AS tokens_cached,
         a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
-        (coalesce(c.status, a.status) >= 400)::integer AS errors, a.end_user
+        CASE WHEN coalesce(c.status, a.status) >= 400 THEN a.repeats ELSE 0 END AS errors,
+        a.end_user, a.key_id, a.tenant_id, coalesce(a.model, '') AS model, (${at} AT TIME ZONE 'UTC')::date AS day
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
-      WHERE a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL
-        AND a.request_id >= first_request_id(${since}::text::date - interval '2 days')
-        AND a.request_id < first_request_id(${until}::text::date + interval '2 days')
-        AND (a.admitted_at AT TIME ZONE 'UTC')::date BETWEEN ${since}::text::date AND ${until}::text::date
-        AND ${tenant === undefined ? sql`true` : sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`}
-    ), sums AS (SELECT ${grouped}, ${sql.literal(figures)}, sum(errors) AS errors FROM facts GROUP BY 1, 2)`
+      WHERE ${sql.and([
+        counted,
+        sql`a.request_id >= first_request_id(${from}::text::timestamptz - interval '2 days')`,
+        sql`a.request_id < first_request_id(${to}::text::timestamptz + interval '2 days')`,
+        sql`${at} >= ${from}::text::timestamptz AND ${at} < ${to}::text::timestamptz`,
+        ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
+        ...(model === undefined ? [] : [isModel(sql, "a.model", model)]),
+        ...(user === undefined ? [] : [sql`a.end_user = ${user}`])
+      ])}) facts GROUP BY 1, 2, 3`
+}
+
+/** Period and tenant are checked before. */
+export const readReport = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, query: Query) {
+  const { by, period, prices = [], status, top, user } = query
+  const { label, name, part, tenant: tenantName, tenantId } = parts[by]
+  const grouped = sql.literal(`${part} AS part, ${tenantId} AS tenant_id`)
+  const { days } = period
+  const sums =
+    days === undefined || by === "user" || user !== undefined || status !== undefined
+      ? fromAudit(sql, query, grouped)
+      : fromUsage(sql, query, grouped, days)
   const names = sql.literal(
     [
       ...(by === "key" ? ["LEFT JOIN api_keys k ON k.id = s.part"] : []),
@@ -71,20 +112,27 @@ export const readReport = Effect.fnUntraced(function* (
   const order = by === "day" ? "name DESC" : "tokens_in + tokens_out DESC, requests DESC, name"
   const rows = yield* Effect.flatMap(
     sql`
-      ${by === "user" ? fromAudit : fromUsage}, named AS (
+      WITH prices AS (
+        SELECT * FROM jsonb_to_recordset(${JSON.stringify(prices)}::jsonb) AS p(model text, "in" numeric, "out" numeric, cached numeric)
+      ), sums AS (${sums}), priced AS (
+        SELECT s.*, coalesce((tokens_in - tokens_cached) * p."in" + tokens_cached * p.cached + tokens_out * p."out", 0) / 1000000 AS cost,
+          CASE WHEN p.model IS NULL THEN tokens_in + tokens_out ELSE 0 END AS unpriced
+        FROM sums s LEFT JOIN LATERAL (
+          SELECT * FROM prices p WHERE p.model IN (s.model, regexp_replace(s.model, ':latest$', ''), '*') ORDER BY p.model = '*' LIMIT 1
+        ) p ON true
+      ), named AS (
         SELECT ${sql.literal(name)} AS name, ${sql.literal(label)} AS label, ${sql.literal(tenantName)} AS tenant,
-          ${sql.literal(figures)}, sum(errors) AS errors
-        FROM sums s ${names} GROUP BY 1, 2, 3
-      ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM named)
-      SELECT place::float8, name, label, tenant, 1::float8 AS count, requests::float8, tokens_in::float8 AS "tokensIn",
-        tokens_cached::float8 AS "tokensCached", tokens_out::float8 AS "tokensOut", errors::float8 FROM placed WHERE place <= ${top}
+          ${sql.literal(figures)}, ${sql.literal(money)}
+        FROM priced s ${names} GROUP BY 1, 2, 3
+      ), placed AS (SELECT *, row_number() OVER (ORDER BY ${sql.literal(order)}) AS place FROM named),
+      others AS (SELECT count(*) AS count, ${sql.literal(figures)}, ${sql.literal(money)} FROM placed WHERE place > ${top} HAVING count(*) > 0)
+      SELECT place::float8, name, label, tenant, 1::float8 AS count, ${sql.literal(columns)} FROM placed WHERE place <= ${top}
       UNION ALL
-      SELECT NULL, NULL, NULL, NULL, count(*), sum(requests)::float8, sum(tokens_in)::float8, sum(tokens_cached)::float8, sum(tokens_out)::float8,
-        sum(errors)::float8 FROM placed WHERE place > ${top} HAVING count(*) > 0
+      SELECT NULL, NULL, NULL, NULL, count::float8, ${sql.literal(columns)} FROM others
       ORDER BY 1`,
     reportRows.all
   )
   const others = rows.find(({ place }) => place === null)
   const listed = rows.filter(({ place }) => place !== null)
-  return { since, until, rows: by === "day" ? listed.toReversed() : listed, others } satisfies Report
+  return { period, rows: by === "day" ? listed.toReversed() : listed, others } satisfies Report
 })

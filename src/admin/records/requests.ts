@@ -2,6 +2,8 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
+import { withoutDefaultTag } from "../../gates/models/Catalog.ts"
+import type { Period } from "./period.ts"
 import {
   Correction,
   maxScanned,
@@ -15,12 +17,12 @@ import {
 const ofRequest = ({ requestId }: Row) => `request ${String(requestId)}`
 const requestRows = makeRowReader(ofRequest, RequestRow)
 
-/** Columns of `a` (the log), `c` (its correction, or nothing) and `t` (the tenant), under the names of `RequestRow`. */
+/** Columns of `a` (the log), `c` (its correction, or nothing), `t` (the tenant) and `k` (the key), under the names of `RequestRow`. */
 const columns = (corrected: boolean): string => {
   const effective = (column: string) => (corrected ? `coalesce(c.${column}, a.${column})` : `a.${column}`)
   const sum = (column: string) => (corrected ? `a.${column} + coalesce(c.${column}, 0)` : `a.${column}`)
   return `a.request_id::text AS "requestId", a.arrived_at AS "arrivedAt", a.completed_at AS "completedAt", t.name AS tenant,
-    a.key_prefix AS key, a.method, a.endpoint, a.model, a.alias, a.end_user AS "endUser", a.streamed,
+    a.key_prefix AS key, k.name, a.method, a.endpoint, a.model, a.alias, a.end_user AS "endUser", a.streamed,
     ${effective("status")} AS status,
     ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.error_type ELSE c.error_type END" : "a.error_type"} AS "errorType",
     ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.detail END" : "a.detail"} AS detail,
@@ -31,10 +33,18 @@ const columns = (corrected: boolean): string => {
     c.request_id IS NOT NULL AS corrected`
 }
 const joined =
-  "LEFT JOIN audit_corrections c ON c.request_id = a.request_id LEFT JOIN tenants t ON t.id = a.tenant_id"
+  "LEFT JOIN audit_corrections c ON c.request_id = a.request_id LEFT JOIN tenants t ON t.id = a.tenant_id LEFT JOIN api_keys k ON k.id = a.key_id"
 
-const conditions = (sql: SqlClient.SqlClient, { key, status, tenant }: RequestFilter) =>
+/** A model by its name, with or without `:latest`. */
+export const isModel = (sql: SqlClient.SqlClient, column: string, model: string) =>
+  sql`${sql.literal(column)} IN (${model}, ${`${withoutDefaultTag(model)}:latest`})`
+
+const conditions = (sql: SqlClient.SqlClient, { key, model, status, tenant, user }: RequestFilter) =>
   sql.and([
+    ...(model === undefined
+      ? []
+      : [sql.or([isModel(sql, "a.model", model), sql`a.alias = ${withoutDefaultTag(model)}`])]),
+    ...(user === undefined ? [] : [sql`a.end_user = ${user}`]),
     ...(key === undefined ? [] : [sql`a.key_prefix = ${key}`]),
     ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
     ...(status === undefined
@@ -45,17 +55,22 @@ const conditions = (sql: SqlClient.SqlClient, { key, status, tenant }: RequestFi
 
 /**
  * Newest first. A key has an index by time. Without a key the primary key is read backwards, because ids are in the order of
- * arrival. By tenant or status rows that do not match are read too, `maxScanned` at most.
+ * arrival. By tenant, model, user or status rows that do not match are read too, `maxScanned` at most.
  */
-export const readNewest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, query: RequestQuery) {
-  const { key, limit, sinceMs, status, tenant } = query
-  const start = sql`now() - ${sinceMs}::float8 * interval '1 millisecond'`
-  const plain = status === undefined && (tenant === undefined || key !== undefined)
+export const readNewest = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  query: RequestQuery & { readonly period: Period }
+) {
+  const { key, limit, model, period, status, tenant, user } = query
+  const instant = (at: Date) => sql`${at.toISOString()}::text::timestamptz`
+  const [from, to] = [instant(period.from), instant(period.to)]
+  const isPlain = status === undefined && model === undefined && user === undefined
+  const plain = isPlain && (tenant === undefined || key !== undefined)
   const scan = plain ? limit : maxScanned
   const newest =
     key === undefined
-      ? sql`SELECT * FROM audit_log WHERE request_id >= first_request_id(${start}) ORDER BY request_id DESC LIMIT ${scan}`
-      : sql`SELECT * FROM audit_log WHERE key_prefix = ${key} AND arrived_at >= ${start} ORDER BY arrived_at DESC LIMIT ${scan}`
+      ? sql`SELECT * FROM audit_log WHERE request_id >= first_request_id(${from}) AND request_id < first_request_id(${to}) ORDER BY request_id DESC LIMIT ${scan}`
+      : sql`SELECT * FROM audit_log WHERE key_prefix = ${key} AND arrived_at >= ${from} AND arrived_at < ${to} ORDER BY arrived_at DESC LIMIT ${scan}`
   const found = yield* sql`
     SELECT ${sql.literal(columns(true))} FROM (${newest}) a ${sql.literal(joined)}
     WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`
