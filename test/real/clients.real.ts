@@ -58,6 +58,8 @@ const leftEarly = Effect.fnUntraced(function* (prefix: string) {
   return Number(rows[0]?.n ?? 0)
 })
 
+const surfaces = { EXTRA_SURFACES: "responses,messages" }
+
 type Found = ReadonlyArray<Result>
 
 /** Failures that are not known, and known ones that are none any more. */
@@ -68,7 +70,7 @@ const unexpected = (results: Found): ReadonlyArray<string> =>
     return [`${client}, ${name}: ${fails ? detail : "works now"}`]
   })
 
-layer(layerRealGateway({ EXTRA_SURFACES: "responses" }), { excludeTestServices: true, timeout: 3_600_000 })(
+layer(layerRealGateway(surfaces), { excludeTestServices: true, timeout: 3_600_000 })(
   "the clients people use",
   (it) => {
     const found = new Map<string, Found>()

@@ -56,6 +56,7 @@ export const clients: ReadonlyArray<ClientScript> = [
   python("aider_cli", "aider", "ollama_chat"),
   npm("openai"),
   npm("openai-responses"),
+  npm("anthropic"),
   npm("ollama"),
   npm("ai-sdk", "openai-compatible"),
   npm("ai-sdk", "ollama"),

@@ -9,6 +9,7 @@ import { Context, Effect, Layer, Logger } from "effect"
 import { HttpServer } from "effect/http"
 import { Pool } from "undici"
 import { layerMemory as layerBackend, replyWith } from "../../../src/backend/memory.ts"
+import { extraSurfaces } from "../../../src/domain/Surface.ts"
 import { makeMemory as makeKeys, type MemoryKey, memoryKey } from "../../../src/gates/keys/memory.ts"
 import type { Json } from "../../../src/domain/Inference.ts"
 import { KeyStore } from "../../../src/gates/keys/KeyStore.ts"
@@ -134,6 +135,7 @@ const makeSend = Effect.gen(function* () {
       },
       trustedProxies: proxies,
       playground: true,
+      extraSurfaces: new Set(extraSurfaces),
       refusesOverflow: true,
       numCtxCap: 1_000_000
     }

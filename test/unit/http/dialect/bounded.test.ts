@@ -1,6 +1,7 @@
 /** Every number and every list of texts or numbers of a request has a bound, whatever field it is in. */
 import { assert, describe, it } from "@effect/vitest"
 import { Schema, SchemaAST } from "effect"
+import * as messages from "../../../../src/http/dialect/messages/dialect.ts"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
@@ -8,7 +9,7 @@ import { smallest } from "../../../../src/backend/ollama/guards/options.ts"
 import { ranges } from "../../../../build/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 
-const dialects = Object.entries({ ...native, ...openai, responses })
+const dialects = Object.entries({ ...messages, ...native, ...openai, responses })
 
 const accepts = (ast: SchemaAST.AST, value: unknown): boolean => Schema.is(Schema.make(ast))(value)
 
