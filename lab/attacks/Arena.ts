@@ -50,6 +50,8 @@ export class Arena extends Context.Service<
     readonly backendUrl: string
     /** a gateway of the checkout under attack */
     readonly victim: Effect.Effect<Victim, ArenaFailed, Scope.Scope>
+    /** the same with other settings */
+    readonly victimWith: (settings: Env) => Effect.Effect<Victim, ArenaFailed, Scope.Scope>
   }
 >()("lab/attacks/Arena") {}
 
@@ -141,8 +143,10 @@ export const layerArena = (checkout: string) =>
       yield* Effect.promise(() => once(migration, "exit"))
       if (migration.exitCode !== 0) return yield* new ArenaFailed({ message: "migrate failed" })
       const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
+      const victimWith = (settings: Env) => startVictim(checkout, { ...env, ...settings })
+      const victim = victimWith({})
       return Layer.mergeAll(
-        Layer.succeed(Arena, { postgres, redis, backendUrl, victim: startVictim(checkout, env) }),
+        Layer.succeed(Arena, { postgres, redis, backendUrl, victim, victimWith }),
         layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }),
         layerRedisMeter({ leaseS: 30 }).pipe(
           Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))

@@ -225,6 +225,21 @@ export const hostile: Readonly<Record<string, Answer>> = {
     setTimeout(() => response.end(line(asked, "word") + last(asked, 1)), 400)
   },
   steady: steady(500, ({ bound }) => bound),
+  /** 8 MB in one second: more than the kernel takes for a client that does not read */
+  "one-second": (asked, response) => {
+    streaming(response)
+    const text = "a ".repeat(200_000)
+    let left = 20
+    const timer = setInterval(() => {
+      left -= 1
+      if (response.destroyed) return clearInterval(timer)
+      asked.generated(50)
+      response.write(line(asked, text))
+      if (left > 0) return
+      clearInterval(timer)
+      response.end(last(asked, 1000))
+    }, 50)
+  },
   deaf: steady(1000, () => 1_000_000),
   logprobs: endless((asked) => line(asked, "", logprobs(16))),
   "fat-logprobs": endless((asked) => line(asked, "", logprobs(5000))),

@@ -13,7 +13,12 @@ const pool = new Pool(env("URL"), {
   headersTimeout: 20_000,
   bodyTimeout: 20_000
 })
-const body = JSON.stringify({ model: "short", stream: false, messages: [{ role: "user", content: "Hello" }] })
+const path = env("REQUEST_PATH")
+const body = JSON.stringify(
+  path === "/api/chat"
+    ? { model: "short", stream: false, messages: [{ role: "user", content: "Hello" }] }
+    : { model: "short", input: ["Hello"] }
+)
 const times: Array<number> = []
 const statuses: Record<string, number> = {}
 const open = new Set<Promise<void>>()
@@ -23,7 +28,7 @@ const once = async (key: string): Promise<void> => {
   let status = "lost"
   try {
     const headers = { "content-type": "application/json", authorization: `Bearer ${key}` }
-    const response = await pool.request({ method: "POST", path: "/api/chat", headers, body })
+    const response = await pool.request({ method: "POST", path, headers, body })
     await response.body.dump()
     status = String(response.statusCode)
   } catch {
@@ -48,6 +53,7 @@ const quantile = (share: number) =>
 const figures = {
   requests: times.length,
   p50: quantile(0.5),
+  p95: quantile(0.95),
   p99: quantile(0.99),
   most: quantile(1),
   statuses

@@ -108,13 +108,19 @@ export const startAttack = Effect.fnUntraced(function* (order: Order) {
 const Neighbour = Schema.Struct({
   requests: Schema.Finite,
   p50: Schema.Finite,
+  p95: Schema.Finite,
   p99: Schema.Finite,
   most: Schema.Finite,
   statuses: Numbers
 })
 export type Neighbour = typeof Neighbour.Type
 
-export const neighbour = (url: string, keys: ReadonlyArray<Key>, seconds: number, pauseMs = 40) =>
+export const neighbour = (
+  url: string,
+  keys: ReadonlyArray<Key>,
+  seconds: number,
+  { path: requestPath = "/api/chat", pauseMs = 40 } = {}
+) =>
   script(
     Neighbour,
     "neighbour.ts",
@@ -123,6 +129,7 @@ export const neighbour = (url: string, keys: ReadonlyArray<Key>, seconds: number
       KEYS: keys.map(({ secret }) => secret).join(","),
       SECONDS: String(seconds),
       PAUSE_MS: String(pauseMs),
+      REQUEST_PATH: requestPath,
       ADDRESS: "127.0.0.9"
     },
     0

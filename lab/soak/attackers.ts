@@ -119,6 +119,26 @@ const attackers: ReadonlyArray<Attacker> = [
   { name: "10 bodies that are no JSON", limits: least, plan: { attack: "malformed", count: 16 } },
   { name: "10 refusals", limits: least, plan: { attack: "hammer", count: 16 } },
   { name: "11 strangers that wait", plan: { attack: "send and stay", body: "unknown", count: 100 } },
+  {
+    name: "18 a text that takes long to read",
+    limits: free,
+    plan: { attack: "texts", body: "blanks in Content-Type", count: 4 }
+  },
+  {
+    name: "18 percents in a name",
+    limits: free,
+    plan: { attack: "texts", body: "percents in a model's name", count: 4 }
+  },
+  {
+    name: "19 slow readers",
+    limits: { ...free, concurrent: 2 },
+    plan: { attack: "3 kB a second", model: "one-second", count: 2 }
+  },
+  {
+    name: "20 collected log-probabilities",
+    limits: { ...free, concurrent: 4 },
+    plan: { attack: "greedy", model: "logprobs", stream: false, count: 4 }
+  },
   { name: "13 dripping connections", plan: { attack: "occupy", count: 1000, body: "drip" } }
 ]
 

@@ -90,6 +90,28 @@ const byByte = (socket: Socket): void => {
   }, 1000)
 }
 
+/** Reads 3 kB a second of each answer, and asks again when it is cut or refused. */
+const slowly: Attacker = async (order) => {
+  const over = untilOf(order)
+  const body = bodyOf(order)
+  let asked = 0
+  await together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      socket.pause()
+      await write(socket, post(order, pick(order.keys, i), body))
+      asked += 1
+      while (!over() && !socket.destroyed) {
+        socket.read(300)
+        await sleep(100)
+      }
+      socket.destroy()
+      await sleep(100)
+    }
+  })
+  return { asked }
+}
+
 /** Many requests on one connection, none of whose answers is read. */
 const pipelined: Attacker = async (order) => {
   const over = untilOf(order)
@@ -167,6 +189,7 @@ export const readers: Readonly<Record<string, Attacker>> = {
   "unread, HTTP/1.0": unread("1.0", () => undefined),
   "a byte a second": unread("1.1", byByte),
   "unread, again and again": unreadAgain,
+  "3 kB a second": slowly,
   "pipelined, unread": pipelined,
   leaving,
   greedy
