@@ -7,6 +7,7 @@ const codex: Client = {
   name: "codex",
   title: "Codex CLI",
   surface: "responses",
+  tried: { version: "0.169.0", did: "writes a file by its tool" },
   settings: (facts) => [
     {
       path: "~/.codex/tollgate.config.toml",
@@ -35,6 +36,7 @@ const claude: Client = {
   name: "claude",
   title: "Claude Code",
   surface: "messages",
+  tried: { version: "2.1.330", did: "writes a file by its tool" },
   environment: ({ model, output, url, window }) => ({
     ANTHROPIC_BASE_URL: url,
     ANTHROPIC_AUTH_TOKEN: "$TOLLGATE_KEY",
@@ -43,12 +45,12 @@ const claude: Client = {
     ANTHROPIC_DEFAULT_SONNET_MODEL: model,
     ANTHROPIC_DEFAULT_HAIKU_MODEL: model,
     CLAUDE_CODE_MAX_OUTPUT_TOKENS: String(output),
-    CLAUDE_CODE_AUTO_COMPACT_WINDOW: String(window),
+    CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(window),
     CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1"
   }),
   run: () => "claude",
   notes: [
-    "Without `CLAUDE_CODE_AUTO_COMPACT_WINDOW` Claude Code assumes a window of 1,000,000 tokens for an unknown model, and never shortens a conversation.",
+    "Without `CLAUDE_CODE_MAX_CONTEXT_TOKENS` Claude Code assumes a window of 1,000,000 tokens for an unknown model, and never shortens a conversation. `CLAUDE_CODE_AUTO_COMPACT_WINDOW` does not help: it takes no window below 100,000.",
     "Claude Code shows a 403 as `Failed to authenticate`, also when the surface is off."
   ]
 }

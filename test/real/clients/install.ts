@@ -66,6 +66,28 @@ const installNpm = Effect.fnUntraced(function* () {
   return folder
 })
 
+/** They put the program of this platform, which is a package of its own, into its place. */
+const agentScripts = ["@anthropic-ai/claude-code/install.cjs", "opencode-ai/postinstall.mjs"]
+
+/** The folder of the commands of the coding agents: exact versions, without the scripts of other packages. */
+export const installAgents = Effect.fnUntraced(function* () {
+  const pins = path.join(here, "../agents/package.json")
+  const folder = keyed("agents", readFileSync(pins, "utf8"))
+  yield* makeOnce(folder, (unfinished) =>
+    Effect.sync(() => cpSync(pins, path.join(unfinished, "package.json"))).pipe(
+      Effect.andThen(Console.log("installing the coding agents")),
+      Effect.andThen(run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund"], unfinished)),
+      Effect.andThen(
+        Effect.forEach(agentScripts, (script) =>
+          run(process.execPath, [path.join("node_modules", script)], unfinished)
+        )
+      ),
+      Effect.asVoid
+    )
+  )
+  return path.join(folder, "node_modules/.bin")
+})
+
 /** The command that runs `script` of `environment`. */
 export const commandOf = Effect.fnUntraced(function* (environment: string, script: string) {
   if (environment === "npm") return [process.execPath, path.join(yield* installNpm(), script)] as const
