@@ -15,17 +15,16 @@ export interface Row {
   readonly silent: ReadonlyArray<string>
 }
 
-const heads = ["Outage", "Clients got", "Audit rows", "Log", "Metrics", "Alerts, after", "Back after"]
+const heads = ["Outage", "Clients got", "Audit rows", "Metrics", "Alerts, after", "Back after"]
 
 export const markdown = (rows: ReadonlyArray<Row>): string =>
   [
     heads,
     heads.map(() => "---"),
-    ...rows.map(({ alerts, audit, back, clients, log, metrics, outage }) => [
+    ...rows.map(({ alerts, audit, back, clients, metrics, outage }) => [
       outage,
       clients,
       audit,
-      log,
       metrics,
       alerts,
       back
