@@ -68,8 +68,9 @@ const runEmbedded = Effect.fnUntraced(function* (
     () => Effect.ignore(removeRuntime(dataDir))
   ).pipe(Effect.mapError((error) => startupError(error.message)))
   const model = yield* chatModelAt(backend.url)
-  const playground = playgroundOf(settings)
-  yield* Console.log(welcome({ baseUrl, playground, key, model, dataDir, backend: backend.what }))
+  const [playground, { extraSurfaces }] = [playgroundOf(settings), settings]
+  const facts = { baseUrl, playground, extraSurfaces, key, model, dataDir, backend: backend.what }
+  yield* Console.log(welcome(facts))
   return yield* Effect.andThen(exited, Effect.fail(startupError("the embedded database has stopped")))
 })
 

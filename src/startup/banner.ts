@@ -4,6 +4,8 @@ export interface Welcome {
   readonly baseUrl: string
   /** whether the playground is served */
   readonly playground: boolean
+  /** what `EXTRA_SURFACES` switches on */
+  readonly extraSurfaces: ReadonlySet<string>
   /** the demo key, on the first start only: it is not stored */
   readonly key: string | undefined
   /** the model in the lines to paste */
@@ -26,6 +28,9 @@ export const welcome = (facts: Welcome): string => {
     ...(facts.playground ? [`  playground    ${facts.baseUrl}/playground`] : []),
     `  model server  ${facts.backend}`,
     `  data          ${facts.dataDir}`,
+    ...(facts.extraSurfaces.size === 0
+      ? ["  agents        EXTRA_SURFACES=responses,messages npm start lets Codex and Claude Code in"]
+      : [`  agents        ${[...facts.extraSurfaces].map((name) => `/v1/${name}`).join(", ")}`]),
     facts.key === undefined
       ? "  key           shown at the first start only; another one: npx tollgate create-key --tenant demo --name mine"
       : `  key           ${facts.key}   (tenant demo; shown this once)`,

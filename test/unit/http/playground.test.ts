@@ -47,12 +47,25 @@ it("when the policy is read, then it allows nothing else, and the page needs not
   })
 })
 
-it.effect("when the gateway runs, then the banner names the playground's address if it is on", () =>
-  Effect.sync(() => {
-    const facts = { baseUrl: "http://h:1", key: undefined, model: "m", dataDir: "d", backend: "b" }
-    assert.include(welcome({ ...facts, playground: true }), "http://h:1/playground")
-    assert.notInclude(welcome({ ...facts, playground: false }), "playground")
-  })
+it.effect(
+  "when the gateway runs, then the banner names what is on, and how to switch the paths of agents on",
+  () =>
+    Effect.sync(() => {
+      const facts = {
+        baseUrl: "http://h:1",
+        extraSurfaces: new Set<string>(),
+        key: undefined,
+        model: "m",
+        dataDir: "d",
+        backend: "b"
+      }
+      assert.include(welcome({ ...facts, playground: false }), "EXTRA_SURFACES=responses,messages npm start")
+      const agents = welcome({ ...facts, playground: false, extraSurfaces: new Set(["messages"]) })
+      assert.include(agents, "/v1/messages")
+      assert.notInclude(agents, "EXTRA_SURFACES")
+      assert.include(welcome({ ...facts, playground: true }), "http://h:1/playground")
+      assert.notInclude(welcome({ ...facts, playground: false }), "playground")
+    })
 )
 
 it("when the page is sent, then all of it is at most 50 KB, compressed as every browser takes it", () => {
