@@ -185,6 +185,7 @@ export const layerApp = (
     extraSurfaces: settings.extraSurfaces,
     maxRequestBodyBytes: settings.maxRequestBodyBytes,
     numPredictCap: settings.numPredictCap,
+    errorBodies: settings.errorBodies,
     lowersOutput: settings.outputAboveCap === "lower",
     numCtxCap: settings.numCtxCap,
     refusesOverflow: settings.promptOverflow === "refuse"

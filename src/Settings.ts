@@ -4,7 +4,7 @@
  */
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
-import { type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
+import { errorBodyForms, type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
 import { readRedisUrl, readRedisUrlTls } from "./infra/RedisUrl.ts"
 import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
 import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
@@ -175,6 +175,7 @@ export const table = {
   defaultConcurrent: integer("DEFAULT_CONCURRENT", 8, "requests at a time", 1, 2_147_483_647),
   numPredictCap: integer("NUM_PREDICT_CAP", 65_536, "tokens", 1, 1_000_000),
   outputAboveCap: choice("OUTPUT_ABOVE_CAP", "refuse", ["refuse", "lower"]),
+  errorBodies: choice("ERROR_BODIES", "specification", errorBodyForms),
   backendMaxConcurrent: optionalInteger("BACKEND_MAX_CONCURRENT", "requests", 1, 100_000, "unset: no queue"),
   queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),
   queueMaxDepth: integer("QUEUE_MAX_DEPTH", 256, "requests", 0, 100_000),

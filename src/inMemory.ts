@@ -137,6 +137,7 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     playground: false,
     extraSurfaces: new Set(),
     numPredictCap: 65_536,
+    errorBodies: "specification",
     lowersOutput: false,
     numCtxCap: undefined,
     refusesOverflow: false,

@@ -8,8 +8,11 @@ import type { Caller } from "../domain/Caller.ts"
 import type { CircuitOpen } from "../domain/Errors.ts"
 import type { BreakerState } from "./Circuit.ts"
 
-/** What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. */
-export type Verdict = "outage" | "failure" | "ignored"
+/**
+ * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`: this one
+ * is likely to have, so it counts for its key alone.
+ */
+export type Verdict = "outage" | "failure" | "own" | "ignored"
 
 /** The caller of a call. */
 export type Party = Pick<Caller, "keyId" | "keyPrefix">

@@ -41,9 +41,10 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   /** Records how a call ended that both circuits had let pass. */
   const record = (party: Party, pass: Pass, own: Pass, end: Verdict | "success"): Effect.Effect<void> =>
     Effect.suspend(() => {
-      const ofKey = end === "outage" ? "ignored" : end
+      const ofKey = end === "outage" ? "ignored" : end === "own" ? "failure" : end
       // That a key goes on failing says nothing about the others.
-      const ofAll = end === "outage" ? "failure" : end === "failure" && own.probe ? "ignored" : end
+      const ofAll =
+        end === "outage" ? "failure" : end === "own" || (end === "failure" && own.probe) ? "ignored" : end
       const circuit = circuitOf(party, ofKey === "failure" ? new Circuit(options) : undefined)
       const all = common.record(pass, ofAll, nowMs(), end === "outage" ? undefined : party.keyId)
       return log(party.keyPrefix, all, circuit?.record(own, ofKey, nowMs()))

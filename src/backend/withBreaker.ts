@@ -3,13 +3,24 @@ import { Effect, Exit, Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
-import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
+import type { CircuitBreaker, Guarded, Verdict } from "./CircuitBreaker.ts"
 import { type CallError, verdictOf } from "./errors.ts"
 
 type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 
 /** Makes the call that was admitted. */
 type Call<A, R> = (admitted: Facts<"Audit">) => Effect.Effect<A, CallError, R>
+
+/**
+ * An image can look whole and still end the runner (docs/hardening.md). So a failure of a request with one is not told of the other
+ * keys' requests.
+ */
+const verdictFor =
+  ({ facts: { call } }: Permit) =>
+  (error: CallError): Verdict => {
+    const verdict = verdictOf(error)
+    return verdict === "failure" && (call.request.images ?? []).length > 0 ? "own" : verdict
+  }
 
 /** Makes the call of the permit if the breaker allows it. Only a call that is made spends the permit. */
 const spend = <A, R>(
@@ -20,7 +31,7 @@ const spend = <A, R>(
   breaker.guard(
     permit.facts.caller,
     Effect.suspend(() => call(permit.spend())),
-    verdictOf
+    verdictFor(permit)
   )
 
 /** A call with a stream. Its result is that of the stream; a stream whose rest is not wanted is a success. */

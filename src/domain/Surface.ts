@@ -13,12 +13,22 @@ export interface ShownError {
   readonly message: string
 }
 
+export type ErrorBody = (error: ShownError, requestId: string) => JsonObject
+
+/** `ERROR_BODIES`: errors in the form of the specification, or in the one that clients of each API can read. */
+export const errorBodyForms = ["specification", "clients"] as const
+export type ErrorBodyForm = (typeof errorBodyForms)[number]
+
 export interface Surface {
   readonly name: string
-  /** the JSON of an error before the first byte of an answer */
-  readonly errorBody: (error: ShownError, requestId: string) => JsonObject
+  /** the JSON of an error */
+  readonly errorBody: ErrorBody
+  /** the same with `ERROR_BODIES=clients`, where that differs */
+  readonly clientErrorBody?: ErrorBody
   /** a further header with the id of the request, for clients that look for it there */
   readonly idHeader?: string
+  /** whether a body is taken as JSON whose type says that it is a form, as that of `curl -d` does */
+  readonly takesForm?: boolean
   /** whether `x-api-key: <key>` is a key too */
   readonly takesApiKey?: boolean
 }

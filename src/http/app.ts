@@ -5,7 +5,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Clock, Effect } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
-import type { ExtraSurface } from "../domain/Surface.ts"
+import type { ErrorBodyForm, ExtraSurface } from "../domain/Surface.ts"
 import { RequestContext } from "../request/RequestContext.ts"
 import { makeRouteOf, type Route } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
@@ -29,6 +29,8 @@ export interface AppOptions extends RequestOptions {
   readonly trustedProxies: BlockList
   /** `EXTRA_SURFACES`; the paths of the others are blocked paths */
   readonly extraSurfaces: ReadonlySet<ExtraSurface>
+  /** `ERROR_BODIES` */
+  readonly errorBodies: ErrorBodyForm
   /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
   readonly playground: boolean
 }
@@ -48,7 +50,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   ]
   const nowMs = yield* makeMonotonicMs
   const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
-  const routeOf = makeRouteOf(options.extraSurfaces)
+  const routeOf = makeRouteOf(options.extraSurfaces, options.errorBodies)
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
 
   /**

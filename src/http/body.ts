@@ -13,22 +13,27 @@ import { type Body, parseBody } from "./dialect/parseBody.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
 
-/** Whether a `Content-Type` is JSON in UTF-8, without other parameters. */
-const isJson = (type: string): boolean => {
-  if (type === "application/json") return true
+const json = "application/json"
+/** What `curl -d` sends, and so the examples in Ollama's own documents. */
+const form = "application/x-www-form-urlencoded"
+
+/** Whether a `Content-Type` is one of JSON, or of `also`, in UTF-8, without other parameters. */
+const isJson = (type: string, also: string | undefined): boolean => {
+  if (type === json) return true
   const parsed = Result.getOrUndefined(Result.try(() => new MIMEType(type)))
   // The parser keeps the first of two parameters of one name.
-  if (parsed?.essence !== "application/json" || type.indexOf("=") !== type.lastIndexOf("=")) return false
+  if (parsed === undefined || type.indexOf("=") !== type.lastIndexOf("=")) return false
+  if (parsed.essence !== json && parsed.essence !== also) return false
   return parsed.params
     .entries()
     .every(([name, value]) => name === "charset" && value.toLowerCase() === "utf-8")
 }
 
-const problemOf = (incoming: IncomingMessage): string | undefined => {
+const problemOf = (incoming: IncomingMessage, takesForm: boolean): string | undefined => {
   const tooLong = tooLongHeader(incoming)
   if (tooLong !== undefined) return tooLong
   // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
-  if (!isJson(headerOf(incoming, "content-type") ?? "application/json")) {
+  if (!isJson(headerOf(incoming, "content-type") ?? json, takesForm ? form : undefined)) {
     return "Content-Type: expected application/json"
   }
   if ((headerOf(incoming, "content-encoding") ?? "identity").toLowerCase() !== "identity") {
@@ -38,8 +43,8 @@ const problemOf = (incoming: IncomingMessage): string | undefined => {
 }
 
 /** The body of a request whose bytes are in. */
-export const bodyOf = (incoming: IncomingMessage, bytes: Buffer): Decided<Body> => {
-  const problem = problemOf(incoming)
+export const bodyOf = (incoming: IncomingMessage, bytes: Buffer, takesForm = false): Decided<Body> => {
+  const problem = problemOf(incoming, takesForm)
   if (problem !== undefined) return refuse(problem)
   const body = parseBody(bytes)
   return Result.isSuccess(body) ? Result.succeed(body.success) : refuse(body.failure)

@@ -104,7 +104,11 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       request.kind === "generate"
         ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
         : noContext
-    const encoder = dialect.encoder(request, { requestId: context.arrival.requestId, seal })
+    const encoder = dialect.encoder(request, {
+      requestId: context.arrival.requestId,
+      seal,
+      ...(context.route === undefined ? {} : { errorBody: context.route.surface.errorBody })
+    })
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
     const calling = forward(context, permit, share)
     if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)

@@ -46,7 +46,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     context.bodyBytes = bytes.byteLength
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
-    const parsed = bodyOf(incoming, bytes)
+    const parsed = bodyOf(incoming, bytes, context.route?.surface.takesForm)
     freeLarge(bytes)
     const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
     return askedOf(context, yield* withContext(contexts, caller.keyId, decoded))

@@ -6,7 +6,7 @@
 import { Result } from "effect"
 import type { Embeddings } from "../domain/Embeddings.ts"
 import type { Scope } from "../domain/Caller.ts"
-import type { ExtraSurface, ServedRoute } from "../domain/Surface.ts"
+import type { ErrorBodyForm, ExtraSurface, ServedRoute } from "../domain/Surface.ts"
 import { type JsonObject, scopeFor } from "../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "./dialect/Dialect.ts"
 import {
@@ -276,8 +276,16 @@ export const idOf = (route: ServedRoute, target: string): string | undefined =>
  * Finds the route of a request; undefined for every other path or method, which all get the same 403. `extras` are the surfaces
  * that are switched on: the routes of the others are in no list.
  */
-export const makeRouteOf = (extras: ReadonlySet<ExtraSurface>) => {
-  const listed: ReadonlyArray<Route> = routes
+export const makeRouteOf = (
+  extras: ReadonlySet<ExtraSurface>,
+  errorBodies: ErrorBodyForm = "specification"
+) => {
+  const told = (route: Route): Route => {
+    const errorBody = errorBodies === "clients" ? route.surface.clientErrorBody : undefined
+    return errorBody === undefined ? route : { ...route, surface: { ...route.surface, errorBody } }
+  }
+  const all: ReadonlyArray<Route> = routes
+  const listed = all.map(told)
   const served = listed.filter(({ extra }) => extra === undefined || extras.has(extra))
   const byTarget = new Map(served.map((route) => [`${route.method} ${route.path}`, route]))
   const prefixed = served.flatMap((route) => {

@@ -43,6 +43,24 @@ export const suite = (name: string, layer: Layer.Layer<CircuitBreaker>): void =>
 
   describe(`CircuitBreaker: ${name}: one key`, () => {
     test(
+      "when what it sent is likely to have caused its failures, then they count for it alone, also beside another's",
+      Effect.gen(function* () {
+        const own = (key: string) =>
+          Effect.flip(
+            Effect.flatMap(CircuitBreaker, (breaker) =>
+              breaker.guard(partyOf(key), Effect.fail(broken), (): Verdict => "own")
+            )
+          )
+        yield* times(4, own("key"))
+        yield* times(4, failOf("other"))
+        yield* own("key")
+        assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+        assert.strictEqual(yield* refusedOf(head(Effect.succeed("frame"))), "open 30")
+        yield* serve("other")
+      })
+    )
+
+    test(
       "when five calls of a key fail in a row, then its next one is refused without a call, and others go on",
       Effect.gen(function* () {
         yield* times(4, fail)

@@ -33,7 +33,7 @@ import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import type { CallError } from "../errors.ts"
-import { beforeFirstFrame, fromStatus, fromTransport, TransportError } from "./errors.ts"
+import { beforeFirstFrame, fromStatus, fromTransport, refusesLevel, TransportError } from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
@@ -98,6 +98,8 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
       (pool) => Effect.promise(() => pool.destroy())
     )
+  /** digests of models that have refused a level of `think` */
+  const levelless = new Set<string>()
   const requests = yield* makePool(options.connections ?? null)
   const lookups = yield* makePool(lookupConnections)
 
@@ -173,16 +175,19 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { request } = permit.facts
       const { kind } = request
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
-      return yield* streamWithBreaker(breaker, permit, ({ call, model }) =>
-        attempt(options.firstByteTimeoutMs, (ms) =>
-          open(
-            kind,
-            streamBodyOf(model.name, call),
-            { bounds: frameBoundsOf(call), share, isFolded: !request.stream },
-            ms
-          )
-        )
-      )
+      return yield* streamWithBreaker(breaker, permit, ({ call, model }) => {
+        const limits: AnswerLimits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream }
+        const ask = (asked: ModelCall) =>
+          attempt(options.firstByteTimeoutMs, (ms) => open(kind, streamBodyOf(model.name, asked), limits, ms))
+        if (!hasLevel(call)) return ask(call)
+        if (levelless.has(model.digest)) return ask(withoutLevel(call))
+        // A model that takes no level may reason all the same.
+        return Effect.catchIf(ask(call), refusesLevel, () => {
+          if (levelless.size >= mostLevelless) levelless.clear()
+          levelless.add(model.digest)
+          return ask(withoutLevel(call))
+        })
+      })
     }),
     embed: Effect.fnUntraced(function* (permit, share) {
       const { request } = permit.facts
@@ -254,6 +259,17 @@ const withBody = {
 
 const headersFor = (path: keyof typeof paths, body: string | null) =>
   (body === null ? withoutBody : withBody)[isLookup(path) ? "lookup" : "request"]
+
+const mostLevelless = 1000
+
+/** Whether the request asks for a level of reasoning, as far as the model is able. */
+const hasLevel = ({ request: { body, thinkIfAble } }: ModelCall): boolean =>
+  thinkIfAble === true && typeof body["think"] === "string"
+
+const withoutLevel = (call: ModelCall): ModelCall => ({
+  ...call,
+  request: { ...call.request, body: { ...call.request.body, think: true } }
+})
 
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
 const streamBodyOf = (model: string, { request, maxTokens }: ModelCall): string =>

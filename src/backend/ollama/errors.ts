@@ -67,6 +67,10 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
 const refusedFor = (refusal: Refusal): BadRequest =>
   new BadRequest({ detail: refusals[refusal], ...(refusal === "context" ? { overflow: true } : {}) })
 
+/** Whether the backend refused the level of `think`. */
+export const refusesLevel = (error: unknown): boolean =>
+  error instanceof BadRequest && error.detail === refusals.level
+
 /** Maps any status but 200. `text` is the beginning of the body. */
 export const fromStatus = (
   { retryAfterS = 1, status }: { readonly status: number; readonly retryAfterS?: number | undefined },

@@ -12,6 +12,7 @@ export const refusals = {
   context: "the prompt does not fit: it is longer than the maximum context length of the model",
   schema: "format: the model server cannot use this JSON schema",
   image: "images: the model server cannot read an image of this request",
+  level: "think: the model takes true or false, and no level",
   feature: "the model does not support a feature that this request uses",
   other: "the model cannot process this request as it is"
 } as const
@@ -36,10 +37,11 @@ const requestAtFault: ReadonlyArray<readonly [Refusal, RegExp]> = [
     /JSON schema in format|invalid format: [\\"]|grammar|vocabulary required for format|sampling context/i
   ],
   ["image", /\bimages?\b|\b(?:png|jpeg|gif|webp|bmp|tiff): /i],
+  ["level", /think value .{1,40} is not supported/i],
   ["feature", /does not support|not supported for this model|this model only supports/i],
   [
     "other",
-    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|unsupported value: (?:NaN|[+-]Inf)|token repeat limit/i
+    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|unsupported value: (?:NaN|[+-]Inf)|token repeat limit/i
   ]
 ]
 

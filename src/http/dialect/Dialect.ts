@@ -11,6 +11,7 @@ import { decodeWith } from "./decode.ts"
 import { checkImages } from "../../backend/ollama/guards/images.ts"
 import { admitFormat } from "./format.ts"
 import { checkTools } from "./tools.ts"
+import type { ErrorBody } from "../../domain/Surface.ts"
 import type { ErrorResponse } from "../errors/errorResponses.ts"
 
 /** Seals the ids of a context for a client; undefined: the answer has no context. */
@@ -21,6 +22,8 @@ export interface AnswerFacts {
   /** unique; ids in the answer may be made of it */
   readonly requestId: string
   readonly seal: SealContext
+  /** the JSON of an error on this surface; default: the common one */
+  readonly errorBody?: ErrorBody
 }
 
 /** Bounds on what a client may ask for. */

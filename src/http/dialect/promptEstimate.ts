@@ -98,8 +98,8 @@ class Size {
     this.#add(tokensPerMessage * bytesPerToken, tokensPerMessage)
     if (!isObject(message)) return this.#addAll(message)
     this.addFields(message, (key, value) => {
-      // The role is part of the template.
-      if (key === "role") return true
+      // A usual role is part of the template. Any other one may be written into the prompt.
+      if (key === "role" && usualRoles.has(value)) return true
       if (key !== "images" || !isArray(value)) return false
       this.#addImages(value)
       return true
@@ -121,6 +121,8 @@ class Size {
     this.#add(0, tokensPerMessage)
   }
 }
+
+const usualRoles: ReadonlySet<Json> = new Set(["system", "user", "assistant", "tool"])
 
 const noneSpecial = () => false
 

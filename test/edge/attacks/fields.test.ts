@@ -255,7 +255,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
       const asking = (messages: unknown) => JSON.stringify({ model: "m", stream: false, messages })
       yield* refused(secret, [
         asking(Array.from({ length: 80_000 }, () => ({}))),
-        asking([{ role: "root", content: "x" }]),
+        asking([{ role: "r".repeat(65), content: "x" }]),
         asking([{ role: "user", content: [{ type: "text", text: "parts are the other surface's" }] }]),
         asking([{ role: "user", content: 5 }]),
         asking(["x"]),
@@ -280,7 +280,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
           "multipart/form-data; boundary=x",
           "*/*",
           "json",
-          "application/x-www-form-urlencoded",
+          "application/x-www-form-urlencoded; boundary=x",
           "application/json, text/plain",
           "application/jsonp",
           "application/json; charset=utf-8; charset=utf-16",

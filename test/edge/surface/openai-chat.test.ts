@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
 import { fake } from "../../support/FakeBackend.ts"
-import { call, eventually, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
+import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import {
   ask,
   assertRefused,
@@ -319,3 +319,103 @@ layer(layerGateway({ NUM_PREDICT_CAP: "100", OUTPUT_ABOVE_CAP: "lower" }), live)
     )
   }
 )
+
+layer(layerGateway({ ERROR_BODIES: "clients", BACKEND_IDLE_TIMEOUT_MS: "300" }), live)(
+  "ERROR_BODIES=clients",
+  (it) => {
+    it.effect(
+      "when a request fails, then error is a text on /api, and code one on /v1, and all else is the same",
+      () =>
+        Effect.gen(function* () {
+          const { secret } = yield* newKey()
+          const failed = Effect.fnUntraced(function* (to: string, body: object, key = secret) {
+            const { status, text } = yield* call(to, { secret: key, body })
+            const { request_id: id, ...rest } = JSON.parse(text)
+            assert.isString(id)
+            return [status, rest]
+          })
+          const forbidden = { message: "forbidden", type: "forbidden" }
+          assert.deepStrictEqual(yield* failed("/api/chat", chat({ model: "none" })), [
+            403,
+            { error: "forbidden" }
+          ])
+          assert.deepStrictEqual(yield* failed(path, chat({ model: "none" })), [
+            403,
+            { error: { ...forbidden, code: "403" } }
+          ])
+          assert.deepStrictEqual(yield* failed("/api/generate", {}, "tg_no"), [
+            401,
+            { error: "unauthorized" }
+          ])
+          // A path that is not served has no surface.
+          assert.deepStrictEqual(yield* failed("/api/pull", {}), [
+            403,
+            { error: { ...forbidden, code: 403 } }
+          ])
+        })
+    )
+
+    it.effect("when a stream fails, then its last event has the same form", () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const broken = { does: "stream", lines: [fake.chat("a")], ends: "hang" } as const
+        backend.script(broken, broken)
+        const last = (text: string) => text.trim().split("\n").at(-1) ?? ""
+        const { secret } = yield* newKey()
+        const openai = yield* call(path, { secret, body: streaming() })
+        const { error } = JSON.parse(last(openai.text).slice("data: ".length))
+        assert.deepStrictEqual(error, {
+          message: "model backend unavailable",
+          type: "bad_gateway",
+          code: "502"
+        })
+        const native = yield* call("/api/chat", { secret, body: chat() })
+        assert.deepStrictEqual(JSON.parse(last(native.text)), { error: "model backend unavailable" })
+      })
+    )
+  }
+)
+
+layer(layerGateway(), live)("what clients of Ollama send", (it) => {
+  it.effect("when curl -d posts JSON, then /api takes it, and /v1 does not", () =>
+    Effect.gen(function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey()
+      const post = (to: string, type: string, body: object) =>
+        Effect.promise(() =>
+          fetch(`${url}${to}`, {
+            method: "POST",
+            headers: { authorization: `Bearer ${secret}`, "content-type": type },
+            body: JSON.stringify(body)
+          }).then(({ status }) => status)
+        )
+      const form = "application/x-www-form-urlencoded"
+      assert.strictEqual(yield* post("/api/chat", form, chat()), 200)
+      assert.strictEqual(yield* post("/api/show", form, { model: "m" }), 200)
+      assert.strictEqual(yield* post("/api/chat", `${form}; charset=utf-8`, chat()), 200)
+      assert.strictEqual(yield* post(path, form, chat()), 400)
+      assert.strictEqual(yield* post("/api/chat", "text/plain", chat()), 400)
+    })
+  )
+
+  it.effect(
+    "when a message has a role that only its model's template knows, then it is passed on as it is",
+    () =>
+      Effect.gen(function* () {
+        for (const role of ["control", "document the first", "x".repeat(64)]) {
+          const messages = [{ role, content: "thinking" }, user("hi")]
+          const answer = yield* ask("/api/chat", chat({ messages }))
+          assertWell(answer)
+          assert.deepStrictEqual(answer.sent?.["messages"], messages)
+        }
+        assertRefused(
+          yield* ask("/api/chat", chat({ messages: [{ role: "x".repeat(65), content: "" }] })),
+          "messages.0.role"
+        )
+        assertRefused(
+          yield* ask(path, chat({ messages: [{ role: "control", content: "" }] })),
+          "messages.0.role"
+        )
+      })
+  )
+})

@@ -6,7 +6,15 @@ import type { Answer } from "./Witness.ts"
 const Refusal = Schema.fromJsonString(
   Schema.Struct({
     type: Schema.optionalKey(Schema.Literal("error")),
-    error: Schema.Struct({ message: Schema.String, type: Schema.String, code: Schema.Finite }),
+    // A text, or a code as text, with ERROR_BODIES=clients.
+    error: Schema.Union([
+      Schema.NonEmptyString,
+      Schema.Struct({
+        message: Schema.String,
+        type: Schema.String,
+        code: Schema.Union([Schema.Finite, Schema.FiniteFromString])
+      })
+    ]),
     request_id: Schema.String
   })
 )
@@ -25,7 +33,7 @@ const refusalProblems = (answer: Answer): ReadonlyArray<string> => {
   if (Option.isNone(refusal)) return [`not an error's shape: ${answer.body.slice(0, 200)}`]
   const { error, request_id } = refusal.value
   return [
-    ...(error.code === answer.status ? [] : [`code ${error.code} in its body`]),
+    ...(typeof error === "string" || error.code === answer.status ? [] : [`code ${error.code} in its body`]),
     ...(request_id === idOf(answer) ? [] : ["another id in its body"]),
     ...((answer.headers.get("content-type") ?? "").startsWith("application/json") ? [] : ["not JSON"])
   ]

@@ -93,7 +93,7 @@ const samples: ReadonlyArray<
       { model: "" },
       { model: 1 },
       { model: "m", stream: "true" },
-      { model: "m", messages: [{ role: "developer", content: "x" }] },
+      { model: "m", messages: [{ role: "x".repeat(65), content: "x" }] },
       { model: "m", messages: [{ role: "user", content: [{ type: "text", text: "x" }] }] },
       { model: "m", messages: [{ ...user, images: [png] }] },
       { model: "m", format: "xml" },

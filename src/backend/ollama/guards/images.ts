@@ -31,13 +31,15 @@ export const pixelsOf = (base64: string): number | undefined => {
 }
 
 /** What an image must be, in the words of an error. */
-export const expectedImage = `a PNG, JPEG or WebP image of at most ${maxPixels} pixels, and ${maxSide} a side`
+export const expectedImage = `a PNG, JPEG or WebP image of 1 to ${maxPixels} pixels, and at most ${maxSide} a side`
 
 export const isImage = (base64: string): boolean => {
   const image = imageOf(base64)
   if (image === undefined) return false
-  const { height, width } = image
-  return width <= maxSide && height <= maxSide && width * height <= maxPixels
+  const { format, height, width } = image
+  if (format === "sound") return true
+  // A side of 0 ends the runner of a model with a projector.
+  return width > 0 && height > 0 && width <= maxSide && height <= maxSide && width * height <= maxPixels
 }
 
 const imagesIn = (holder: Json | undefined): ReadonlyArray<Json> =>

@@ -8,7 +8,11 @@ import { Images } from "../imageFields.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
 import { askedNumCtx, optionsOf } from "./options.ts"
 
-const Role = Schema.Literals(["system", "user", "assistant", "tool"])
+/**
+ * Templates of models know roles of their own: Granite switches reasoning on with `control`, and takes texts as
+ * `document <name>`. A template that refuses a role is a 400 (`refusals.ts`).
+ */
+const Role = Schema.String.check(Schema.isMaxLength(64, { expected: "at most 64 characters" }))
 
 const ToolCall = Schema.Struct({
   id: absentable(Schema.String),

@@ -31,8 +31,9 @@ export const createdOf = (frame: Frame): number => {
   return Math.floor((Number.isNaN(at) ? Date.now() : at) / 1000)
 }
 
+/** As Ollama: an answer with calls asks for their results, also when its text was cut after them. A call itself is never cut. */
 const finishReasonOf = (frame: Frame, calledTools: boolean): string =>
-  frame.doneReason === "length" ? "length" : calledTools ? "tool_calls" : "stop"
+  calledTools ? "tool_calls" : frame.doneReason === "length" ? "length" : "stop"
 
 /** Every call gets an id. The backend's index is not used, because it is 0 for every call of many models. */
 const toolCallsOf = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<JsonObject> =>

@@ -42,9 +42,9 @@ const imageOf = (part: typeof Part.Type): string | undefined => {
 const defined = (texts: ReadonlyArray<string | undefined>): ReadonlyArray<string> =>
   texts.filter((text) => text !== undefined)
 
-/** Joins the text parts with line feeds, because the backend takes one string. */
+/** The backend takes one string. Ollama makes a message of each part, and joins those of one role with an empty line. */
 export const partsOf = (content: typeof Content.Type | null | undefined): Parts => {
   if (content === undefined || content === null) return { text: "", images: [] }
   if (typeof content === "string") return { text: content, images: [] }
-  return { text: defined(content.map(textOf)).join("\n"), images: defined(content.map(imageOf)) }
+  return { text: defined(content.map(textOf)).join("\n\n"), images: defined(content.map(imageOf)) }
 }

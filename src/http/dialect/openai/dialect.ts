@@ -1,7 +1,7 @@
 /** The OpenAI surface: server-sent events in OpenAI's shapes. */
 import type { Embeddings } from "../../../domain/Embeddings.ts"
-import type { Dialect, ObjectDialect } from "../Dialect.ts"
-import { chatEncoder } from "./chatAnswer.ts"
+import type { AnswerFacts, Dialect, Encoder, ObjectDialect } from "../Dialect.ts"
+import { chatEncoder, event } from "./chatAnswer.ts"
 import { chatRequest } from "./chatRequest.ts"
 import { completionEncoder } from "./completionAnswer.ts"
 import { completionRequest } from "./completionRequest.ts"
@@ -10,16 +10,23 @@ import { embeddingsRequest } from "./embeddingsRequest.ts"
 
 const contentType = "text/event-stream"
 
+/** The encoder with the errors of its surface. */
+const onSurface = ({ errorBody }: AnswerFacts, encoder: Encoder): Encoder =>
+  errorBody === undefined
+    ? encoder
+    : { ...encoder, failure: (error, requestId) => event(errorBody(error, requestId)) }
+
 export const openaiChat: Dialect = {
   contentType,
   ...chatRequest,
-  encoder: (request) => chatEncoder(request.model, request.usageChunk)
+  encoder: (request, facts) => onSurface(facts, chatEncoder(request.model, request.usageChunk))
 }
 
 export const openaiCompletions: Dialect = {
   contentType,
   ...completionRequest,
-  encoder: (request) => completionEncoder(request.model, request.echo, request.usageChunk)
+  encoder: (request, facts) =>
+    onSurface(facts, completionEncoder(request.model, request.echo, request.usageChunk))
 }
 
 export const openaiEmbeddings: ObjectDialect<Embeddings> = {

@@ -41,6 +41,37 @@ describe("what the backend is sent", () => {
       )
   )
 
+  it.live(
+    "when a model takes no level of reasoning, then it is asked again without one, and later at once",
+    () =>
+      withBackend((backend) =>
+        Effect.gen(function* () {
+          const refusal = {
+            does: "answer",
+            status: 400,
+            body: '{"error":"think value \\"low\\" is not supported for this model"}'
+          } as const
+          const effort = (think: string | boolean, thinkIfAble = true) =>
+            callOf({ body: { messages: [], think }, thinkIfAble })
+          const asked = () => backend.requests.map(({ body }) => body?.["think"])
+          backend.script(refusal)
+          yield* run(effort("low"))
+          assert.deepStrictEqual(asked(), ["low", true])
+          yield* run(effort("high"))
+          yield* run(effort(false))
+          assert.deepStrictEqual(asked().slice(2), [true, false])
+          // On the native surface a client has asked for this very level.
+          backend.script(refusal)
+          const refused = yield* Effect.flip(run(effort("low", false)))
+          assert.deepInclude(refused, {
+            _tag: "BadRequest",
+            detail: "think: the model takes true or false, and no level"
+          })
+          assert.deepStrictEqual(asked().slice(4), ["low"])
+        })
+      )
+  )
+
   it.live("when the backend's address has a path, then the call goes below it", () =>
     withBackend((backend) =>
       Effect.gen(function* () {

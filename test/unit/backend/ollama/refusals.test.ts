@@ -27,10 +27,13 @@ const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
     "unable to make llava embedding from image",
     "Failed to load image or audio file"
   ],
+  level: [
+    'think value "high" is not supported for this model',
+    'think value \\"low\\" is not supported for this model'
+  ],
   feature: [
     "registry.ollama.ai/library/x:latest does not support tools",
     '"x" does not support thinking',
-    'think value "high" is not supported for this model',
     "this model does not support embeddings"
   ],
   other: [
@@ -39,6 +42,8 @@ const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
     "unable to shift context - keep exceeds context (keep: 5000 context: 2048)",
     "template: :3:14: executing at <index .Messages 1>: error calling index: index out of range: 1",
     "Conversation roles must alternate user/assistant/user/assistant/...",
+    "Jinja Exception: Unexpected message role.",
+    "Unknown role: control",
     "error parsing tool call: raw='x', err=invalid character 'x'",
     "failed to encode response: json: unsupported value: NaN"
   ],

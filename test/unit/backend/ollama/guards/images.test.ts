@@ -34,7 +34,7 @@ describe("images", () => {
         accepted(body(make(4096, 4096)))
         assert.match(
           refused(body(make(4096, 4097))),
-          /expected a PNG, JPEG or WebP image of at most 16777216 pixels, and 8192 a side/
+          /expected a PNG, JPEG or WebP image of 1 to 16777216 pixels, and at most 8192 a side/
         )
       }
       assert.include(
@@ -43,6 +43,17 @@ describe("images", () => {
       )
     })
   }
+
+  it("when an image has a side of 0, then it is refused: a projector's runner ends on it", () => {
+    for (const kind of ["png", "jpeg", "webp, lossy"] as const) {
+      for (const [width, height] of [
+        [0, 1],
+        [1, 0],
+        [0, 0]
+      ] as const)
+        assert.include(native.refused(chatWith(pictures[kind](width, height))), "expected a PNG", kind)
+    }
+  })
 
   it("when an image has a side beyond the bound, then it is refused: a runner ends on some of these", () => {
     const { png } = pictures

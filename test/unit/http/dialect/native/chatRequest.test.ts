@@ -22,7 +22,7 @@ describe("POST /api/chat, the request", () => {
       [chat({ model: "" }), "model: expected"],
       [chat({ stream: "true" }), "stream: expected boolean"],
       [chat({ messages: "secret" }), "messages: expected array"],
-      [chat({ messages: [{ role: "root", content: "secret" }] }), "messages.0.role: expected"],
+      [chat({ messages: [{ role: "r".repeat(65), content: "secret" }] }), "messages.0.role: expected"],
       [
         chat({ messages: [{ role: "user", content: [{ type: "text", text: "secret" }] }] }),
         "messages.0.content: expected string"

@@ -162,7 +162,7 @@ describe("POST /v1/chat/completions, the request", () => {
     )
     assert.deepStrictEqual(request.body["messages"], [
       { role: "system", content: "be brief" },
-      { role: "user", content: "a\nb", images: [png] },
+      { role: "user", content: "a\n\nb", images: [png] },
       { role: "assistant", content: "", tool_calls: [{ id: "c1", function: { name: "f", arguments: {} } }] },
       { role: "tool", content: "42", tool_call_id: "c1", tool_name: "f" }
     ])
