@@ -151,6 +151,11 @@ export const connect = Command.make(
     const client = clients.find((one) => one.name === name)
     if (client === undefined) return
     const facts = yield* factsOf(given, yield* readKey(keyFile))
+    const { firstRequest = 0 } = client
+    if (firstRequest > facts.window - facts.output)
+      yield* note(
+        `a window of ${facts.window} is too small: the first request of ${client.title} has some ${firstRequest} tokens`
+      )
     yield* warnOfSurface(client, facts.url)
     const files = filesOf(client, facts, keyFile)
     const run = commandOf(client, facts)

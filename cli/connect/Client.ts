@@ -36,6 +36,8 @@ export interface Client {
   readonly surface: Surface
   /** the version that was run as it stands here, and what it did; undefined: it was not run */
   readonly tried?: { readonly version: string; readonly did: "writes a file by its tool" | "answers" }
+  /** tokens of its first request, tools and system prompt with it; undefined: little */
+  readonly firstRequest?: number
   /** variables of the environment; `$TOLLGATE_KEY` is the key */
   readonly environment?: (facts: Facts) => Readonly<Record<string, string>>
   readonly settings?: (facts: Facts) => ReadonlyArray<Settings>

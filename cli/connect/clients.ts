@@ -7,6 +7,7 @@ const codex: Client = {
   name: "codex",
   title: "Codex CLI",
   surface: "responses",
+  firstRequest: 10_000,
   tried: { version: "0.169.0", did: "writes a file by its tool" },
   settings: (facts) => [
     {
@@ -36,6 +37,7 @@ const claude: Client = {
   name: "claude",
   title: "Claude Code",
   surface: "messages",
+  firstRequest: 12_000,
   tried: { version: "2.1.330", did: "writes a file by its tool" },
   environment: ({ model, output, url, window }) => ({
     ANTHROPIC_BASE_URL: url,
@@ -59,6 +61,7 @@ const copilot: Client = {
   name: "copilot",
   title: "GitHub Copilot CLI",
   surface: "chat",
+  firstRequest: 12_000,
   tried: { version: "1.0.102", did: "writes a file by its tool" },
   environment: ({ model, output, url, window }) => ({
     COPILOT_PROVIDER_BASE_URL: `${url}/v1`,
@@ -78,6 +81,7 @@ const opencode: Client = {
   name: "opencode",
   title: "opencode",
   surface: "chat",
+  firstRequest: 8_000,
   tried: { version: "1.18.33", did: "writes a file by its tool" },
   environment: () => ({ OPENCODE_CONFIG: `${folder}/opencode.json` }),
   settings: ({ model, output, url, window }) => [
@@ -109,6 +113,7 @@ const qwen: Client = {
   name: "qwen",
   title: "Qwen Code",
   surface: "chat",
+  firstRequest: 20_000,
   tried: { version: "0.24.4", did: "writes a file by its tool" },
   environment: () => ({ QWEN_CODE_SYSTEM_SETTINGS_PATH: `${folder}/qwen.json` }),
   settings: ({ model, output, url, window }) => [
@@ -132,7 +137,7 @@ const qwen: Client = {
     }
   ],
   run: () => "qwen",
-  notes: ["The first request of Qwen Code is 78 kB, some 20,000 tokens: the window must hold it."]
+  notes: []
 }
 
 const pi: Client = {
@@ -163,6 +168,7 @@ const cline: Client = {
   name: "cline",
   title: "Cline CLI",
   surface: "chat",
+  firstRequest: 6_000,
   tried: { version: "3.0.65", did: "writes a file by its tool" },
   environment: () => ({ OPENAI_API_KEY: "$TOLLGATE_KEY" }),
   settings: ({ model, output, url, window }) => [

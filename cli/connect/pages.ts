@@ -23,6 +23,11 @@ const needs = ({ surface, title }: Client): string =>
     ? `${title} uses \`${surfaces.chat}\`, which every gateway serves.`
     : `${title} uses \`${surfaces[surface]}\`. The gateway serves it only with \`EXTRA_SURFACES=${surface}\` (several: a comma list); otherwise it is a 403.`
 
+const firstRequest = ({ firstRequest }: Client): string =>
+  firstRequest === undefined
+    ? ""
+    : ` Its first request has some ${firstRequest.toLocaleString("en-US")} tokens, which the window must hold.`
+
 const tried = ({ title, tried }: Client): string =>
   tried === undefined
     ? `${title} was not run with these settings: they are its documented form.`
@@ -31,7 +36,7 @@ const tried = ({ title, tried }: Client): string =>
 export const pageOf = (client: Client): string =>
   [
     `# ${client.title}`,
-    `${needs(client)} ${tried(client)}`,
+    `${needs(client)} ${tried(client)}${firstRequest(client)}`,
     `\`tollgate connect ${client.name}\` prints what stands here for your gateway and model. With \`--write\` it shows what changes in your files, and writes them; a file that was there stays beside it as \`….before-tollgate\`. The key comes from \`--key-file\` or from \`TOLLGATE_KEY\`.`,
     ...filesOf(client, example, "~/.tollgate-key").flatMap((file) => [
       `\`${file.path}\`:`,

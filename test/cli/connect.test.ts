@@ -69,7 +69,7 @@ const keyFileIn = (home: string) => {
 it.effect("when a surface is off, then connect says how to switch it on; when it is on, then nothing", () =>
   Effect.gen(function* () {
     const off = yield* Effect.flatMap(address, (url) =>
-      connect("codex --model m --window 8192", "--url", url)
+      connect("codex --model m --window 16384", "--url", url)
     ).pipe(Effect.provide(gateway([])))
     assert.strictEqual(off.code, 0)
     assert.strictEqual(
@@ -77,10 +77,10 @@ it.effect("when a surface is off, then connect says how to switch it on; when it
       "Codex CLI needs /v1/responses, which this gateway does not serve: start it with EXTRA_SURFACES=responses\n"
     )
     const on = yield* Effect.flatMap(address, (url) =>
-      connect("opencode --model m --window 8192", "--url", url)
-    ).pipe(Effect.provide(gateway([])))
+      connect("codex --model m --window 16384", "--url", url)
+    ).pipe(Effect.provide(gateway(["responses"])))
     assert.strictEqual(on.stderr, "")
-    const nobody = yield* connect("opencode --model m --window 8192 --url http://127.0.0.1:1")
+    const nobody = yield* connect("opencode --model m --window 16384 --url http://127.0.0.1:1")
     assert.strictEqual(
       nobody.stderr,
       "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
@@ -94,6 +94,11 @@ it.effect("when the key may not use the model, or the window is not known, then 
     const url = yield* address
     const ran = yield* tollgateHere("connect", "pi", "--model", "other", "--key-file", file, "--url", url)
     assert.include(ran.stderr, 'this key may not use the model "other"; it may use: m:latest')
+    const small = yield* connect("qwen --model m --window 16384 --url", url)
+    assert.strictEqual(
+      small.stderr,
+      "a window of 16384 is too small: the first request of Qwen Code has some 20000 tokens\n"
+    )
     assert.include(ran.stderr, "the context window is not known, so 4096 is assumed: give --window")
     assert.notInclude(ran.stdout + ran.stderr, key.secret)
     const json = yield* connect("pi --model m --window 9999 --max-output 77 --url", url, "--json")
