@@ -68,7 +68,7 @@ export const makeReceive = Effect.map(
       share: Share,
       limitBytes: number
     ): Effect.Effect<Buffer, BodyRefused> => {
-      const bytes = Effect.suspend(() => {
+      const read = Effect.suspend(() => {
         const refusal = refusalOf(incoming, limitBytes)
         if (refusal !== undefined) return Effect.fail(refusal)
         // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
@@ -76,11 +76,13 @@ export const makeReceive = Effect.map(
           response.writeContinue()
         return received.read(limitBytes, share)
       })
-      return bytes.pipe(
-        Effect.timeoutOrElse({
-          duration: timeouts.body,
-          orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
-        }),
+      const readInTime = Effect.timeoutOrElse(read, {
+        duration: timeouts.body,
+        orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
+      })
+      return Effect.yieldNow.pipe(
+        // A small body came with its head, and is whole a moment later: nothing waits for it.
+        Effect.andThen(Effect.suspend(() => (incoming.complete ? read : readInTime))),
         // The rest of the body is not read.
         Effect.tapError(() =>
           Effect.sync(() => {
