@@ -219,6 +219,19 @@ describe("POST /v1/responses, the answer", () => {
     ])
   })
 
+  it("when an answer has nothing, then it has an empty message, streamed and whole", () => {
+    for (const output of [checkStream(streamOf([done()])).output, objectOf([done()]).output])
+      assert.deepStrictEqual([output.length, output[0]?.type, textIn(output[0])], [1, "message", ""])
+  })
+
+  it("when a client sends only the encrypted content of a reasoning back, then the model gets its thinking", () => {
+    const { output } = checkStream(streamOf([frame({ thinking: "hm" }), done({ text: "Hi" })]))
+    const input = JSON.parse(JSON.stringify(output).replace(/"summary":\[[^\]]+\]/, '"summary":[]'))
+    assert.deepStrictEqual(accepted({ model: "m", input }).body["messages"], [
+      { role: "assistant", content: "Hi", thinking: "hm" }
+    ])
+  })
+
   it("when a function of a namespace is called, then the client gets both names", () => {
     const tools = [{ type: "namespace", name: "agents", tools: [{ type: "function", name: "spawn" }] }]
     const { object } = encoder(requestOf({ tools }))
