@@ -78,7 +78,7 @@ export const makeEndRequest = Effect.gen(function* () {
     const services = yield* Effect.context<never>()
     // The final frame is pulled when the client has taken everything before it, so the slot is free.
     const ahead = yield* readAhead(reply, (final) =>
-      Effect.as(finishAnswer(context, "freed"), Buffer.from(reply.encoder.frames([final])))
+      Effect.map(finishAnswer(context, "freed"), () => reply.encoder.frames([final]))
     )
     const bytes = ahead.pull.pipe(
       Effect.catchCauseIf(
@@ -89,7 +89,9 @@ export const makeEndRequest = Effect.gen(function* () {
       // The server pulls outside of the span of the request, which log lines name.
       traced ? Effect.provideContext(services) : identity
     )
-    const pull = Effect.suspend(() => (context.outcome === undefined ? bytes : Cause.done()))
+    const pull = Effect.suspend(() =>
+      context.outcome === undefined || ahead.hasRest() ? bytes : Cause.done()
+    )
     return HttpServerResponse.stream(Stream.fromPull(Effect.succeed(pull)), {
       contentType: reply.contentType,
       headers: { "x-accel-buffering": "no", ...headersOf(context) }

@@ -43,12 +43,12 @@ const makeCount = (share: AnswerShare) => {
 
 /**
  * Reads an answer ahead of its client, at the speed of the model server: the call ends, and gives back what is scarce, when the
- * model server is done, however slowly the client reads. `pull` gives the encoded pieces, one at a time; `end` makes the last
- * one of the final frame, when everything before it is on its way.
+ * model server is done, however slowly the client reads. `pull` gives the encoded pieces, one at a time; `end` makes the text of
+ * the final frame, when everything before it is on its way. That text may be long: some dialects repeat the whole answer in it.
  */
 export const readAhead = Effect.fnUntraced(function* (
   { answer, begins, encoder, share }: StreamReply,
-  end: (final: Frame) => Effect.Effect<Buffer, Unavailable>
+  end: (final: Frame) => Effect.Effect<string, Unavailable>
 ) {
   const [count, queue] = [
     makeCount(share),
@@ -69,10 +69,24 @@ export const readAhead = Effect.fnUntraced(function* (
   yield* Effect.forkScoped(
     Queue.into(begins === undefined ? read : Effect.andThen(Effect.raceFirst(begins, saying), read), queue)
   )
-  const pull: Pull.Pull<Buffer, GatewayError> = Effect.flatMap(Queue.take(queue), (piece) =>
-    Buffer.isBuffer(piece) ? Effect.as(count.take(piece), piece) : end(piece)
-  )
-  return { pull }
+  /** pieces of the final frame that are not sent */
+  let rest: ReadonlyArray<Buffer> = []
+  const take = (piece: Buffer) => Effect.as(count.take(piece), piece)
+  const finish = Effect.fnUntraced(function* (final: Frame) {
+    const [first, ...others] = piecesOf(yield* end(final))
+    yield* count.add([first, ...others])
+    rest = others
+    return yield* take(first)
+  })
+  const pull: Pull.Pull<Buffer, GatewayError> = Effect.suspend(() => {
+    const [next, ...others] = rest
+    rest = others
+    if (next !== undefined) return take(next)
+    return Effect.flatMap(Queue.take(queue), (piece) =>
+      Buffer.isBuffer(piece) ? take(piece) : finish(piece)
+    )
+  })
+  return { pull, hasRest: () => rest.length > 0 }
 })
 
 /** A text that is complete, in pieces. */
