@@ -93,7 +93,7 @@ const typed = (command: string, { key, port }: Reader): string =>
     .replaceAll(/(?<=--daily )…/g, "1000")
     // In the image `tollgate` is a link to this file.
     .replace(
-      /^(?:docker compose exec gateway |kubectl -n tollgate exec deploy\/tollgate -- )?tollgate /,
+      /^(?:docker compose exec (?:-T )?gateway |kubectl -n tollgate exec deploy\/tollgate -- )?tollgate /,
       "node cli/tollgate.js "
     )
     .replace("~/.bashrc", "bashrc")
@@ -261,6 +261,10 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
         .flatMap((text) => blocks(text, "ts"))
         .find((code) => code.includes("layerInMemory"))
       writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
+      // The files of names and prices that commands of the guide read.
+      writeFileSync(path.join(reader.folder, "people.csv"), "name\nAna\nBo\n")
+      const prices = guide.flatMap((text) => blocks(text, "yaml")).find((code) => code.includes("currency"))
+      writeFileSync(path.join(reader.folder, "prices.yaml"), prices ?? "")
       for (const command of here) yield* succeeds(command, reader)
 
       const queries = [
