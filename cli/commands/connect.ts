@@ -22,7 +22,7 @@ const mostOutput = 16_384
 const atHome = (file: string): string =>
   file.startsWith("~/") ? path.join(process.env["HOME"] ?? homedir(), file.slice(2)) : path.resolve(file)
 
-const readKey = Effect.fnUntraced(function* (keyFile: string | undefined) {
+export const readKey = Effect.fnUntraced(function* (keyFile: string | undefined) {
   if (keyFile === undefined) return Option.fromUndefinedOr(process.env["TOLLGATE_KEY"])
   const fs = yield* FileSystem.FileSystem
   const text = yield* Effect.mapError(
@@ -130,6 +130,16 @@ const readUrl = (text: string): Option.Option<string> =>
     ? Option.some(text.replace(/\/$/, ""))
     : Option.none()
 
+export const gatewayUrl = (description: string) =>
+  flags.text("url", "url", description).pipe(
+    Flag.filterMap(readUrl, () => anOrigin),
+    Flag.withDefault("http://127.0.0.1:8080")
+  )
+
+export const keyFile = flags.optional(
+  flags.text("key-file", "path", "The file with the key; else TOLLGATE_KEY")
+)
+
 export const connect = Command.make(
   "connect",
   {
@@ -137,12 +147,9 @@ export const connect = Command.make(
       "client",
       clients.map(({ name }) => name)
     ).pipe(Argument.withDescription("Which client")),
-    url: flags.text("url", "url", "The gateway, as the client reaches it").pipe(
-      Flag.filterMap(readUrl, () => anOrigin),
-      Flag.withDefault("http://127.0.0.1:8080")
-    ),
+    url: gatewayUrl("The gateway, as the client reaches it"),
     model: flags.text("model", "name", "The model, as /v1/models lists it"),
-    keyFile: flags.optional(flags.text("key-file", "path", "The file with the key; else TOLLGATE_KEY")),
+    keyFile,
     window: flags.optional(flags.count("window", "Tokens of the context window; else as the gateway says")),
     output: flags.optional(flags.count("max-output", "Most tokens of an answer")),
     write: flags.toggle("write", "Show the difference and write the files")

@@ -1,14 +1,17 @@
 /** The commands of the service itself: they run it, bring its database up to date, and say how it is. */
 import { Effect, type Layer } from "effect"
 import { Command } from "effect/cli"
+import { FetchHttpClient } from "effect/http"
 import { type MigrationPlan, migrate as runMigrations, planMigrations } from "../../src/infra/Migrations.ts"
 import { explain } from "../../src/observability/explain.ts"
 import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
 import { version } from "../../src/version.ts"
+import { agentChecks } from "../checks/agents.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
 import { described } from "../described.ts"
 import { Reported } from "../exit.ts"
 import * as flags from "../flags.ts"
+import { gatewayUrl, keyFile, readKey } from "./connect.ts"
 import { counted, duration, show, tableOf } from "../terminal.ts"
 
 /** Each never fails: what went wrong is a check. */
@@ -152,16 +155,33 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
 export const makeDoctor = (needs: ReadonlyArray<Checks>) =>
   Command.make(
     "doctor",
-    {},
-    Effect.fnUntraced(function* () {
-      const checks = (yield* Effect.all(needs, { concurrency: "unbounded" })).flat()
+    {
+      agents: flags.toggle(
+        "agents",
+        "Also ask the gateway as a coding agent would: one request that is charged, and what would stop it"
+      ),
+      url: gatewayUrl("With --agents: the gateway"),
+      keyFile,
+      model: flags.optional(
+        flags.text("model", "name", "With --agents: the model; else the first of the key")
+      )
+    },
+    Effect.fnUntraced(function* ({ agents, keyFile: file, model, url }) {
+      const own = (yield* Effect.all(needs, { concurrency: "unbounded" })).flat()
+      const asked = agents ? yield* agentChecks({ url, model, key: yield* readKey(file) }) : []
+      const checks = [...own, ...asked]
       yield* show({ checks }, checkTable(checks))
       yield* failIfAny(checks)
     })
   ).pipe(
+    Command.provide(FetchHttpClient.layer),
     described(
       "Check settings, stores and model server, and show how to repair what is wrong",
-      "tollgate doctor"
+      "tollgate doctor",
+      [
+        "tollgate doctor --agents --model qwen3-coder:30b --key-file key",
+        "Also whether a coding agent gets through"
+      ]
     )
   )
 
