@@ -13,7 +13,7 @@ import { describeTlsFailure } from "../src/infra/tls.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
 import { NoDatabase, WrongSettings } from "./environment.ts"
-import { amount } from "./terminal.ts"
+import { amount, counted } from "./terminal.ts"
 
 /** The file of `apply` cannot be used. */
 export class FileInvalid extends Data.TaggedError("FileInvalid")<{
@@ -101,6 +101,11 @@ const errorMessage = (error: unknown): string => {
     return `tenant ${JSON.stringify(error.tenant)} exists already`
   if (error instanceof Registry.DuplicateKey) {
     return `the tenant has a live key named ${JSON.stringify(error.label)}: ${error.prefix}. Use another name, revoke that key, or give --allow-duplicate`
+  }
+  if (error instanceof Registry.TenantInUse) {
+    return error.keys > 0
+      ? `tenant ${JSON.stringify(error.tenant)} has ${counted(error.keys, "key")}, revoked ones included: it can be disabled, not deleted`
+      : `tenant ${JSON.stringify(error.tenant)} has used tokens, and reports need its name: it can be disabled, not deleted`
   }
   if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
   if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`

@@ -23,8 +23,18 @@ export const text = (name: string, metavar: string, description: string) =>
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
 
+const scale: Readonly<Record<string, number>> = { k: 1e3, K: 1e3, M: 1e6, G: 1e9 }
+
+/** A whole number as people write it: `1000000`, `1_000_000`, `1,000,000`, `1M` or `1.5M`. */
+export const readNumber = (text: string): Option.Option<number> => {
+  const [, digits = "", unit = ""] =
+    /^(\d{1,16}|\d{1,3}(?:_\d{3})+|\d{1,3}(?:,\d{3})+|\d{1,6}\.\d{1,9}(?=[kKMG]))([kKMG]?)$/.exec(text) ?? []
+  const value = Number(digits.replaceAll(/[_,]/g, "")) * (scale[unit] ?? 1)
+  return digits !== "" && Number.isSafeInteger(value) ? Option.some(value) : Option.none()
+}
+
 export const count = (name: string, description: string) =>
-  Flag.Int(name).pipe(Flag.withDescription(description), Flag.withMetavar("n"))
+  text(name, "n", description).pipe(Flag.filterMap(readNumber, () => "a whole number"))
 
 /** A time such as `12h`, in milliseconds. */
 export const lifetime = (name: string, description: string) =>
@@ -38,6 +48,8 @@ export const readPrefix = (text: string): Option.Option<string> =>
 
 export const prefix = (flag: "prefix" | "key") =>
   text(flag, "prefix", "The first 12 characters of the key").pipe(
+    // The commands of this program name a key in two ways, and people mix them.
+    Flag.withAlias(flag === "key" ? "prefix" : "key"),
     Flag.filterMap(readPrefix, () => keyPrefix.expected)
   )
 
@@ -69,7 +81,7 @@ const bothTexts: Texts = { ...tenantTexts, ...keyTexts }
 const readValue = (text: string, { value }: SettingOption, removes: boolean): Option.Option<unknown> => {
   if (removes && text === "none") return Option.some(null)
   if (value !== "n") return Option.some(text)
-  return /^\d{1,16}$/.test(text) ? Option.some(Number(text)) : Option.none()
+  return readNumber(text)
 }
 
 /** The options of a command by setting. A command that `changes` settings removes those that may be null with `none`. */
@@ -104,6 +116,9 @@ export const changeFlags = (command: SettingOption["changedBy"]) =>
 
 /** The settings that are given, by name. */
 export type GivenSettings = Readonly<Record<string, unknown>>
+
+/** The name of the option of a setting, without dashes. */
+export const optionOf = (setting: string): string => bothTexts[setting]?.name ?? setting
 
 /** Fails when one of the settings is only for tenants, and the owner is a key, or the other way round. */
 export const checkOwner = (given: GivenSettings, owner: Owner): Effect.Effect<void, InvalidValue> => {

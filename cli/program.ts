@@ -10,14 +10,31 @@ import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
 import { connect } from "./commands/connect.ts"
 import { exportTenants, makeApply } from "./commands/file.ts"
-import { createKey, disableKey, enableKey, listKeys, revokeKey, rotateKey, showKey } from "./commands/keys.ts"
+import {
+  createKey,
+  disableKey,
+  enableKey,
+  listKeys,
+  moveKey,
+  revokeKey,
+  rotateKey,
+  showKey
+} from "./commands/keys.ts"
 import { createKeys } from "./commands/create-keys.ts"
 import { makeLetters } from "./commands/letters.ts"
 import { makeListModels, makeSetModels } from "./commands/models.ts"
 import { erasePromptLog, showPromptLog } from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
 import { setBudget, setEndUser, setLimits, setPromptLog, showBudget } from "./commands/settings.ts"
-import { createTenant, disableTenant, enableTenant, listTenants, showUsage } from "./commands/tenants.ts"
+import {
+  createTenant,
+  deleteTenant,
+  disableTenant,
+  enableTenant,
+  listTenants,
+  renameTenant,
+  showUsage
+} from "./commands/tenants.ts"
 import { pruneAudit } from "./commands/prune-audit.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
@@ -55,6 +72,8 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
           listTenants.pipe(Command.provide(registry)),
           disableTenant.pipe(Command.provide(registry)),
           enableTenant.pipe(Command.provide(registry)),
+          renameTenant.pipe(Command.provide(registry)),
+          deleteTenant.pipe(Command.provide(registry)),
           makeSetModels(needs.backend).pipe(Command.provide(registry)),
           makeListModels(registry).pipe(Command.provide(needs.backend)),
           showUsage.pipe(Command.provide(registry))
@@ -70,6 +89,7 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
           showKey.pipe(Command.provide(registry)),
           rotateKey.pipe(Command.provide(registry)),
           revokeKey.pipe(Command.provide(registry)),
+          moveKey.pipe(Command.provide(registry)),
           disableKey.pipe(Command.provide(registry)),
           enableKey.pipe(Command.provide(registry)),
           setBudget.pipe(Command.provide(registry)),

@@ -10,7 +10,7 @@ import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { anInstant, readInstant } from "../times.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
-import { minute, notes, noteAsText, notesAsText, show } from "../terminal.ts"
+import { escapeText, minute, notes, noteAsText, notesAsText, show } from "../terminal.ts"
 
 /** A key that cannot work yet surprises its user. */
 const showHints = Effect.fnUntraced(function* (prefix: string) {
@@ -173,15 +173,36 @@ export const revokeKey = Command.make(
   Effect.fnUntraced(function* ({ prefix }) {
     const registry = yield* Registry
     const { already } = yield* registry.revokeKey(prefix)
+    const { lastUsed, name, tenant } = yield* registry.showKey(prefix)
+    const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${minute(lastUsed)} UTC`}`
     yield* show(
-      { prefix, status: "revoked", already },
-      already ? `${prefix} was already revoked` : `${prefix} is revoked`
+      { prefix, status: "revoked", already, name, tenant, lastUsed },
+      already ? `${prefix} was already revoked (${whose})` : `${prefix} is revoked (${whose})`
     )
   })
 ).pipe(
   described(
     "Revoke a key for ever; it takes effect on all replicas within about a second",
     "tollgate revoke-key --prefix tg_4fJ2kQ9sX"
+  )
+)
+
+export const moveKey = Command.make(
+  "move-key",
+  { prefix: flags.prefix("key"), tenant: flags.text("tenant", "name", "The tenant that gets the key") },
+  Effect.fnUntraced(function* ({ prefix, tenant }) {
+    const registry = yield* Registry
+    const moved = yield* registry.moveKey(prefix, tenant)
+    yield* show(
+      moved,
+      moved.length === 0 ? `${prefix} is a key of ${escapeText(tenant)} already` : keyTable(moved)
+    )
+    yield* showHints(prefix)
+  })
+).pipe(
+  described(
+    "Give a key to another tenant, with the keys that share its account. What it used stays with the old tenant",
+    "tollgate move-key --key tg_4fJ2kQ9sX --tenant research"
   )
 )
 

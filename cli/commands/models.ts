@@ -10,7 +10,7 @@ import { described } from "../described.ts"
 import * as flags from "../flags.ts"
 import { aliasHints, allowlistHints, installedModels, namesOf, tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { minute, notes, show, table } from "../terminal.ts"
+import { minute, notes, notesAsText, show, table } from "../terminal.ts"
 
 interface Listed {
   readonly name: string
@@ -90,13 +90,33 @@ const readAliases = (text: string): Option.Option<Readonly<Record<string, string
 
 const list = (name: string, description: string) => flags.optional(flags.text(name, "list", description))
 
-/** `backend` is built only when models or aliases are given, because the rest needs no model server. */
+/** Whether the tenant can use a model; without a catalog each model of its allowlist may be installed. */
+const isUsable = (catalog: Catalog | undefined, tenant: TenantInfo): boolean =>
+  tenant.allowAllModels ||
+  (catalog === undefined
+    ? tenant.allowedModels.length > 0
+    : catalog.effective(namesOf(tenant).models).length > 0)
+
+/** What a change took from the allowlist, and what it added. */
+const listChanges = (before: TenantInfo, after: TenantInfo): ReadonlyArray<string> => {
+  const notIn = (one: TenantInfo, other: TenantInfo) =>
+    one.allowedModels.filter((model) => !other.allowedModels.includes(model)).join(", ")
+  return [
+    ["Removed", notIn(before, after)],
+    ["Added", notIn(after, before)]
+  ].flatMap(([what, models]) => (models === "" ? [] : [`${what}: ${models}`]))
+}
+
+/** `backend` is built only when the allowlist or aliases change, because the rest needs no model server. */
 export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
   Command.make(
     "set-models",
     {
       tenant: flags.tenant,
       models: list("models", "The new allowlist; empty allows no model"),
+      add: list("add", "Models to add to the allowlist"),
+      remove: list("remove", "Models to take from the allowlist"),
+      yes: flags.toggle("yes", "Also when the tenant can use no model then"),
       allowAll: Flag.Boolean("allow-all").pipe(
         Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
         flags.optional
@@ -107,33 +127,58 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
       ),
       removeAliases: list("remove-alias", "Aliases to remove")
     },
-    Effect.fnUntraced(function* ({ aliases, allowAll, models, removeAliases, tenant }) {
+    Effect.fnUntraced(function* ({ add, aliases, allowAll, models, remove, removeAliases, tenant, yes }) {
       const registry = yield* Registry
-      if ([aliases, allowAll, models, removeAliases].every((flag) => flag === undefined)) {
+      if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
         return yield* new InvalidValue({
           field: "models",
-          expected: "given, or --allow-all, --no-allow-all, --alias or --remove-alias"
+          expected: "given, or --add, --remove, --allow-all, --no-allow-all, --alias or --remove-alias"
         })
       }
-      const named = models === undefined ? undefined : flags.commaList(models)
+      if (models !== undefined && (add !== undefined || remove !== undefined)) {
+        return yield* new InvalidValue({ field: "models", expected: "given without --add and --remove" })
+      }
+      const listOf = (text: string | undefined) => (text === undefined ? undefined : flags.commaList(text))
+      const [named, added, removed] = [listOf(models), listOf(add), listOf(remove)]
       const catalog =
-        aliases === undefined && (named ?? []).length === 0 ? undefined : yield* installedModels(backend)
+        aliases === undefined &&
+        allowAll !== false &&
+        [named, added, removed].every((one) => one === undefined)
+          ? undefined
+          : yield* installedModels(backend)
       // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
       if (Object.keys(aliases ?? {}).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)) {
         return yield* new InvalidValue({ field: "alias", expected: "a name that no installed model has" })
       }
-      const changed = yield* registry.setModels(tenant, {
-        models: named,
-        allowAll,
-        aliases,
-        removeAliases: removeAliases === undefined ? undefined : flags.commaList(removeAliases)
-      })
+      const { before, changed } = yield* registry.atomically(
+        Effect.gen(function* () {
+          const before = yield* registry.showTenant(tenant)
+          const changed = yield* registry.setModels(tenant, {
+            models: named,
+            add: added,
+            remove: removed,
+            allowAll,
+            aliases,
+            removeAliases: listOf(removeAliases)
+          })
+          // Nothing is changed when this fails.
+          if (!yes && isUsable(catalog, before) && !isUsable(catalog, changed)) {
+            return yield* new InvalidValue({
+              field: "yes",
+              expected:
+                "given too, because the tenant could use no model then: every model request would get 403"
+            })
+          }
+          return { before, changed }
+        })
+      )
       yield* show(changed, tenantTable([changed]))
+      yield* notesAsText(listChanges(before, changed))
       const noEffect =
         "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
       yield* notes(
         new Set([
-          ...allowlistHints(catalog, named ?? []),
+          ...allowlistHints(catalog, [...(named ?? []), ...(added ?? [])]),
           ...aliasHints(catalog, changed, aliases ?? {}),
           ...tenantHints(changed),
           ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])

@@ -2,12 +2,12 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { type KeyInfo, Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../described.ts"
 import * as flags from "../flags.ts"
 import { budgetTable, limitTable } from "../tables.ts"
-import { show } from "../terminal.ts"
+import { counted, notesAsText, show } from "../terminal.ts"
 
 const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.GivenSettings) {
   const registry = yield* Registry
@@ -17,13 +17,41 @@ const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.
     : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(settings))
 })
 
+const valueOf = (settings: object, setting: string): string =>
+  String(Reflect.get(settings, setting) ?? "the tenant's")
+
+/** `--rpm was 60 and is 300` */
+const changesOf = (before: object, after: object, given: flags.GivenSettings): ReadonlyArray<string> =>
+  Object.keys(given).flatMap((setting) => {
+    const [was, is] = [valueOf(before, setting), valueOf(after, setting)]
+    return given[setting] === undefined ? [] : [`--${flags.optionOf(setting)} was ${was} and is ${is}`]
+  })
+
+/** How many keys of a tenant its new limits are for. */
+const reachOf = (keys: ReadonlyArray<KeyInfo>, given: flags.GivenSettings): ReadonlyArray<string> => {
+  const limits = (["rpm", "tpm", "concurrent"] as const).filter((limit) => given[limit] !== undefined)
+  const active = keys.filter(({ status }) => status === "active")
+  const own = active.filter((key) => limits.every((limit) => key[limit] !== null)).length
+  return limits.length === 0
+    ? []
+    : [
+        `It holds for ${counted(active.length - own, "active key")} of the tenant; ${own} with limits of their own keep them.`
+      ]
+}
+
 export const setLimits = Command.make(
   "set-limits",
   { tenant: flags.owner.tenant, key: flags.owner.key, settings: flags.changeFlags("set-limits") },
   Effect.fnUntraced(function* ({ settings, ...given }) {
     yield* flags.requireOne(settings)
-    const changed = yield* change(yield* flags.readOwner(given, "tenant"), settings)
+    const [registry, owner] = [yield* Registry, yield* flags.readOwner(given, "tenant")]
+    const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
+    const changed = yield* change(owner, settings)
     yield* show(changed, limitTable(changed))
+    yield* notesAsText([
+      ...changesOf(before, changed, settings),
+      ...("tenant" in owner ? reachOf((yield* registry.listKeys(owner.tenant)).rows, settings) : [])
+    ])
   })
 ).pipe(
   described(

@@ -9,7 +9,7 @@ import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { amount, notesAsText, show, table } from "../terminal.ts"
+import { amount, counted, escapeText, noteAsText, notesAsText, show, table } from "../terminal.ts"
 
 const showTenant = (tenant: TenantInfo) =>
   Effect.andThen(show(tenant, tenantTable([tenant])), notesAsText(tenantHints(tenant)))
@@ -48,8 +48,16 @@ export const disableTenant = Command.make(
   { tenant: flags.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Registry
+    const before = yield* registry.showTenant(tenant)
+    const { rows } = yield* registry.listKeys(tenant)
     const changed = yield* registry.setTenantEnabled(tenant, false)
     yield* show(changed, tenantTable([changed]))
+    const active = rows.filter(({ status }) => status === "active").length
+    yield* noteAsText(
+      before.status === "disabled"
+        ? "The tenant was disabled already."
+        : `${counted(active, "active key")} of the tenant ${active === 1 ? "gets" : "get"} 401 from now on.`
+    )
   })
 ).pipe(
   described("Disable all keys of a tenant until it is enabled again", "tollgate disable-tenant --tenant acme")
@@ -63,6 +71,36 @@ export const enableTenant = Command.make(
     yield* showTenant(yield* registry.setTenantEnabled(tenant, true))
   })
 ).pipe(described("Enable a disabled tenant", "tollgate enable-tenant --tenant acme"))
+
+export const renameTenant = Command.make(
+  "rename-tenant",
+  { tenant: flags.tenant, name: flags.text("name", "name", "The new name") },
+  Effect.fnUntraced(function* ({ name, tenant }) {
+    const registry = yield* Registry
+    yield* showTenant(yield* registry.renameTenant(tenant, name))
+    yield* noteAsText("Files of apply and dashboards name tenants: change the name there too.")
+  })
+).pipe(
+  described(
+    "Give a tenant another name; keys, limits and what was used stay",
+    "tollgate rename-tenant --tenant acme --name acme-labs"
+  )
+)
+
+export const deleteTenant = Command.make(
+  "delete-tenant",
+  { tenant: flags.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
+    const registry = yield* Registry
+    yield* registry.deleteTenant(tenant)
+    yield* show({ tenant, deleted: true }, `${escapeText(tenant)} is deleted`)
+  })
+).pipe(
+  described(
+    "Delete a tenant that has no keys and never used anything; others can be disabled",
+    "tollgate delete-tenant --tenant acmee"
+  )
+)
 
 export const showUsage = Command.make(
   "show-usage",

@@ -61,6 +61,9 @@ GRANT SELECT ON schema_migrations, ledger, usage_daily, audit_log, audit_correct
 
 GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
 
+-- A tenant that was never used (`tollgate delete-tenant`).
+GRANT DELETE ON tenants TO tollgate_cli;
+
 GRANT SELECT, INSERT ON revocations TO tollgate_cli;
 
 GRANT SELECT, DELETE ON prompt_log TO tollgate_cli;

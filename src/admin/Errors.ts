@@ -15,6 +15,12 @@ export class DuplicateKey extends Data.TaggedError("DuplicateKey")<{
   readonly prefix: string
 }> {}
 
+/** The tenant cannot be deleted. */
+export class TenantInUse extends Data.TaggedError("TenantInUse")<{
+  readonly tenant: string
+  readonly keys: number
+}> {}
+
 /** A revoked key cannot be enabled or disabled. */
 export class RevokedKey extends Data.TaggedError("RevokedKey")<{ readonly prefix: string }> {}
 
@@ -33,6 +39,7 @@ const classes = [
   InvalidValue,
   RegistryDown,
   RevokedKey,
+  TenantInUse,
   UnknownKey,
   UnknownTenant,
   UnreadableRow

@@ -14,6 +14,7 @@ import type {
   InvalidValue,
   RegistryDown,
   RevokedKey,
+  TenantInUse,
   UnknownKey,
   UnknownTenant
 } from "./Errors.ts"
@@ -125,6 +126,9 @@ export interface MadeKey {
 export interface ModelsChange {
   /** the new allowlist */
   readonly models?: ReadonlyArray<string> | undefined
+  /** added to the allowlist, and taken from it */
+  readonly add?: ReadonlyArray<string> | undefined
+  readonly remove?: ReadonlyArray<string> | undefined
   readonly allowAll?: boolean | undefined
   /** aliases to add, or to give another model */
   readonly aliases?: { readonly [alias: string]: string } | undefined
@@ -144,6 +148,9 @@ export class Registry extends Context.Service<
     showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
     changeTenant(tenant: string, change: TenantChange): Answer<TenantInfo, UnknownTenant>
     setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
+    renameTenant(tenant: string, name: string): Answer<TenantInfo, UnknownTenant | DuplicateTenant>
+    /** Only a tenant that never had a key and never used anything: reports need the names of the others. */
+    deleteTenant(tenant: string): Answer<void, UnknownTenant | TenantInUse>
     setModels(tenant: string, change: ModelsChange): Answer<TenantInfo, UnknownTenant>
     /** From the ledger; day and month are the current ones in UTC. */
     usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
@@ -187,6 +194,14 @@ export class Registry extends Context.Service<
     showKey(prefix: string): Answer<KeyOverview, UnknownKey>
     /** Budgets change for all keys that share the account of the key. */
     changeKey(prefix: string, change: KeyChange): Answer<KeyInfo, UnknownKey>
+    /**
+     * Gives the key and those that share its account to another tenant. What they used stays with the old tenant; their
+     * budgets go on with what was spent. Returns all keys that moved.
+     */
+    moveKey(
+      prefix: string,
+      tenant: string
+    ): Answer<ReadonlyArray<KeyInfo>, UnknownKey | UnknownTenant | DuplicateKey>
     /** Idempotent. `already`: whether it was revoked before. */
     revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
     setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>

@@ -40,7 +40,7 @@ export const storedModels = Effect.fnUntraced(function* ({
 /** What `set-models` changes, as settings of the tenant. */
 export const modelSettings = Effect.fnUntraced(function* (
   tenant: TenantInfo,
-  { aliases = {}, allowAll, models, removeAliases = [] }: ModelsChange
+  { add = [], aliases = {}, allowAll, models, remove = [], removeAliases = [] }: ModelsChange
 ) {
   const changed = new Map(tenant.modelAliases.map((alias) => [alias.alias, alias]))
   for (const alias of removeAliases) {
@@ -48,10 +48,21 @@ export const modelSettings = Effect.fnUntraced(function* (
       return yield* new InvalidValue({ field: "remove-alias", expected: "an alias of the tenant" })
     }
   }
+  const listed = new Map((models ?? tenant.allowedModels).map((model) => [withoutDefaultTag(model), model]))
+  for (const model of remove) {
+    if (!listed.delete(withoutDefaultTag(model))) {
+      return yield* new InvalidValue({ field: "remove", expected: "models of the allowlist" })
+    }
+  }
+  for (const model of add) {
+    const name = withoutDefaultTag(model)
+    listed.set(name, listed.get(name) ?? model)
+  }
+  const changesList = models !== undefined || add.length > 0 || remove.length > 0
   const given = Object.entries(aliases).map(([alias, model]) => ({ alias, model }))
   for (const alias of yield* storedAliases(given)) changed.set(alias.alias, alias)
   return {
-    ...(models === undefined ? {} : { allowedModels: models }),
+    ...(changesList ? { allowedModels: [...listed.values()] } : {}),
     ...(allowAll === undefined ? {} : { allowAllModels: allowAll }),
     modelAliases: [...changed.values()]
   }

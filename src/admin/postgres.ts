@@ -25,6 +25,7 @@ import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
 import { expiryOf } from "./expiry.ts"
 import { modelSettings, storedModels } from "./models.ts"
 import { liveNames, livePrefixes, readKeys } from "./keys.ts"
+import { makeMoves } from "./moves.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import {
   budgetFields,
@@ -319,6 +320,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     showTenant: (tenant) => withRegistryDown(showTenant(tenant)),
     changeTenant,
     setTenantEnabled: (tenant, enabled) => withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
+    ...makeMoves(sql),
     setModels,
     usage,
     createKey,

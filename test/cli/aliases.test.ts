@@ -95,13 +95,14 @@ it.effect(
       succeeds(missing)
       assert.strictEqual(
         missing.stderr,
-        `llama3.2 is not installed: requests for it are refused until it is. Installed: llama3.2:3b.
+        `Added: llama3.2, big, qwen3:8b
+llama3.2 is not installed: requests for it are refused until it is. Installed: llama3.2:3b.
 qwen3:8b is not installed: requests for it are refused until it is. Installed: llama3.2:3b, big:latest.
 `
       )
       const good = yield* set("--models", "llama3.2:3b,big")
-      assert.strictEqual(good.stderr, "")
-      assert.match((yield* set("--models", "")).stderr, /may use no model/)
+      assert.strictEqual(good.stderr, "Removed: llama3.2, qwen3:8b\nAdded: llama3.2:3b\n")
+      assert.match((yield* set("--models", "", "--yes")).stderr, /may use no model/)
       assert.match(
         (yield* tollgateHere("set-models", "--tenant", "acme", "--models", "x")).stderr,
         /not checked/

@@ -86,6 +86,7 @@ it.effect("when models, limits, prompt log or disabling are set, then they are s
       "--no-allow-all",
       "--models",
       "",
+      "--yes",
       "--json"
     )
     assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
