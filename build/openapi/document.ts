@@ -22,7 +22,7 @@ import {
   windows
 } from "./headers.ts"
 import { type Operation, operationFor } from "./operations.ts"
-import { counts, needs } from "./words.ts"
+import { counts, needs, summaryOf } from "./words.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
 
 const contentOf = (answers: Operation["answers"]): JsonObject =>
@@ -72,7 +72,7 @@ const operationOf = (route: Route): JsonObject => {
   const operation = operationFor(route)
   return {
     operationId: operation.id,
-    summary: route.summary,
+    summary: summaryOf(route),
     description: `Needs ${needs[route.needs]}; counts ${counts[route.cost]}.`,
     tags: [route.surface.name],
     ...(isFree(route) ? { security: [] } : {}),

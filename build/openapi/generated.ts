@@ -8,7 +8,7 @@ import { Schema } from "effect"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import { routes } from "../../src/http/routes.ts"
 import { openapiText } from "./document.ts"
-import { counts, needs } from "./words.ts"
+import { counts, needs, summaryOf } from "./words.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -37,7 +37,7 @@ const endpoints = (): string =>
     ["Method and path", "What it does", "Needs", "Counts"],
     routes.map((route) => [
       `\`${route.method} ${route.path}\``,
-      route.summary,
+      summaryOf(route),
       needs[route.needs],
       counts[route.cost]
     ])

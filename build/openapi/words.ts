@@ -1,5 +1,9 @@
-/** What a route needs and what it counts against, in words for `docs/reference.md` and `openapi.json`. */
+/** What a route does, needs and counts against, in words for `docs/reference.md` and `openapi.json`. */
 import type { Route } from "../../src/http/routes.ts"
+
+/** What a route does, and the setting without which it does not. */
+export const summaryOf = ({ extra, summary }: Route): string =>
+  extra === undefined ? summary : `${summary}; only with \`EXTRA_SURFACES=${extra}\``
 
 export const needs: Record<Route["needs"], string> = {
   nothing: "no key",

@@ -15,6 +15,7 @@ import {
   nativeGenerate
 } from "../../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../src/http/dialect/openai/dialect.ts"
+import { messages } from "../../src/http/dialect/messages/dialect.ts"
 import { responses } from "../../src/http/dialect/responses/dialect.ts"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
@@ -30,6 +31,7 @@ export const surfaces = {
   "native-generate": nativeGenerate,
   "openai-chat": openaiChat,
   "openai-completions": openaiCompletions,
+  messages,
   "native-embed": nativeEmbed,
   "native-embeddings": nativeEmbeddings,
   "openai-embeddings": openaiEmbeddings,
@@ -45,6 +47,7 @@ export const surfaceNames = [
   "native-generate",
   "openai-chat",
   "openai-completions",
+  "messages",
   "native-embed",
   "native-embeddings",
   "openai-embeddings",
@@ -111,6 +114,24 @@ const seeds: { readonly [S in Surface]: readonly [JsonObject, ...Array<JsonObjec
   "openai-completions": [
     { model: "m", prompt: "p", suffix: "s", max_tokens: 10, echo: true, logprobs: 2, n: 1, best_of: 1 },
     { model: "other:latest", prompt: ["p"], stop: ["a", "b"], stream: false }
+  ],
+  messages: [
+    { model: "m", max_tokens: 10, messages: [message], stream: true, temperature: 1, stop_sequences: ["x"] },
+    {
+      model: "m",
+      max_tokens: 100_000,
+      system: [{ type: "text", text: "x-anthropic-billing-header: a" }],
+      messages: [
+        { role: "user", content: [{ type: "image", source: { type: "base64", data: picture } }] },
+        { role: "assistant", content: [{ type: "tool_use", id: "c", name: "f", input: { a: 1 } }] },
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "c", content: "r", is_error: true }] }
+      ],
+      tools: [{ name: "f", input_schema: { type: "object" } }],
+      tool_choice: { type: "tool", name: "f" },
+      thinking: { type: "enabled", budget_tokens: 10 },
+      output_config: { format: { type: "json_schema", schema: { type: "object" } } },
+      metadata: { user_id: "u" }
+    }
   ],
   "native-embed": [{ model: "m", input: ["a", "b"], truncate: true, dimensions: 3, options }],
   "native-embeddings": [{ model: "m", prompt: "p", options }],

@@ -1,4 +1,5 @@
 /** The Messages surface of Anthropic: its errors have the common shape, and beside it what Anthropic's clients read. */
+import { outcomes } from "../../../domain/Outcome.ts"
 import type { ShownError, Surface } from "../../../domain/Surface.ts"
 import { errorBody } from "../../errors/errorResponses.ts"
 
@@ -12,9 +13,16 @@ const typesOf: { readonly [status: number]: string } = {
   503: "overloaded_error"
 }
 
+/** Claude Code shortens a conversation when an error has these words. */
+const messageOf = ({ message, type }: ShownError): string =>
+  type === outcomes.contextExceeded.type ? `prompt is too long: ${message}` : message
+
 export const messagesError = (error: ShownError, requestId: string) => ({
   type: "error",
-  ...errorBody({ ...error, type: typesOf[error.status] ?? "api_error" }, requestId)
+  ...errorBody(
+    { status: error.status, type: typesOf[error.status] ?? "api_error", message: messageOf(error) },
+    requestId
+  )
 })
 
 export const messagesSurface: Surface = {

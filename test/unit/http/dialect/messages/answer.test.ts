@@ -7,7 +7,9 @@ import type { InferenceRequest, Json } from "../../../../../src/domain/Inference
 import { Fold } from "../../../../../src/http/dialect/fold.ts"
 import { messages } from "../../../../../src/http/dialect/messages/dialect.ts"
 import { toErrorResponse } from "../../../../../src/http/errors/errorResponses.ts"
-import { BackendFailed } from "../../../../../src/domain/Errors.ts"
+import { BackendFailed, BadRequest } from "../../../../../src/domain/Errors.ts"
+import { overflowDetail } from "../../../../../src/domain/promptWindow.ts"
+import { messagesSurface } from "../../../../../src/http/dialect/messages/surface.ts"
 import { decoding } from "../../decoding.ts"
 
 const { accepted } = decoding(messages)
@@ -277,6 +279,12 @@ describe("POST /v1/messages, the answer", () => {
       error: { type: "api_error", message: "model backend unavailable", code: 502 },
       request_id: requestId
     })
+  })
+
+  it("when a prompt does not fit, then the error begins with the words that Claude Code looks for", () => {
+    const refusal = toErrorResponse(new BadRequest({ detail: overflowDetail(4096, 5000), overflow: true }))
+    const { error } = messagesSurface.errorBody(refusal, requestId)
+    assert.match(JSON.stringify(error), /^{"message":"prompt is too long: [^"]*4096 tokens/)
   })
 
   it("when the model server had a part of the prompt in its cache, then that part is counted apart", () => {
