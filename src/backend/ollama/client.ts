@@ -37,6 +37,7 @@ import { beforeFirstFrame, fromStatus, fromTransport, refusesLevel, TransportErr
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
+import { Silence } from "./Silence.ts"
 import { CountingClient, type Head, UpstreamCall } from "./UpstreamCall.ts"
 
 export interface OllamaOptions {
@@ -98,6 +99,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
       (pool) => Effect.promise(() => pool.destroy())
     )
+  const silence = new Silence({ nowMs, timeoutMs: options.firstByteTimeoutMs })
   /** digests of models that have refused a level of `think` */
   const levelless = new Set<string>()
   const requests = yield* makePool(options.connections ?? null)
@@ -177,8 +179,20 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
       return yield* streamWithBreaker(breaker, permit, ({ call, model }) => {
         const limits: AnswerLimits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream }
-        const ask = (asked: ModelCall) =>
-          attempt(options.firstByteTimeoutMs, (ms) => open(kind, streamBodyOf(model.name, asked), limits, ms))
+        const ask = Effect.fnUntraced(function* (asked: ModelCall) {
+          const heard = yield* silence.begin(model.name, asked.plan.collects)
+          const frames = yield* Effect.raceFirst(
+            attempt(options.firstByteTimeoutMs, (ms) =>
+              open(kind, streamBodyOf(model.name, asked), limits, ms)
+            ),
+            Effect.andThen(heard.tooLong, silent)
+          )
+          heard.frame()
+          return Stream.mapArray(frames, (chunk) => {
+            heard.frame()
+            return chunk
+          })
+        })
         if (!hasLevel(call)) return ask(call)
         if (levelless.has(model.digest)) return ask(withoutLevel(call))
         // A model that takes no level may reason all the same.
@@ -300,6 +314,14 @@ const beginningWith = <A, E>(
   })
   return Stream.fromPull(Effect.succeed(next))
 }
+
+const silent = Effect.suspend(
+  () =>
+    new BackendFailed({
+      fault: "timeout",
+      cause: new Error("no answer in time, nor to the requests for this model before it")
+    })
+)
 
 const endedEarly = Effect.suspend(
   () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, Stream } from "effect"
+import { Duration, Effect, Fiber, Layer, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../../src/backend/breaker.ts"
@@ -10,6 +10,27 @@ import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
 import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
+
+describe("a model server that hangs", () => {
+  it.live("when a request comes while another waits in vain, then both end together", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          backend.script({ does: "hang" }, { does: "hang" })
+          const first = yield* Effect.forkChild(failure, { startImmediately: true })
+          yield* backend.until(() => backend.requests.length === 1)
+          // Real time: the server has to be silent for a part of its time first.
+          yield* Effect.sleep("1500 millis")
+          assert.strictEqual(yield* failure, "timeout")
+          assert.strictEqual(yield* Fiber.join(first), "timeout")
+        }),
+      { firstByteTimeoutMs: 3000 }
+    ).pipe(
+      Effect.timed,
+      Effect.tap(([took]) => Effect.sync(() => assert.isBelow(Duration.toMillis(took), 4400)))
+    )
+  )
+})
 
 describe("what the backend is sent", () => {
   it.live(
