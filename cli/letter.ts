@@ -71,14 +71,16 @@ const places: Readonly<Record<string, (facts: LetterFacts) => string>> = {
 
 export const placeNames = Object.keys(places)
 
-const place = /\{\{\s*([^{}]*?)\s*\}\}/g
+const place = /\{\{([^{}]*)\}\}/g
 
 /** Fails with the name of a place that does not exist. */
 export const readTemplate = (text = standard): Result.Result<(facts: LetterFacts) => string, string> => {
   const unknown = [...text.matchAll(place)]
-    .map(([, name = ""]) => name)
+    .map(([, name = ""]) => name.trim())
     .find((name) => !placeNames.includes(name))
   return unknown === undefined
-    ? Result.succeed((facts) => text.replaceAll(place, (_, name: string) => places[name]?.(facts) ?? ""))
+    ? Result.succeed((facts) =>
+        text.replaceAll(place, (_, name: string) => places[name.trim()]?.(facts) ?? "")
+      )
     : Result.fail(unknown)
 }

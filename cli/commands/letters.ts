@@ -15,7 +15,7 @@ import { counted, escapeText, notesAsText, show } from "../terminal.ts"
 
 const readAddress = (text: string): Option.Option<string> =>
   /^https?:\/\/[^\s?#]+$/.test(text) && URL.canParse(text)
-    ? Option.some(text.replace(/\/+$/, ""))
+    ? Option.some(text.replace(/(?<!\/)\/+$/, ""))
     : Option.none()
 
 /** A name of a file that every system accepts. The prefix of the key makes it unique. */

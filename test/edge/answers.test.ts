@@ -88,9 +88,11 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
       Effect.gen(function* () {
         const backend = yield* Fake
         const { secret } = yield* newKey({ concurrent: 1 })
+        const before = backend.requests.length
         backend.script(large)
         const { socket } = yield* unreading(secret)
-        yield* eventually(call("/api/embed", { secret, body: embed }), ({ status }) => status === 429)
+        yield* backend.until(() => backend.requests.length > before)
+        assert.strictEqual((yield* call("/api/embed", { secret, body: embed })).status, 429)
         socket.destroy()
         const next = yield* eventually(
           call("/api/embed", { secret, body: embed }),
@@ -198,7 +200,7 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
   }
 )
 
-layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "33554432" }), live)(
+layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "100663296" }), live)(
   "when there is little memory for answers",
   (it) => {
     it.effect(
@@ -225,18 +227,22 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "33554432" }), live)(
   }
 )
 
-layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
-  "an answer that takes most of the memory",
+layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "100663296" }), live)(
+  "answers that take most of the memory",
   (it) => {
-    it.effect("when a key does not read its answer, then it gets no other until it has read it", () =>
+    it.effect("when a key does not read its answers, then it gets no other until it has read them", () =>
       Effect.gen(function* () {
         const backend = yield* Fake
         const { secret } = yield* newKey()
         const other = yield* newKey()
-        backend.script(large)
-        const { socket } = yield* unreading(secret)
-        // The scripted answer is for the first request that the backend gets.
-        yield* backend.until(() => backend.requests.length > 0)
+        // A key may hold half of the memory unread: three of these answers are more.
+        const unread: Array<Socket> = []
+        for (let i = 1; i <= 3; i += 1) {
+          backend.script(large)
+          unread.push((yield* unreading(secret)).socket)
+          // A scripted answer is for the next request that the backend gets.
+          yield* backend.until(() => backend.requests.length >= i)
+        }
         const chat = (key: string) => call("/api/chat", { secret: key, body: hello({ stream: false }) })
         const refused = yield* eventually(chat(secret), ({ status }) => status === 429)
         assert.strictEqual(refused.status, 429)
@@ -245,7 +251,7 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "20971520" }), live)(
         assert.strictEqual((yield* chat(secret)).status, 429)
         assert.strictEqual(backend.requests.length, calls)
         assert.strictEqual((yield* chat(other.secret)).status, 200)
-        socket.resume()
+        for (const socket of unread) socket.resume()
         const served = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.strictEqual(served.status, 200)
       }).pipe(Effect.scoped)

@@ -9,21 +9,15 @@
 /** A text in JSON has none of these as they are. */
 const neverInText = String.raw`"\\\x7F\x00-\x1F`
 
-const shorthand = String.raw`\\[dw]`
 const shorthands: Readonly<Record<string, string>> = { "\\d": "0-9", "\\w": "A-Za-z0-9_" }
-/** Characters that mean themselves everywhere, and those that do so after a backslash or in brackets. */
-const plain = String.raw`[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd]`
-const special = String.raw`[.*+?(){}|$\-]`
 
-const member = new RegExp(
-  String.raw`${shorthand}|\\[/_]|\\?${special}|[A-Za-z0-9]-[A-Za-z0-9]|${plain}`,
-  "guy"
-)
-const piece = new RegExp(
-  String.raw`(?:(${shorthand}|\\[/_]|\\${special}|-|${plain})|(\.)|\[(\^?)((?:\\.|[^\]\\])+)\])` +
-    String.raw`([?*+]|\{(\d{1,4})(?:(,)(\d{0,4}))?\})?`,
-  "guy"
-)
+/** Shorthands; signs that mean themselves after a backslash or in brackets; ranges; and what means itself everywhere. */
+const member =
+  /\\[dw/_]|\\?[.*+?(){}|$\-]|[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd]/guy
+
+/** One character, a dot or brackets, with a quantifier or none. */
+const piece =
+  /(?:(\\[dw/_.*+?(){}|$\-]|-|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd])|(\.)|\[(\^?)((?:\\.|[^\]\\])+)\])([?*+]|\{(\d{1,4})(?:(,)(\d{0,4}))?\})?/guy
 
 const isDescending = (text: string): boolean => text.length === 3 && text.charCodeAt(0) > text.charCodeAt(2)
 

@@ -13,41 +13,22 @@ import type { Tokenizer } from "../../../domain/Model.ts"
 export const maxRun = 4096
 
 /** The character classes in llama.cpp's expressions. Marks are in two of them: with letters, and with all other signs. */
-const classes = [/[\p{L}\p{M}]/u, /\p{N}/u, /\p{White_Space}/u, /[^\p{White_Space}\p{L}\p{N}]/u]
+const classes = [
+  String.raw`[\p{L}\p{M}]`,
+  String.raw`\p{N}`,
+  String.raw`\p{White_Space}`,
+  String.raw`[^\p{White_Space}\p{L}\p{N}]`
+]
 
-const classesOf = (character: string): number =>
-  classes.reduce((bits, pattern, i) => (pattern.test(character) ? bits | (1 << i) : bits), 0)
+/** The run of a class around a place: before it in the first group, and from it on. */
+const runs = classes.map((one) => new RegExp(`(?<=(${one}{0,${maxRun}}))${one}{0,${maxRun}}`, "uy"))
 
-/** The classes of each code point, as bits, once it has been looked up; 0 before. */
-const known = new Uint8Array(0x110000)
-const lookedUp = 1 << classes.length
-
-const isLowSurrogate = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
-
-/** The classes, as bits, of the character at `at`. */
-const classesAt = (text: string, at: number): number => {
-  const unit = text.charCodeAt(at)
-  const start = isLowSurrogate(unit) && at > 0 ? at - 1 : at
-  const point = text.codePointAt(start) ?? unit
-  const bits = known[point] ?? 0
-  if (bits !== 0) return bits & ~lookedUp
-  const found = classesOf(String.fromCodePoint(point))
-  known[point] = found | lookedUp
-  return found
-}
-
-/** The length of the run around `at`. It looks at most `maxRun` units to each side. */
-const runAround = (text: string, at: number): number => {
-  let longest = 0
-  for (let rest = classesAt(text, at); rest !== 0; rest &= rest - 1) {
-    const bit = rest & -rest
-    let [from, to] = [at, at + 1]
-    while (from > 0 && at - from < maxRun && (classesAt(text, from - 1) & bit) !== 0) from -= 1
-    while (to < text.length && to - at <= maxRun && (classesAt(text, to) & bit) !== 0) to += 1
-    longest = Math.max(longest, to - from)
-  }
-  return longest
-}
+const runAround = (text: string, at: number): number =>
+  runs.reduce((longest, run) => {
+    run.lastIndex = at
+    const [after = "", before = ""] = run.exec(text) ?? []
+    return Math.max(longest, before.length + after.length)
+  }, 0)
 
 /** Whether a text has a run that is too long. Such a run covers a multiple of `maxRun`, so only these places are checked. */
 const hasLongRun = (text: string): boolean => {
