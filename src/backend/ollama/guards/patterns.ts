@@ -13,11 +13,11 @@ const shorthands: Readonly<Record<string, string>> = { "\\d": "0-9", "\\w": "A-Z
 
 /** Shorthands; signs that mean themselves after a backslash or in brackets; ranges; and what means itself everywhere. */
 const member =
-  /\\[dw/_]|\\?[.*+?(){}|$\-]|[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd]/guy
+  /\\[dw/_]|\\?[.*+?(){}|$-]|[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd]/guy
 
 /** One character, a dot or brackets, with a quantifier or none. */
 const piece =
-  /(?:(\\[dw/_.*+?(){}|$\-]|-|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd])|(\.)|\[(\^?)((?:\\.|[^\]\\])+)\])([?*+]|\{(\d{1,4})(?:(,)(\d{0,4}))?\})?/guy
+  /(?:(\\[dw/_.*+?(){}|$-]|-|[A-Za-z0-9 _@:/,;!#%&'=~<>\x60\u00a1-\ud7ff\ue000-\ufffd])|(\.)|\[(\^?)((?:\\.|[^\]\\])+)\])([?*+]|\{(\d{1,4})(?:(,)(\d{0,4}))?\})?/guy
 
 const isDescending = (text: string): boolean => text.length === 3 && text.charCodeAt(0) > text.charCodeAt(2)
 
