@@ -71,6 +71,8 @@ export const disabledTenant = (name: string): string =>
 
 export const noModels = `The tenant may use no model: every model request gets 403. "tollgate set-models" allows some.`
 
+export const noKeyModels = `The key may use no model: every model request gets 403. "tollgate set-models --key" allows some.`
+
 /** Why keys of a tenant that looks right do not work. */
 export const tenantHints = (tenant: TenantInfo): ReadonlyArray<string> => [
   ...(tenant.status === "active" ? [] : [disabledTenant(tenant.name)]),

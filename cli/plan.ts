@@ -3,7 +3,7 @@ import { Effect, Predicate } from "effect"
 import type { Registry } from "../src/admin/Registry.ts"
 import { type AdminError, UnknownKey } from "../src/admin/Errors.ts"
 import { snakeCase } from "../src/domain/text.ts"
-import { withoutDefaultTag } from "../src/gates/models/Catalog.ts"
+import { withoutDefaultTag } from "../src/domain/modelName.ts"
 import { FileInvalid } from "./errorMessages.ts"
 import {
   type Declaration,

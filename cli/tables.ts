@@ -3,7 +3,7 @@ import { Record } from "effect"
 import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/Registry.ts"
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
 import { keyTexts } from "../src/domain/settings.ts"
-import { disabledTenant, noModels } from "./modelHints.ts"
+import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"
 import { amount, minute, padded, tableOf } from "./terminal.ts"
 
 export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
@@ -53,6 +53,7 @@ const shownSettings: { readonly [setting: string]: (key: KeyOverview) => string 
   concurrent: (key) => ownOrTenants(key.concurrent, key.effective.concurrent),
   endUserHeader: ({ endUserHeader }) =>
     endUserHeader === null ? "from the request" : `from the header ${endUserHeader}`,
+  ownModels: ({ ownModels }) => (ownModels === null ? "the tenant's" : ownModels.join(", ") || "none"),
   promptLog: ofPromptLog
 }
 
@@ -91,6 +92,7 @@ export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
   ...(key.status === "active" ? [] : [`The key is ${key.status}: every request gets 401.`]),
   ...(key.tenantDisabled ? [disabledTenant(key.tenant)] : []),
   ...(key.tenantWithoutModels ? [noModels] : []),
+  ...(key.ownModels?.length === 0 ? [noKeyModels] : []),
   ...key.budgets.flatMap(({ budget, period, spent }) =>
     budget !== null && spent >= budget ? [`The budget (${period}) is spent: model requests get 429.`] : []
   )

@@ -57,6 +57,8 @@ export default Effect.gen(function* () {
       budget_account uuid,
       -- the request header that names the end user
       end_user_header text CHECK (end_user_header ~ '^[!#$%&''*+.^_|~0-9A-Za-z\x60-]{1,64}$'),
+      -- the models that it may use of its tenant's; null: all of them
+      own_models text[] CHECK (array_position(own_models, NULL) IS NULL),
       prompt_log boolean NOT NULL DEFAULT false,
       prompt_log_days integer CHECK (prompt_log_days BETWEEN 1 AND 3650)
     )`

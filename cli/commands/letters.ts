@@ -3,6 +3,7 @@ import { Effect, FileSystem, type Layer, Option, Result } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as path from "node:path"
 import { Registry } from "../../src/admin/Registry.ts"
+import { grantOf } from "../../src/domain/Caller.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
 import { described } from "../described.ts"
 import { FileInvalid } from "../errorMessages.ts"
@@ -70,7 +71,8 @@ export const makeLetters = <E>(backend: Layer.Layer<Backend, E>) =>
           left.push(`  ${prefix}  ${escapeText(name)}`)
           continue
         }
-        const names = namesOf(yield* registry.showTenant(key.value.tenant))
+        const ofTenant = namesOf(yield* registry.showTenant(key.value.tenant))
+        const names = { ...ofTenant, models: grantOf(ofTenant.models, key.value.ownModels) }
         const models =
           catalog?.offered(names).map((model) => model.name) ??
           (names.models === "all" ? [`those that ${address}/v1/models lists`] : [...names.models])

@@ -4,8 +4,10 @@ import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
 import { Backend } from "../../src/backend/Backend.ts"
-import type { Model } from "../../src/domain/Model.ts"
-import { Catalog, withoutDefaultTag } from "../../src/gates/models/Catalog.ts"
+import { type Model } from "../../src/domain/Model.ts"
+import { withoutDefaultTag } from "../../src/domain/modelName.ts"
+import { Catalog } from "../../src/gates/models/Catalog.ts"
+import { grantOf } from "../../src/domain/Caller.ts"
 import { described } from "../described.ts"
 import * as flags from "../flags.ts"
 import { aliasHints, allowlistHints, installedModels, namesOf, tenantHints } from "../modelHints.ts"
@@ -107,13 +109,49 @@ const listChanges = (before: TenantInfo, after: TenantInfo): ReadonlyArray<strin
   ].flatMap(([what, models]) => (models === "" ? [] : [`${what}: ${models}`]))
 }
 
+/** The models of one key: a part of its tenant's. */
+const setKeyModels = Effect.fnUntraced(function* (
+  prefix: string,
+  { models, yes, ...others }: { readonly models: string | undefined; readonly yes: boolean }
+) {
+  const registry = yield* Registry
+  if (models === undefined || Object.values(others).some((flag) => flag !== undefined)) {
+    return yield* new InvalidValue({ field: "models", expected: "given with --key, and no other option" })
+  }
+  const ownModels = models === "none" ? null : flags.commaList(models)
+  const before = yield* registry.showKey(prefix)
+  const ofTenant = namesOf(yield* registry.showTenant(before.tenant)).models
+  const granted = grantOf(ofTenant, ownModels ?? [])
+  const alien = ownModels?.find((model) => granted !== "all" && !granted.has(withoutDefaultTag(model)))
+  if (alien !== undefined) {
+    return yield* new InvalidValue({
+      field: "models",
+      expected: `models that the tenant may use, and ${alien} is none`
+    })
+  }
+  if (!yes && ownModels?.length === 0 && before.ownModels?.length !== 0) {
+    return yield* new InvalidValue({
+      field: "yes",
+      expected: 'given too, because the key could use no model then; "none" lets it use all of its tenant\'s'
+    })
+  }
+  const changed = yield* registry.changeKey(prefix, { ownModels })
+  const shown = (own: ReadonlyArray<string> | null) =>
+    own === null ? "all of its tenant's" : own.join(", ") || "none"
+  yield* show(changed, `${prefix} may use ${shown(changed.ownModels)}`)
+  yield* notesAsText([`Before: ${shown(before.ownModels)}`])
+})
+
 /** `backend` is built only when the allowlist or aliases change, because the rest needs no model server. */
 export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
   Command.make(
     "set-models",
     {
-      tenant: flags.tenant,
-      models: list("models", "The new allowlist; empty allows no model"),
+      ...flags.owner,
+      models: list(
+        "models",
+        'The new allowlist; empty allows no model. Of a key: those of its tenant\'s, or "none" for all'
+      ),
       add: list("add", "Models to add to the allowlist"),
       remove: list("remove", "Models to take from the allowlist"),
       yes: flags.toggle("yes", "Also when the tenant can use no model then"),
@@ -127,7 +165,11 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
       ),
       removeAliases: list("remove-alias", "Aliases to remove")
     },
-    Effect.fnUntraced(function* ({ add, aliases, allowAll, models, remove, removeAliases, tenant, yes }) {
+    Effect.fnUntraced(function* ({ key, tenant: named, ...given }) {
+      const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
+      if ("key" in owner) return yield* setKeyModels(owner.key, given)
+      const { tenant } = owner
+      const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
       const registry = yield* Registry
       if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
         return yield* new InvalidValue({
@@ -139,11 +181,11 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         return yield* new InvalidValue({ field: "models", expected: "given without --add and --remove" })
       }
       const listOf = (text: string | undefined) => (text === undefined ? undefined : flags.commaList(text))
-      const [named, added, removed] = [listOf(models), listOf(add), listOf(remove)]
+      const [wanted, added, removed] = [listOf(models), listOf(add), listOf(remove)]
       const catalog =
         aliases === undefined &&
         allowAll !== false &&
-        [named, added, removed].every((one) => one === undefined)
+        [wanted, added, removed].every((one) => one === undefined)
           ? undefined
           : yield* installedModels(backend)
       // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
@@ -154,7 +196,7 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         Effect.gen(function* () {
           const before = yield* registry.showTenant(tenant)
           const changed = yield* registry.setModels(tenant, {
-            models: named,
+            models: wanted,
             add: added,
             remove: removed,
             allowAll,
@@ -178,7 +220,7 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
       yield* notes(
         new Set([
-          ...allowlistHints(catalog, [...(named ?? []), ...(added ?? [])]),
+          ...allowlistHints(catalog, [...(wanted ?? []), ...(added ?? [])]),
           ...aliasHints(catalog, changed, aliases ?? {}),
           ...tenantHints(changed),
           ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
@@ -188,6 +230,7 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
   ).pipe(
     described(
       "Set which models a tenant may use, and under which other names",
+      ["tollgate set-models --key tg_4fJ2kQ9sX --models llama3.2:1b", "One key of the tenant"],
       "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
       "tollgate set-models --tenant acme --allow-all",
       "tollgate set-models --tenant acme --alias fast=llama3.2:1b",

@@ -1,7 +1,7 @@
 /** Which models a tenant may use, and under which other names, as they are stored. */
 import { Effect } from "effect"
 import type { TenantChange } from "../domain/settings.ts"
-import { withoutDefaultTag } from "../gates/models/Catalog.ts"
+import { withoutDefaultTag } from "../domain/modelName.ts"
 import { InvalidValue } from "./Errors.ts"
 import type { ModelsChange, TenantInfo } from "./Registry.ts"
 import * as Values from "./Values.ts"

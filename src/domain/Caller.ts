@@ -1,5 +1,6 @@
 /** The authenticated key with its limits and grants, as the key store read them from the database. */
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
+import { withoutDefaultTag } from "./modelName.ts"
 import type { KeySettings, TenantSettings } from "./settings.ts"
 
 export const scopes = ["chat", "embeddings"] as const
@@ -7,6 +8,15 @@ export type Scope = (typeof scopes)[number]
 
 /** Which discovered models a tenant may use: all, or the named ones. */
 export type ModelGrant = "all" | ReadonlySet<string>
+
+/** What a key may use of its tenant's models, when it has a list of its own. Names are compared as those of requests. */
+export const grantOf = (tenant: ModelGrant, own: ReadonlyArray<string> | null): ModelGrant => {
+  if (own === null) return tenant
+  const names = own.map(withoutDefaultTag)
+  if (tenant === "all") return new Set(names)
+  const granted = new Set([...tenant].map(withoutDefaultTag))
+  return new Set(names.filter((name) => granted.has(name)))
+}
 
 /** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
 export type ModelAliases = ReadonlyMap<string, string>
@@ -20,6 +30,7 @@ type Resolved =
   | "budgetMonthly"
   | "budgetTotal"
   | "endUserHeader"
+  | "ownModels"
   | "promptLog"
   | "promptLogDays"
   | "allowAllModels"

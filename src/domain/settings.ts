@@ -50,6 +50,8 @@ export const KeySettings = Schema.Struct({
   concurrent: Schema.NullOr(Limit),
   priority: Schema.Literals(priorities),
   endUserHeader: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/))),
+  /** which of its tenant's models it may use; null: all of them */
+  ownModels: Schema.NullOr(Schema.Array(Schema.String)),
   promptLog: Schema.Boolean,
   promptLogDays: Schema.NullOr(RetentionDays),
   ...Budgets
@@ -79,6 +81,7 @@ export const newKey: KeySettings = {
   concurrent: null,
   priority: "interactive",
   endUserHeader: null,
+  ownModels: null,
   promptLog: false,
   promptLogDays: null,
   ...noBudgets
@@ -119,6 +122,7 @@ const maxAliases = 100
  */
 export const KeyChange = Schema.Struct({
   ...KeySettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  ownModels: Schema.optionalKey(Schema.NullOr(ModelList)),
   endUserHeader: Schema.optionalKey(
     KeySettings.fields.endUserHeader.check(
       Schema.makeFilter((header) => !refusedHeaders.has(header?.toLowerCase()))
@@ -180,6 +184,8 @@ const sharedTexts = {
   budgetTotal: budget("total", "Tokens for ever")
 }
 
+const modelsExpected = "a comma list of model names, each of at most 350 characters without spaces"
+
 /** `label`: its name in `show-key`; undefined: it is shown in another way. */
 export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }> = {
   ...sharedTexts,
@@ -206,6 +212,7 @@ export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }
     },
     label: "end users"
   },
+  ownModels: { name: "models", expected: modelsExpected, option: undefined, label: "models" },
   promptLog: {
     name: "prompt-log",
     expected: "true, false or a whole number of days from 1 to 3650",
@@ -235,7 +242,7 @@ export const tenantTexts: Texts<TenantSettings, unknown> = {
   allowAllModels: { name: "allow-all", expected: "true or false", option: undefined },
   allowedModels: {
     name: "models",
-    expected: "a comma list of model names, each of at most 350 characters without spaces",
+    expected: modelsExpected,
     option: undefined
   },
   modelAliases: { name: "alias", expected: `at most ${maxAliases} aliases for a tenant`, option: undefined }

@@ -1,11 +1,14 @@
 /** No costly mistake in silence: what commands say before and after a change, and what they refuse. */
-import { assert, it } from "@effect/vitest"
+import { assert, it, layer } from "@effect/vitest"
 import { Effect, Layer, Option, Schema } from "effect"
 import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
 import { readNumber } from "../../cli/flags.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Backend } from "../../src/backend/Backend.ts"
+import { grantOf } from "../../src/domain/Caller.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
+import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
@@ -174,3 +177,51 @@ it.effect(
       )
     }).pipe(Effect.provide(Admin))
 )
+
+it("when a key has models of its own, then it may use those that its tenant may use too", () => {
+  const names = (grant: ReturnType<typeof grantOf>) => (grant === "all" ? grant : [...grant])
+  assert.strictEqual(grantOf("all", null), "all")
+  assert.deepStrictEqual(names(grantOf(new Set(["a:1"]), null)), ["a:1"])
+  assert.deepStrictEqual(names(grantOf("all", ["a:1", "b:latest"])), ["a:1", "b"])
+  assert.deepStrictEqual(names(grantOf(new Set(["a", "b:latest", "c:1"]), ["a:latest", "b", "c:2", "d"])), [
+    "a",
+    "b"
+  ])
+  assert.deepStrictEqual(names(grantOf("all", [])), [])
+})
+
+layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it) => {
+  it.effect(
+    "when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before",
+    () =>
+      Effect.gen(function* () {
+        const registry = yield* Registry
+        const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
+        const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
+        const set = (...args: ReadonlyArray<string>) =>
+          tollgateHere("set-models", "--key", prefix, ...args).pipe(Effect.provide(TestConsole.layer))
+        const status = Effect.fnUntraced(function* (key: string, model: string) {
+          return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
+        })
+        failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
+        failsWith(
+          yield* set("--models", ""),
+          /--yes must be given too, because the key could use no model then/
+        )
+        failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
+        const ran = yield* set("--models", "other:latest")
+        succeeds(ran)
+        assert.strictEqual(ran.stderr, "Before: all of its tenant's\n")
+        yield* eventually(status(secret, "m"), (found) => found === 403)
+        assert.strictEqual(yield* status(secret, "m"), 403)
+        assert.strictEqual(yield* status(secret, "other"), 200)
+        assert.strictEqual(yield* status(free, "m"), 200)
+        const tags = yield* call("/api/tags", { secret })
+        assert.include(tags.text, "other:latest")
+        assert.notInclude(tags.text, '"m:latest"')
+        succeeds(yield* set("--models", "none"))
+        yield* eventually(status(secret, "m"), (found) => found === 200)
+        assert.strictEqual(yield* status(secret, "m"), 200)
+      })
+  )
+})

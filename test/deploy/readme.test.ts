@@ -154,6 +154,8 @@ const table = [
   "set-models --tenant squad --remove c",
   "set-models --tenant squad --alias fast=llama3.2:3b",
   "set-models --tenant squad --remove-alias fast",
+  "set-models --key P --models c",
+  "set-models --key P --models none",
   "set-end-user --key P --header X-User",
   "set-end-user --key P --header none",
   "set-limits --tenant squad --rpm 8 --weight 3",

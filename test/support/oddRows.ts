@@ -31,7 +31,7 @@ export const dropChecks = Effect.gen(function* () {
 })
 
 /** For each type of a column one of them is no value that a setting may have. */
-const oddValues = ["NULL", "'-1'", "'a b'", "'infinity'", `'{"a":5}'`]
+const oddValues = ["NULL", "'-1'", "'a b'", "'infinity'", `'{"a":5}'`, "'{NULL}'"]
 
 /**
  * Gives the column of one row an odd value while `use` runs, for each value that Postgres accepts. Returns what `use` returned

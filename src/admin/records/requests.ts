@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
-import { withoutDefaultTag } from "../../gates/models/Catalog.ts"
+import { withoutDefaultTag } from "../../domain/modelName.ts"
 import type { Period } from "./period.ts"
 import {
   Correction,

@@ -1,5 +1,5 @@
 /** What a request uses of the settings of its key and tenant. */
-import type { CallerSettings } from "../../domain/Caller.ts"
+import { type CallerSettings, grantOf } from "../../domain/Caller.ts"
 import type { Budgets } from "../../domain/Limits.ts"
 import type { KeySettings, TenantSettings } from "../../domain/settings.ts"
 
@@ -20,6 +20,7 @@ export const callerSettings = (
     budgetTotal,
     concurrent,
     endUserHeader,
+    ownModels,
     promptLog,
     promptLogDays,
     rpm,
@@ -48,7 +49,7 @@ export const callerSettings = (
     },
     budgets: budgetsOf(budgetDaily, budgetMonthly, budgetTotal),
     tenantBudgets: budgetsOf(tenantDaily, tenantMonthly, tenantTotal),
-    models: allowAllModels ? "all" : new Set(allowedModels),
+    models: grantOf(allowAllModels ? "all" : new Set(allowedModels), ownModels),
     ...(modelAliases.length === 0
       ? {}
       : { aliases: new Map(modelAliases.map(({ alias, model }) => [alias, model])) }),

@@ -1,6 +1,7 @@
 /** The installed models: resolves names, and decides who may use which. Pure; both layers use it. */
 import type { Caller, ModelGrant } from "../../domain/Caller.ts"
 import { maxModelName, type Model, type OfferedModel } from "../../domain/Model.ts"
+import { withoutDefaultTag } from "../../domain/modelName.ts"
 import { isPrintable } from "../../domain/text.ts"
 
 /** More than any server has. The bound keeps a broken backend from exhausting our memory. */
@@ -75,10 +76,6 @@ export interface Resolved {
   readonly model: Model
   readonly alias?: string
 }
-
-/** `fast` and `fast:latest` are one name. */
-export const withoutDefaultTag = (name: string): string =>
-  name.endsWith(defaultTag) ? name.slice(0, -defaultTag.length) : name
 
 /** A grant names models by the same rule as a request: `llama3` grants `llama3:latest`. */
 const grants = (grant: ModelGrant, model: Model): boolean =>
