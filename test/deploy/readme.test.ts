@@ -76,7 +76,7 @@ const settled = (text: string, { folder, port }: Reader): string =>
     .replaceAll(folder, "/home/you/tollgate")
     .replaceAll(`127.0.0.1:${port}`, "127.0.0.1:8080")
     .replaceAll(/tg_[0-9A-Za-z]{9}(?:[0-9A-Za-z]{32}|…)?/g, "<key>")
-    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
+    .replaceAll(/\d{4}-\d\d-\d\d(?:T[\d:.]+Z| \d\d:\d\d UTC)/g, "<time>")
     .replaceAll(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<id>")
     .replaceAll(/(?<="(?:total|load|prompt_eval|eval)_duration":)\d+/g, "<ns>")
     .replaceAll("\r", "")
