@@ -4,7 +4,17 @@ import { spawnSync } from "node:child_process"
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
-import { entry, folderOfBuild } from "./built.js"
+
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
+if (major < 24 || (major === 24 && minor < 14)) {
+  process.stderr.write(
+    `tollgate: it needs Node 24.14 or later (this is ${process.versions.node}): run "npm start", which has its own\n`
+  )
+  process.exit(1)
+}
+
+// After the check: an older Node cannot run it.
+const { entry, folderOfBuild } = await import("./built.js")
 
 // Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/startup/v8Flags.ts` sets it back.
 setFlagsFromString("--semi-space-growth-factor=1")

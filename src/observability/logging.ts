@@ -30,7 +30,7 @@ const plain = (_: string, value: unknown): unknown =>
   typeof value === "bigint" || Redacted.isRedacted(value)
     ? String(value)
     : isCausal(value)
-      ? renderCause(value)
+      ? renderCause(value, false)
       : value
 
 const isFields = (part: unknown): part is object => Predicate.isObject(part) && !isCausal(part)
@@ -58,15 +58,17 @@ interface LogLine {
 /** The first argument is the message. Objects after it are fields; errors, causes and texts after it are the cause. */
 const toLogLine = (options: Logger.Options<unknown>): LogLine => {
   const { cause, date, fiber, logLevel, message } = options
+  // What failed outside says it in its message. Frames are for those who read the code.
+  const render = (failure: unknown) => renderCause(failure, logLevel === "Debug" || logLevel === "Trace")
   const [first, ...parts]: ReadonlyArray<unknown> = Array.isArray(message) ? message : [message]
   const causes = parts
     .filter((part) => part !== undefined && !isFields(part))
-    .map((part) => (isCausal(part) ? renderCause(part) : String(part)))
-  if (cause.reasons.length > 0) causes.push(renderCause(cause))
+    .map((part) => (isCausal(part) ? render(part) : String(part)))
+  if (cause.reasons.length > 0) causes.push(render(cause))
   return {
     time: date.toISOString(),
     level: logLevel.toLowerCase(),
-    message: isFields(first) ? "" : isCausal(first) ? renderCause(first) : String(first),
+    message: isFields(first) ? "" : isCausal(first) ? render(first) : String(first),
     fields: {
       ...fiber.getRef(References.CurrentLogAnnotations),
       ...traceFields(options),

@@ -1,5 +1,6 @@
 /**
- * Renders a failure for a log line: names, messages and stacks, down to the first cause.
+ * Renders a failure for a log line: names, messages and stacks. The first cause comes first, because it says what happened
+ * (`connect ECONNREFUSED 10.0.0.5:5432`); the errors that drivers made of it follow.
  *
  * Postgres quotes a refused row in `detail` and `where`, and an unreadable value in the messages of class 22 (data
  * exception). V8 quotes the text that is no JSON. They may contain prompts and other client text, so they are left out here,
@@ -38,26 +39,30 @@ const headOf = (error: object): string => {
   return message === undefined || message === name ? name : `${name}: ${message}`
 }
 
-const linesOf = (error: unknown, depth: number): ReadonlyArray<string> => {
-  if (!Predicate.isObject(error)) return [String(error)]
-  if (isPostgresError(error)) return [postgresText(error)]
+/** An error and its frames, the first cause first. */
+const blocksOf = (error: unknown, frames: boolean, depth = 0): ReadonlyArray<ReadonlyArray<string>> => {
+  if (!Predicate.isObject(error)) return [[String(error)]]
+  if (isPostgresError(error)) return [[postgresText(error)]]
   const cause: unknown = Reflect.get(error, "cause")
-  const below =
-    cause === undefined || depth >= maxDepth
-      ? []
-      : linesOf(cause, depth + 1).map((line, n) => (n === 0 ? `  caused by ${line}` : `  ${line}`))
-  return [headOf(error), ...framesOf(error), ...below]
+  const first = cause === undefined || depth >= maxDepth ? [] : blocksOf(cause, frames, depth + 1)
+  return [...first, [headOf(error), ...(frames ? framesOf(error) : [])]]
 }
 
-/** Renders a cause or an error, with one line for each stack frame. */
-export const renderCause = (failure: unknown): string => {
-  if (!Cause.isCause(failure)) return linesOf(failure, 0).join("\n")
+const linesOf = (error: unknown, frames: boolean): ReadonlyArray<string> =>
+  blocksOf(error, frames).flatMap(([head = "", ...rest], n) => [n === 0 ? head : `  became ${head}`, ...rest])
+
+/**
+ * Renders a cause or an error. `frames`: whether errors have a line for each stack frame. A defect always has them: nothing else
+ * says where it is.
+ */
+export const renderCause = (failure: unknown, frames = true): string => {
+  if (!Cause.isCause(failure)) return linesOf(failure, frames).join("\n")
   const lines = failure.reasons.flatMap((reason) => {
     switch (reason._tag) {
       case "Fail":
-        return linesOf(reason.error, 0)
+        return linesOf(reason.error, frames)
       case "Die":
-        return linesOf(reason.defect, 0)
+        return linesOf(reason.defect, true)
       case "Interrupt":
         return []
     }

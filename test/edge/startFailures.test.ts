@@ -47,6 +47,26 @@ it.live("when another program listens there, then the line says so, and the exit
   )
 )
 
+it.live("when Node is too old, then one line says so, and what has the right one", () =>
+  Effect.gen(function* () {
+    const older =
+      "data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})"
+    const starter = fileURLToPath(new URL("../../build/start.js", import.meta.url))
+    const [code, said] = yield* Effect.callback<readonly [number | string | null | undefined, string]>(
+      (resume) => {
+        const child = execFile(process.execPath, ["--import", older, starter], (error, _, said) =>
+          resume(Effect.succeed([error === null ? 0 : error.code, said]))
+        )
+        return Effect.sync(() => void child.kill("SIGKILL"))
+      }
+    )
+    assert.deepStrictEqual(
+      [code, said],
+      [1, 'tollgate: it needs Node 24.14 or later (this is 20.20.2): run "npm start", which has its own\n']
+    )
+  })
+)
+
 it.live("when the address is not this machine's, then the line says so", () =>
   Effect.gen(function* () {
     const [code, said] = yield* start({ HOST: "203.0.113.1", PORT: "0" })

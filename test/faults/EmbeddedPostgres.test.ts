@@ -201,7 +201,10 @@ it.live("when the folder cannot be used, then the error says why", () =>
       ({ message }) => message
     )
     yield* Effect.promise(() => fs.writeFile(dataDir, ""))
-    assert.strictEqual(yield* failing, `${dataDir} cannot be used (EEXIST)`)
+    assert.strictEqual(
+      yield* failing,
+      `${dataDir} cannot be used: give this user the right to write there, or set DATA_DIR (EEXIST)`
+    )
     yield* Effect.promise(() => fs.rm(dataDir))
     yield* Effect.promise(() => fs.mkdir(dataDir))
     yield* Effect.promise(() => fs.writeFile(path.join(dataDir, "postgres-password"), ""))

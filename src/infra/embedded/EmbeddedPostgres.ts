@@ -181,7 +181,10 @@ export const embeddedPostgres = Effect.fnUntraced(function* ({
   readonly dataDir: string
 }): Effect.fn.Return<EmbeddedPostgres, PostgresFailed, Scope.Scope> {
   const io = <A>(act: () => Promise<A>) =>
-    Effect.tryPromise({ try: act, catch: unusable(`${dataDir} cannot be used`) })
+    Effect.tryPromise({
+      try: act,
+      catch: unusable(`${dataDir} cannot be used: give this user the right to write there, or set DATA_DIR`)
+    })
   if (isRoot && !hasSetpriv()) {
     return yield* unusable(
       "Postgres does not run as root: install setpriv (util-linux), or start as another user"

@@ -131,10 +131,16 @@ it.effect("when something is redacted in a line of JSON, then the line is still 
   })
 )
 
-it("when an error has causes, then all are written with their frames, and a circle ends", () => {
+it("when an error has causes, then the first cause comes first, with frames only when they are asked for, and a circle ends", () => {
   const inner = new TypeError("inner")
   const text = renderCause(new Error("outer", { cause: inner }))
-  assert.match(text, /^Error: outer\n\s+at .*\n(?:.*\n)*\s+caused by TypeError: inner\n\s+at /)
+  assert.match(text, /^TypeError: inner\n\s+at .*\n(?:.*\n)*\s+became Error: outer\n\s+at /)
+  assert.strictEqual(
+    renderCause(new Error("outer", { cause: inner }), false),
+    "TypeError: inner\n  became Error: outer"
+  )
+  assert.strictEqual(renderCause(Cause.fail(inner), false), "TypeError: inner")
+  assert.match(renderCause(Cause.die(inner), false), /^TypeError: inner\n\s+at /)
   const circle = new Error("circle")
   circle.cause = circle
   assert.isBelow(renderCause(circle).length, 20_000)
