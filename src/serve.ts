@@ -11,7 +11,7 @@ import { explain } from "./observability/explain.ts"
 import { layerLogging } from "./observability/logging.ts"
 import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
-import { chatModelAt } from "./startup/backendUrl.ts"
+import { chatModelAt, watchForServer } from "./startup/backendUrl.ts"
 import { prepareToServe } from "./startup/v8Flags.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { makeMonotonicMs } from "./infra/time.ts"
@@ -83,7 +83,8 @@ const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, { 
 
 const run = Effect.fnUntraced(function* (settings: SettingsValues) {
   const dependencies = yield* resolveDependencies(settings)
-  const { database, embedded } = dependencies
+  const { backend, database, embedded } = dependencies
+  if (backend.isDemo) yield* Effect.forkScoped(watchForServer())
   const running =
     embedded === undefined
       ? runWithServers(settings, dependencies)

@@ -28,7 +28,7 @@ export const resolveDependencies = Effect.fnUntraced(function* (
       ? yield* Effect.mapError(findBackend, (error) =>
           startupError(`the built-in demo backend could not be started: ${explain(error)}`)
         )
-      : { url: settings.backendUrl, what: settings.backendUrl.origin }
+      : { url: settings.backendUrl, what: settings.backendUrl.origin, isDemo: false }
   if (settings.databaseUrl !== undefined)
     return { database: settings.databaseUrl, embedded: undefined, backend }
   const dataDir = path.resolve(settings.dataDir)
