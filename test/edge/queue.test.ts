@@ -59,6 +59,7 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
       Effect.gen(function* () {
         yield* open()
         const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        yield* open().pipe(Effect.provideService(Gateway, other))
         const backend = yield* Fake
         const { secret } = yield* newKey()
         backend.always(slowly(300))
@@ -132,6 +133,7 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
       Effect.gen(function* () {
         yield* open()
         const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        yield* open().pipe(Effect.provideService(Gateway, other))
         const backend = yield* Fake
         const [many, few] = [yield* newKey({ concurrent: 20 }), yield* newKey()]
         backend.always(slowly(150))

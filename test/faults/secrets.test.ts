@@ -129,6 +129,8 @@ const inside = "CUDA error at /root/.ollama/models on http://127.0.0.1:11434 mar
 const serve = Effect.fnUntraced(function* ({ key, post }: Run) {
   const secret = yield* key()
   const body = { model: "m", prompt: "marker-prompt" }
+  // A busy machine may read the list of models late.
+  yield* eventually(post("/api/chat", secret, chat({ stream: false })), (status) => status === 200)
   for (const stream of [true, false]) {
     assert.strictEqual(yield* post("/api/chat", secret, chat({ stream })), 200)
     assert.strictEqual(yield* post("/v1/chat/completions", secret, chat({ stream })), 200)
