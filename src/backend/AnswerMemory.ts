@@ -11,8 +11,8 @@
  *   only reader of a tenant is cut when all answers take more than `maxBytes`.
  * - A key that holds too much unread starts no further request.
  *
- * So all answers take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. While other tenants hold answers too, a reader that takes
- * nothing is cut when its tenant holds more than what is left.
+ * So all answers take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. While other
+ * tenants hold answers too, a reader that takes nothing is cut when its tenant holds more than what is left.
  */
 import { Context, Deferred, Effect, Layer, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"

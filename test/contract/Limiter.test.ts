@@ -101,7 +101,7 @@ it.effect("when a request is reserved, then the reservation is the evidence, and
     const evidence = yield* answering(new Reserved({ reservation, headroom })).reserve
     assert.strictEqual(evidence.link, "Limiter")
     assert.deepInclude(evidence.facts, { reservation, headroom, caller })
-    assert.strictEqual(evidence.facts.call.maxTokens, 49)
+    assert.strictEqual(evidence.facts.call.maxTokens, 59)
   })
 )
 

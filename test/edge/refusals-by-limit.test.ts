@@ -124,7 +124,7 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
           yield* Fake
         ]
         const long = { options: { num_predict: 4000 } }
-        yield* setBudgets(prefix, { day: 3000 })
+        yield* setBudgets(prefix, { day: 1500 })
         const calls = fake.requests.length
         fake.script({ does: "hang" })
         const first = yield* Effect.forkChild(chat(secret, long), { startImmediately: true })
@@ -134,7 +134,7 @@ layer(layerGateway(), live)("limits and budgets", (it) => {
           assert.strictEqual(refused.status, 429)
           assert.deepInclude(bodyOf(refused).error, {
             type: "budget_exceeded",
-            message: "daily budget of 3000 tokens is held by requests that run"
+            message: "daily budget of 1500 tokens is held by requests that run"
           })
           assert.strictEqual(refused.headers.get("retry-after"), "1")
           assert.isNull(refused.headers.get("x-should-retry"))

@@ -43,7 +43,7 @@ const otherReplica = Effect.map(Layer.build(Layer.fresh(layerGatewayOn())), (bui
 
 /** A second key of the tenant. */
 const secondKey = (tenant: string) =>
-  Effect.flatMap(Registry, (registry) => registry.createKey({ tenant, name: "second" }))
+  Effect.flatMap(Registry, (registry) => registry.createKey({ tenant, name: "second", allowDuplicate: true }))
 
 const tollgate = (...args: ReadonlyArray<string>) =>
   tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
