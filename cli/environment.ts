@@ -42,8 +42,14 @@ const readOnly = (entries: ReadonlyArray<Parameters<typeof variablesOf>[0]>) =>
 
 export const settings = readOnly(used)
 
-/** `REDIS_URL`; undefined: the gateway counts in its own memory. Only `status` and `doctor` use Redis. */
+/** `REDIS_URL`; undefined: the gateway counts in its own memory. Only `status`, `doctor` and `reconcile` use Redis. */
 export const cacheUrl = Effect.map(readOnly([table.redisUrl]), ({ redisUrl }) => redisUrl)
+
+/** `CONCURRENCY_LEASE_S`. Its default, where the gateway runs elsewhere. */
+export const leaseS = Effect.map(
+  readOnly([table.concurrencyLeaseS]),
+  ({ concurrencyLeaseS }) => concurrencyLeaseS
+)
 
 /** The most tokens of an answer that the gateway of this environment admits. Its defaults, where it runs elsewhere. */
 export const outputCap = Effect.map(readOnly([table.numPredictCap]), ({ numPredictCap }) => numPredictCap)

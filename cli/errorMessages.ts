@@ -113,6 +113,8 @@ const errorMessage = (error: unknown): string => {
     return `no request ${JSON.stringify(error.id)}; by the client's own id the newest ${amount(error.searched)} are searched`
   }
   if (error instanceof FileInvalid) return `${error.file}: ${error.problem}`
+  if (error instanceof Registry.CountersDown)
+    return "the counters cannot be read: check REDIS_URL, and that Redis runs"
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof SchemaMismatch || error instanceof UnreleasedSchema) return error.message

@@ -4,21 +4,26 @@ import { Cause, Effect, Exit, Layer, Redacted, References } from "effect"
 import { AnswerMemory } from "../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../src/backend/breaker.ts"
 import { layerOllama } from "../src/backend/ollama/client.ts"
+import { CountersDown } from "../src/admin/Errors.ts"
+import { Meter } from "../src/gates/meter/Meter.ts"
+import { layerRedis as layerRedisMeter } from "../src/gates/meter/redis/RedisMeter.ts"
 import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerRedis, type Redis } from "../src/infra/Redis.ts"
 import { layerFromSettings as layerRegistry } from "../src/admin/postgres.ts"
+import { Counters, layerPostgres as layerBooks } from "../src/admin/books/postgres.ts"
 import { layerPostgres as layerRecords } from "../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../src/replicas/postgres.ts"
+import { longestLeaseS } from "../src/Settings.ts"
 import { version } from "../src/version.ts"
 import { backendStatus } from "./checks/backend.ts"
-import { cacheChecks, cacheStatus } from "./checks/cache.ts"
+import { cacheChecks, cacheStatus, connected } from "./checks/cache.ts"
 import { type Check, failed, ok } from "./checks/Check.ts"
 import { explain } from "../src/observability/explain.ts"
 import { databaseChecks, databaseStatus } from "./checks/database.ts"
 import { settingsChecks } from "./checks/settings.ts"
-import { backendUrl, cacheUrl, databaseAddress, settings } from "./environment.ts"
+import { backendUrl, cacheUrl, databaseAddress, leaseS, settings } from "./environment.ts"
 import { interrupted } from "./exit.ts"
 import { runCommandLine } from "./program.ts"
 
@@ -72,6 +77,28 @@ const withCache = (checks: (url: string) => Effect.Effect<ReadonlyArray<Check>, 
     )
   )
 
+/** The counters of running gateways. undefined: they are in the memory of one. */
+const layerCounters = Layer.unwrap(
+  Effect.map(cacheUrl, (url) =>
+    url === undefined
+      ? Layer.succeed(Counters, undefined)
+      : Layer.effect(Counters, Meter).pipe(
+          Layer.provide(layerRedisMeter({ leaseS: longestLeaseS })),
+          Layer.provide(
+            Layer.effectDiscard(Effect.mapError(connected, (cause) => new CountersDown({ cause }))).pipe(
+              Layer.provideMerge(layerRedis({ url, commandTimeoutMs: 5000 }))
+            )
+          )
+        )
+  )
+)
+
+const layerProvenBooks = Layer.unwrap(Effect.map(leaseS, (seconds) => layerBooks({ leaseS: seconds }))).pipe(
+  Layer.provide([layerSchema, layerCounters]),
+  // What the connections say is printed, not logged.
+  Layer.provide(Layer.succeed(References.MinimumLogLevel, "None"))
+)
+
 const withDatabase = (checks: typeof databaseChecks) =>
   checked("database", Effect.provide(checks, layerDatabase))
 
@@ -80,6 +107,7 @@ const backendCheck = checked("backend", Effect.provide(backendStatus, layerBacke
 const needs = {
   registry: Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(Layer.provide(layerSchema)),
   records: layerRecords.pipe(Layer.provide(layerSchema)),
+  books: layerProvenBooks,
   database: layerDatabase,
   backend: layerBackend,
   replicas: layerReplicas.pipe(Layer.provide(layerDatabase)),

@@ -4,6 +4,7 @@ import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"
 import type { SqlClient } from "effect/sql"
 import type { Backend } from "../src/backend/Backend.ts"
+import type { Books } from "../src/admin/books/Books.ts"
 import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
@@ -36,6 +37,7 @@ import {
   showUsage
 } from "./commands/tenants.ts"
 import { pruneAudit } from "./commands/prune-audit.ts"
+import { reconcile } from "./commands/reconcile.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
 import { makePresenter, reportFailure, wantsJson } from "./exit.ts"
@@ -47,6 +49,8 @@ export interface Needs<E, S> {
   readonly registry: Layer.Layer<Registry, E>
   /** needs a database with the current schema */
   readonly records: Layer.Layer<Records, E>
+  /** needs a database with the current schema, and the counters where there is a Redis */
+  readonly books: Layer.Layer<Books, E>
   /** the database, with any schema */
   readonly database: Layer.Layer<SqlClient.SqlClient, E>
   readonly backend: Layer.Layer<Backend, E>
@@ -114,6 +118,7 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
           report.pipe(Command.provide(needs.records)),
           requests.pipe(Command.provide(needs.records)),
           showRequest.pipe(Command.provide(needs.records)),
+          reconcile.pipe(Command.provide(needs.books)),
           pruneAudit.pipe(Command.provide(needs.records))
         ]
       },

@@ -39,6 +39,9 @@ const decodeRatio = Schema.decodeUnknownResult(
   )
 )
 
+/** The largest `CONCURRENCY_LEASE_S`. Who reads counters of gateways with another setting shortens no lease with it. */
+export const longestLeaseS = 3600
+
 const integer = (name: string, fallback: number, unit: string, minimum: number, maximum: number) =>
   setting<number>(
     name,
@@ -203,7 +206,7 @@ export const table = {
     "empty"
   ),
   keyFreshnessMs: integer("KEY_FRESHNESS_MS", 1000, "milliseconds", 50, 60_000),
-  concurrencyLeaseS: integer("CONCURRENCY_LEASE_S", 30, "seconds", 3, 3600),
+  concurrencyLeaseS: integer("CONCURRENCY_LEASE_S", 30, "seconds", 3, longestLeaseS),
   backendConnectTimeoutMs: integer("BACKEND_CONNECT_TIMEOUT_MS", 3000, "milliseconds", 10, 60_000),
   backendFirstByteTimeoutMs: integer("BACKEND_FIRST_BYTE_TIMEOUT_MS", 300_000, "milliseconds", 10, msPerDay),
   backendIdleTimeoutMs: integer("BACKEND_IDLE_TIMEOUT_MS", 120_000, "milliseconds", 10, msPerDay),

@@ -6,7 +6,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Data, Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { readLedgerTotals } from "../../src/ledger/CounterReconciler.ts"
+import { readLedgerTotals } from "../../src/ledger/counterTruths.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"

@@ -14,7 +14,7 @@ const connectMs = 5000
 const retryMs = 700
 
 /** Waits for the connection. Fails with the last error of the client, which commands do not tell. */
-const connected = Effect.flatMap(Redis, ({ client }) =>
+export const connected = Effect.flatMap(Redis, ({ client }) =>
   Effect.callback<void, unknown>((resume) => {
     let last: unknown
     const timers: Array<NodeJS.Timeout> = []

@@ -33,7 +33,11 @@ export class InvalidValue extends Data.TaggedError("InvalidValue")<{
 /** The database failed, or its answer has an unexpected form that is no single row's. `cause` is for a log, not for a terminal. */
 export class RegistryDown extends Data.TaggedError("RegistryDown")<{ readonly cause: unknown }> {}
 
+/** The store of the live counters failed. `cause` is for a log, not for a terminal. */
+export class CountersDown extends Data.TaggedError("CountersDown")<{ readonly cause: unknown }> {}
+
 const classes = [
+  CountersDown,
   DuplicateKey,
   DuplicateTenant,
   InvalidValue,

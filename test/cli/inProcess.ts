@@ -1,6 +1,6 @@
 /** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { backendStatus } from "../../cli/checks/backend.ts"
@@ -12,6 +12,7 @@ import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { layerPostgres } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/postgres.ts"
 import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../../src/replicas/postgres.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
@@ -37,6 +38,13 @@ export const tollgateWith =
       const needs = {
         registry,
         records: Layer.provide(layerRecords, database),
+        // Looks without a pause: the tests have no traffic.
+        books: layerBooks({ leaseS: 30, looks: { everyMs: 0 } }).pipe(
+          Layer.provide([
+            Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient),
+            Layer.succeed(Counters, Option.getOrUndefined(yield* Effect.serviceOption(Counters)))
+          ])
+        ),
         database,
         backend,
         replicas: layerReplicas.pipe(

@@ -6,6 +6,7 @@ import { Effect, Layer, Schema } from "effect"
 import { TestConsole } from "effect/testing"
 import { SqlClient } from "effect/sql"
 import { runCommandLine } from "../../cli/program.ts"
+import { Books } from "../../src/admin/books/Books.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Backend } from "../../src/backend/Backend.ts"
@@ -195,6 +196,7 @@ const nothing = Layer.mergeAll(
   Layer.mock(Registry, {}),
   Layer.mock(Backend, {}),
   Layer.mock(Records, {}),
+  Layer.mock(Books, {}),
   Layer.mock(Replicas, {}),
   Layer.succeed(SqlClient.SqlClient, SqlClient.SqlClient.of(Object.create(null)))
 )
@@ -205,6 +207,7 @@ const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   const needs = {
     registry: nothing,
     records: nothing,
+    books: nothing,
     database: nothing,
     backend: nothing,
     replicas: nothing,

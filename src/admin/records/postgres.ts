@@ -2,11 +2,12 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { pruneStep } from "../../audit/months.ts"
-import { makeRowReader, oneRow } from "../../infra/rows.ts"
-import { InvalidValue, UnknownKey, withRegistryDownAfter } from "../Errors.ts"
+import { makeRowReader } from "../../infra/rows.ts"
+import { UnknownKey, withRegistryDownAfter } from "../Errors.ts"
+import { largeRead } from "../largeRead.ts"
 import { requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
-import { type Bounds, type Moment, periodOf } from "./period.ts"
+import { readPeriod } from "./readPeriod.ts"
 import { Records, type RequestFilter } from "./Records.ts"
 import { readReport } from "./report.ts"
 import { isRequestId, readNewest, readRequest, readTalliedAround, readWrittenSince } from "./requests.ts"
@@ -19,19 +20,7 @@ const partitions = makeRowReader(
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
 
-  /**
-   * Reads many rows: the settings of a request's short statements would plan it badly and end it after two seconds. `seconds`
-   * bounds it.
-   */
-  const large = <A, E>(seconds: number, read: Effect.Effect<A, E>) =>
-    sql.withTransaction(
-      Effect.gen(function* () {
-        yield* sql`SET LOCAL statement_timeout = ${sql.literal(String(seconds * 1000))}`
-        yield* sql`SET LOCAL enable_seqscan = on`
-        yield* sql`SET LOCAL enable_hashjoin = on`
-        return yield* read
-      })
-    )
+  const large = largeRead(sql)
 
   const checkFilter = Effect.fnUntraced(function* ({ key, tenant }: RequestFilter) {
     if (tenant !== undefined) yield* requireTenant(sql, tenant)
@@ -41,18 +30,10 @@ const make = Effect.gen(function* () {
       return yield* new UnknownKey({ prefix })
   })
 
-  const periodWithin = Effect.fnUntraced(function* (bounds: Bounds, fallback?: Moment) {
-    const { now } = yield* Effect.flatMap(sql`SELECT now() AS now`, oneRow({ now: Schema.Date }))
-    return (
-      periodOf(now, bounds, fallback) ??
-      (yield* new InvalidValue({ field: "since", expected: "a time before --until" }))
-    )
-  })
-
   const report = Effect.fnUntraced(function* (query: Parameters<Records["Service"]["report"]>[0]) {
     const top = yield* Values.validate("top", Values.reportRows, query.top)
     if (query.tenant !== undefined) yield* requireTenant(sql, query.tenant)
-    const period = yield* periodWithin(query)
+    const period = yield* readPeriod(sql, query)
     return yield* large(120, readReport(sql, { ...query, period, top }))
   }, withRegistryDownAfter("125 seconds"))
 
@@ -61,7 +42,7 @@ const make = Effect.gen(function* () {
     requests: Effect.fnUntraced(function* (query) {
       const limit = yield* Values.validate("limit", Values.listed, query.limit)
       yield* checkFilter(query)
-      const period = yield* periodWithin(query, { agoMs: 86_400_000 })
+      const period = yield* readPeriod(sql, query, { agoMs: 86_400_000 })
       return yield* large(30, readNewest(sql, { ...query, limit, period }))
     }, withRegistryDownAfter("35 seconds")),
     writtenSince: Effect.fnUntraced(function* (filter, since) {

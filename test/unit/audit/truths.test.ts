@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { readLedgerTotals } from "../../../src/ledger/CounterReconciler.ts"
+import { readLedgerTotals } from "../../../src/ledger/counterTruths.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
 const keyAt = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`

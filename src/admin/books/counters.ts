@@ -1,0 +1,224 @@
+/**
+ * Compares the live counters with the ledger, while requests may run.
+ *
+ * Counters and ledger are two stores, so one look proves nothing: a settlement or a correction may be between them. A
+ * difference counts when several looks find the same, nothing of the owner was open in any of them, and its counters have not
+ * changed between them. An owner that was in use in each look is not compared.
+ */
+import type * as PgClient from "@effect/sql-pg/PgClient"
+import { Effect, Schema } from "effect"
+import { type Period, periods } from "../../domain/Limits.ts"
+import { accountOf } from "../../gates/keys/accounts.ts"
+import { type Meter, MeterDown, type Snapshot } from "../../gates/meter/Meter.ts"
+import { makeRowReader } from "../../infra/rows.ts"
+import {
+  driftOf,
+  mostAccounts,
+  readAccounts,
+  readLedgerTotals,
+  readTenantTotals
+} from "../../ledger/counterTruths.ts"
+import { settleExpired } from "../../ledger/expiredHolds.ts"
+import { CountersDown } from "../Errors.ts"
+import { mostDifferences } from "./Books.ts"
+
+type Totals = { readonly [P in Period]: number }
+
+/** A key with those that replaced it, or a tenant. */
+export type Owner =
+  | { readonly group: string; readonly key: string }
+  | { readonly group: string; readonly key?: undefined }
+
+export type CounterDifference = { readonly owner: Owner; readonly mark: number } & (
+  | { readonly kind: "counter"; readonly counted: Snapshot["totals"]; readonly ledger: Totals }
+  | { readonly kind: "hold"; readonly ids: ReadonlyArray<string> }
+)
+
+/** What one look at an owner found. */
+type Look = "none" | "equal" | "busy" | CounterDifference
+
+/** How often, and for how long. */
+export interface Looks {
+  /** looks that must find the same difference; default 3 */
+  readonly same?: number
+  /** looks in all at what differs or is in use; default 10 */
+  readonly most?: number
+  /** milliseconds between two looks; default 1000 */
+  readonly everyMs?: number
+}
+
+export interface ComparedCounters {
+  readonly compared: number
+  readonly busy: number
+  readonly differences: ReadonlyArray<CounterDifference>
+}
+
+const accountRows = makeRowReader(() => "a key", Schema.Struct({ group: Schema.String, key: Schema.String }))
+const tenantRows = makeRowReader(() => "a tenant", Schema.Struct({ group: Schema.String }))
+const idRows = makeRowReader(() => "an intent", Schema.Struct({ id: Schema.String }))
+
+const first = "00000000-0000-0000-0000-000000000000"
+/** Accounts read at once, and calls of Redis at once. */
+const batch = 1000
+const atOnce = { concurrency: 8 }
+
+/** A page of owners, by their ids. */
+const asOwners = (rows: ReadonlyArray<Owner>): ReadonlyArray<Owner> => rows
+
+const orCountersDown = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+  Effect.mapError(work, (error) =>
+    error instanceof MeterDown ? new CountersDown({ cause: error.cause }) : error
+  )
+
+export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], looks: Looks = {}) => {
+  const { everyMs = 1000, most = 10, same = 3 } = looks
+
+  const accounts = (after: string) =>
+    pg`SELECT DISTINCT ON (a.id) a.id::text AS key, a.tenant_id::text AS group
+      FROM (SELECT ${accountOf(pg, "k")} AS id, k.tenant_id FROM api_keys k) a
+      WHERE a.id > ${after}::text::uuid ORDER BY a.id LIMIT ${batch}`.pipe(
+      Effect.flatMap(accountRows.all),
+      Effect.map(asOwners)
+    )
+  const tenants = (after: string) =>
+    pg`SELECT id::text AS group FROM tenants WHERE id > ${after}::text::uuid ORDER BY id LIMIT ${batch}`.pipe(
+      Effect.flatMap(tenantRows.all),
+      Effect.map(asOwners)
+    )
+
+  /** Those of the requests that have no open intent: nobody will settle them. */
+  const withoutIntent = (ids: ReadonlyArray<string>) =>
+    Effect.map(
+      Effect.flatMap(
+        pg`SELECT id FROM jsonb_array_elements_text(${pg.json(ids)}) AS id
+          WHERE NOT EXISTS (SELECT FROM intents i WHERE i.request_id = id::uuid) ORDER BY id`,
+        idRows.all
+      ),
+      (rows) => rows.map(({ id }) => id)
+    )
+
+  const judge = Effect.fnUntraced(function* (
+    owner: Owner,
+    survey: Snapshot,
+    truth: (Totals & { readonly open: number }) | undefined
+  ): Effect.fn.Return<Look, Effect.Error<ReturnType<typeof withoutIntent>>> {
+    const { lapsed, mark, open, totals } = survey
+    if (open > 0) return "busy"
+    if (lapsed.length > 0) {
+      const ids = yield* withoutIntent(lapsed)
+      return ids.length === 0 ? "busy" : { kind: "hold", owner, mark, ids }
+    }
+    if (truth === undefined) return "none"
+    if (truth.open > 0) return "busy"
+    if (driftOf(survey, truth) === 0) return "equal"
+    return { kind: "counter", owner, mark, counted: totals, ledger: truth }
+  })
+
+  const lookAtAccounts = Effect.fnUntraced(function* (
+    owners: ReadonlyArray<{ readonly group: string; readonly key: string }>,
+    at: number
+  ) {
+    const surveys = yield* Effect.forEach(
+      owners,
+      (owner) => Effect.map(meter.snapshot(owner, at), (survey) => ({ owner, survey })),
+      atOnce
+    )
+    const counted = surveys.flatMap(({ owner, survey: { lapsed, open, totals } }) =>
+      open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
+        ? [owner.key]
+        : []
+    )
+    const truths = new Map(
+      (yield* readLedgerTotals(pg, counted, at)).map((truth) => [truth.account, truth] as const)
+    )
+    return yield* Effect.forEach(surveys, ({ owner, survey }) =>
+      Effect.map(judge(owner, survey, truths.get(owner.key)), (look) => [owner, look] as const)
+    )
+  })
+
+  const lookAtTenant = Effect.fnUntraced(function* (owner: { readonly group: string }, at: number) {
+    const keys = yield* readAccounts(pg, owner.group)
+    const survey = yield* meter.snapshotGroup(owner.group, keys.slice(0, mostAccounts), at)
+    const look = (found: Look) => [owner, found] as const
+    if (!periods.some((period) => survey.totals[period] !== undefined)) return look("none")
+    if (survey.open > 0 || keys.length > mostAccounts) return look("busy")
+    const truth = yield* readTenantTotals(pg, owner.group, at)
+    if (truth.open > 0) return look("busy")
+    if (driftOf(survey, truth) === 0) return look("equal")
+    return look({ kind: "counter", owner, mark: survey.mark, counted: survey.totals, ledger: truth })
+  })
+
+  const lookAt = Effect.fnUntraced(function* (owners: ReadonlyArray<Owner>, at: number) {
+    const keys = owners.flatMap(({ group, key }) => (key === undefined ? [] : [{ group, key }]))
+    const groups = owners.filter(({ key }) => key === undefined)
+    return [
+      ...(yield* lookAtAccounts(keys, at)),
+      ...(yield* Effect.forEach(groups, (owner) => lookAtTenant(owner, at), atOnce))
+    ]
+  })
+
+  /** `at`: an instant (epoch ms) of the day, month and total that are compared. */
+  const compare = Effect.fnUntraced(function* (at: number) {
+    /** owners that differ or are in use, by name, with what was found how often in a row */
+    const waiting = new Map<string, { readonly owner: Owner; readonly look: Look; readonly times: number }>()
+    let [compared, unwatched] = [0, 0]
+    const note = (owner: Owner, look: Look): void => {
+      const name = `${owner.group}/${owner.key ?? ""}`
+      const before = waiting.get(name)
+      if (look === "none" || look === "equal") {
+        if (look === "equal") compared += 1
+        waiting.delete(name)
+      } else if (before === undefined && waiting.size >= mostDifferences) unwatched += 1
+      else {
+        const isSame = look !== "busy" && JSON.stringify(before?.look) === JSON.stringify(look)
+        waiting.set(name, { owner, look, times: isSame ? (before?.times ?? 0) + 1 : 1 })
+      }
+    }
+    const isSure = ({ look, times }: { readonly look: Look; readonly times: number }) =>
+      look !== "busy" && times >= same
+
+    for (const page of [accounts, tenants]) {
+      for (let after = first; ;) {
+        const owners = yield* page(after)
+        for (const [owner, look] of yield* lookAt(owners, at)) note(owner, look)
+        const last = owners.at(-1)
+        if (last === undefined || owners.length < batch) break
+        after = last.key ?? last.group
+      }
+    }
+    for (let n = 1; n < most; n += 1) {
+      const open = [...waiting.values()].filter((one) => !isSure(one)).map(({ owner }) => owner)
+      if (open.length === 0) break
+      yield* Effect.sleep(everyMs)
+      for (const [owner, look] of yield* lookAt(open, at)) note(owner, look)
+    }
+    const differences = [...waiting.values()].flatMap((one) =>
+      isSure(one) && typeof one.look !== "string" ? [one.look] : []
+    )
+    return {
+      compared: compared + differences.length,
+      busy: waiting.size - differences.length + unwatched,
+      differences
+    } satisfies ComparedCounters
+  }, orCountersDown)
+
+  /** Mends what `compare` found, unless the counters have changed since. Returns whether it did. */
+  const repair = Effect.fnUntraced(function* (difference: CounterDifference, at: number) {
+    const { mark, owner } = difference
+    if (difference.kind === "hold") {
+      if (owner.key === undefined) return false
+      yield* settleExpired(pg, meter, [{ account: owner, ids: difference.ids }], at)
+      return true
+    }
+    if (owner.key !== undefined) return yield* meter.repair(owner, at, mark, difference.ledger)
+    return yield* meter.repairGroup(
+      owner.group,
+      yield* readAccounts(pg, owner.group),
+      at,
+      mark,
+      difference.ledger
+    )
+  }, orCountersDown)
+
+  return { compare, repair }
+}

@@ -1,0 +1,227 @@
+/** `Books` on Postgres, and on the counters where they can be read. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Context, Effect, Layer, References, Schema } from "effect"
+import { dayOf, monthOf } from "../../domain/Calendar.ts"
+import { periods } from "../../domain/Limits.ts"
+import { keysOfAccount, keysOfTenant } from "../../gates/keys/accounts.ts"
+import type { Meter } from "../../gates/meter/Meter.ts"
+import { makeRowReader, oneRow } from "../../infra/rows.ts"
+import { withRegistryDownAfter } from "../Errors.ts"
+import { largeRead } from "../largeRead.ts"
+import type { Period } from "../records/period.ts"
+import { readPeriod } from "../records/readPeriod.ts"
+import { Books, type Difference, mostNamed, mostRequests, type Proof } from "./Books.ts"
+import { type CounterDifference, type Looks, makeCounters, type Owner } from "./counters.ts"
+import { countRunning, endLeftIntents, readLeftIntents } from "./intents.ts"
+import { compareLedger, type Days, type LedgerDifference, readDropped, repairLedger } from "./ledger.ts"
+import { readRequests } from "./requests.ts"
+
+/** The counters that the gateways use; undefined: they are in the memory of a gateway, where nobody else can read them. */
+export class Counters extends Context.Service<Counters, Meter["Service"] | undefined>()(
+  "tollgate/admin/books/Counters"
+) {}
+
+export interface BooksOptions {
+  /** `CONCURRENCY_LEASE_S` */
+  readonly leaseS: number
+  readonly looks?: Looks
+}
+
+const dayMs = 86_400_000
+
+/** The whole UTC days of a period: the ledger has no parts of a day. */
+const daysOf = ({ from, to }: Period): Days => ({
+  from: dayOf(from.getTime()),
+  to: dayOf(Math.ceil(to.getTime() / dayMs) * dayMs)
+})
+
+const later = (one: string, other: string | null): string => (other !== null && other > one ? other : one)
+
+const names = makeRowReader(
+  () => "a key",
+  Schema.Struct({ tenant: Schema.NullOr(Schema.String), key: Schema.NullOr(Schema.String) })
+)
+
+const readNow = oneRow({ at: Schema.Finite })
+
+/** What one comparison found, before it is named. */
+interface Found {
+  readonly ledger: ReadonlyArray<LedgerDifference>
+  readonly counters: ReadonlyArray<CounterDifference>
+  readonly proof: Proof
+}
+
+const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
+  const [pg, meter] = [yield* PgClient.PgClient, yield* Counters]
+  const large = largeRead(pg)
+  const counters = meter === undefined ? undefined : makeCounters(pg, meter, looks)
+  const now = Effect.map(
+    Effect.flatMap(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`, readNow),
+    ({ at }) => at
+  )
+
+  const nameLedger = Effect.fnUntraced(function* (difference: LedgerDifference) {
+    const { audit, day, key, keyId, ledger, tenant, tenantId } = difference
+    const by = { in: audit.tokensIn - ledger.tokensIn, out: audit.tokensOut - ledger.tokensOut }
+    const requests = yield* readRequests(pg, {
+      keys: pg`SELECT ${keyId}::text::uuid`,
+      from: day,
+      to: dayOf(Date.parse(day) + dayMs),
+      exact:
+        audit.requests - ledger.requests === 1
+          ? pg`tokens_in = ${by.in}::float8 AND tokens_out = ${by.out}::float8`
+          : pg`false`
+    })
+    return {
+      kind: "ledger",
+      tenant: tenant ?? tenantId,
+      key: key ?? keyId,
+      day,
+      audit,
+      ledger,
+      ...requests
+    } satisfies Difference
+  })
+
+  const nameOf = ({ group, key }: Owner) =>
+    Effect.map(
+      Effect.flatMap(
+        key === undefined
+          ? pg`SELECT name AS tenant, NULL AS key FROM tenants WHERE id = ${group}::text::uuid`
+          : pg`SELECT t.name AS tenant, k.prefix AS key FROM tenants t LEFT JOIN api_keys k ON k.id = ${key}::text::uuid
+              WHERE t.id = ${group}::text::uuid`,
+        names.first
+      ),
+      (found) => ({ tenant: found?.tenant ?? group, key: found?.key ?? key ?? null })
+    )
+
+  const nameCounter = Effect.fnUntraced(function* (found: CounterDifference, at: number) {
+    const { owner } = found
+    const named = yield* nameOf(owner)
+    if (found.kind === "hold") {
+      const requests = found.ids.slice(0, mostRequests)
+      const moreRequests = found.ids.length - requests.length
+      return [{ kind: "hold", ...named, requests, moreRequests, match: "exact" } satisfies Difference]
+    }
+    const differing = periods.flatMap((period) => {
+      const [counter, ledger] = [found.counted[period], found.ledger[period]]
+      return counter === undefined || counter === ledger ? [] : [{ period, counter, ledger }]
+    })
+    const [first] = differing
+    if (first === undefined) return []
+    const requests = yield* readRequests(pg, {
+      keys: owner.key === undefined ? keysOfTenant(pg, owner.group) : keysOfAccount(pg, owner.key),
+      from: first.period === "day" ? dayOf(at) : `${monthOf(at)}-01`,
+      to: dayOf(at + dayMs),
+      exact: pg`tokens_in + tokens_out = ${Math.abs(first.counter - first.ledger)}::float8`
+    })
+    return differing.map((one) => ({ kind: "counter", ...named, ...one, ...requests }) satisfies Difference)
+  })
+
+  const compareDatabase = (period: Period) => {
+    const days = daysOf(period)
+    return large(
+      600,
+      Effect.gen(function* () {
+        const { complete, dropped } = yield* readDropped(pg, days)
+        const from = later(days.from, complete)
+        const sums = yield* compareLedger(pg, { from, to: later(days.to, from) })
+        const named = yield* Effect.forEach(sums.differences.slice(0, mostNamed), nameLedger)
+        const intents = yield* readLeftIntents(pg, leaseS)
+        const running = yield* countRunning(pg, leaseS)
+        return { complete, days, dropped, intents, named, running, sums }
+      }),
+      { snapshot: true }
+    )
+  }
+
+  const compare = Effect.fnUntraced(function* (period: Period) {
+    const { complete, days, dropped, intents, named, running, sums } = yield* compareDatabase(period)
+    const at = yield* now
+    const counted = counters === undefined ? undefined : yield* counters.compare(at)
+    const ofCounters = yield* large(
+      60,
+      Effect.forEach((counted?.differences ?? []).slice(0, mostNamed), (one) => nameCounter(one, at))
+    )
+    const ofIntents = intents.slice(0, mostNamed).map(
+      ({ count, inAudit, key, requests, tenant }) =>
+        ({
+          kind: "intent",
+          tenant,
+          key,
+          inAudit,
+          requests,
+          moreRequests: count - requests.length,
+          match: "exact"
+        }) satisfies Difference
+    )
+    const proof: Proof = {
+      days: { since: days.from, until: dayOf(Date.parse(days.to) - dayMs) },
+      compared: { keysAndDays: sums.keysAndDays, audit: sums.audit, ledger: sums.ledger },
+      dropped: complete === null || dropped === 0 ? undefined : { keysAndDays: dropped, before: complete },
+      counters: counted === undefined ? undefined : { compared: counted.compared, busy: counted.busy },
+      running,
+      differences: [...named, ...ofCounters.flat(), ...ofIntents],
+      moreDifferences:
+        sums.differing -
+        named.length +
+        Math.max(0, (counted?.differences.length ?? 0) - mostNamed) +
+        (intents.length - ofIntents.length)
+    }
+    const found: Found = { ledger: sums.differences, counters: counted?.differences ?? [], proof }
+    return found
+  })
+
+  /** The ledger first: the counters get what it says. */
+  const mend = Effect.fnUntraced(function* ({ counters: differing, ledger }: Found) {
+    const intents = yield* endLeftIntents(pg, leaseS)
+    let [corrections, holds, repaired] = [0, 0, 0]
+    for (const one of ledger) corrections += yield* large(60, repairLedger(pg, one))
+    if (counters !== undefined) {
+      const lookAgain = Effect.flatMap(now, counters.compare)
+      // What was mended above makes counters differ. So does a hold, once it is settled.
+      let found = ledger.length + intents > 0 ? (yield* lookAgain).differences : differing
+      while (found.length > 0) {
+        const at = yield* now
+        for (const one of found) {
+          const isDone = yield* counters.repair(one, at)
+          if (one.kind === "hold") holds += one.ids.length
+          else if (isDone) repaired += 1
+        }
+        found = found.some(({ kind }) => kind === "hold")
+          ? (yield* lookAgain).differences.filter(({ kind }) => kind === "counter")
+          : []
+      }
+    }
+    return { ledger: ledger.length, corrections, counters: repaired, holds, intents }
+  })
+
+  /** What is found is printed, not logged. */
+  const quietly = Effect.provideService(References.MinimumLogLevel, "None")
+
+  return Books.of({
+    compare: Effect.fnUntraced(
+      function* (bounds) {
+        const { proof } = yield* compare(yield* readPeriod(pg, bounds))
+        return proof
+      },
+      quietly,
+      withRegistryDownAfter("30 minutes")
+    ),
+    repair: Effect.fnUntraced(
+      function* (bounds) {
+        const period = yield* readPeriod(pg, bounds)
+        const found = yield* compare(period)
+        const mended = yield* mend(found)
+        const { proof: after } = yield* compare(period)
+        return { before: found.proof, mended, after }
+      },
+      quietly,
+      withRegistryDownAfter("30 minutes")
+    )
+  })
+})
+
+export const layerPostgres = (
+  options: BooksOptions
+): Layer.Layer<Books, never, Counters | PgClient.PgClient> => Layer.effect(Books, make(options))

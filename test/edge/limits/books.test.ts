@@ -1,0 +1,65 @@
+/** `tollgate reconcile` beside a gateway whose clients do not stop. */
+import { assert, layer } from "@effect/vitest"
+import { Effect, Layer, Redacted } from "effect"
+import { SqlClient } from "effect/sql"
+import { Books } from "../../../src/admin/books/Books.ts"
+import { Counters, layerPostgres } from "../../../src/admin/books/postgres.ts"
+import { Registry } from "../../../src/admin/Registry.ts"
+import { Meter } from "../../../src/gates/meter/Meter.ts"
+import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
+import { layerRedis } from "../../../src/infra/Redis.ts"
+import { longestLeaseS } from "../../../src/Settings.ts"
+import { eventually, layerGateway, newKey } from "../../support/Gateway.ts"
+import { TestRedis } from "../../support/TestRedis.ts"
+import { startTraffic } from "../../support/Traffic.ts"
+
+const layerCounters = Layer.unwrap(
+  Effect.map(TestRedis, ({ url }) =>
+    Layer.effect(Counters, Meter).pipe(
+      Layer.provide(layerRedisMeter({ leaseS: longestLeaseS })),
+      Layer.provide(layerRedis({ url: Redacted.make(url), commandTimeoutMs: 5000 }))
+    )
+  )
+)
+
+const World = layerPostgres({ leaseS: 30, looks: { everyMs: 5 } }).pipe(
+  Layer.provide(layerCounters),
+  Layer.provideMerge(layerGateway())
+)
+
+layer(World, { excludeTestServices: true })("the books of a gateway in use", (it) => {
+  it.effect(
+    "when requests run all the time, then no look at the books finds a difference, and at rest all are compared",
+    () =>
+      Effect.gen(function* () {
+        const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
+        const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())
+        for (const { prefix, tenant } of keys) {
+          yield* registry.setBudgets(prefix, { day: 10_000_000, total: 20_000_000 })
+          yield* registry.setTenantBudgets(tenant, { month: 10_000_000 })
+        }
+        const traffic = yield* startTraffic(
+          keys.map(({ secret }) => secret),
+          6
+        )
+        yield* eventually(
+          Effect.sync(() => traffic.outcomes.length),
+          (answered) => answered > 20
+        )
+        let most = 0
+        for (let n = 0; n < 25; n += 1) {
+          const { differences, running } = yield* books.compare({})
+          assert.deepStrictEqual(differences, [])
+          most = Math.max(most, running)
+        }
+        yield* traffic.stop
+        assert.isAbove(most, 0, "requests were open while it compared")
+        const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
+        assert.deepInclude(proof, { differences: [], running: 0, counters: { compared: 8, busy: 0 } })
+        assert.deepStrictEqual(proof.compared.audit, proof.compared.ledger)
+        const answered = traffic.outcomes.filter(({ status }) => status === 200).length
+        const [row] = yield* sql<{ readonly n: number }>`SELECT sum(requests)::int AS n FROM ledger`
+        assert.isAtLeast(row?.n ?? 0, answered)
+      }).pipe(Effect.scoped)
+  )
+})
