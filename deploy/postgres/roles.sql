@@ -59,6 +59,9 @@ GRANT INSERT, DELETE, SELECT (request_id, expires_at), UPDATE (expires_at) ON pr
 -- The admin commands.
 GRANT SELECT ON schema_migrations, ledger, usage_daily, audit_log, audit_corrections, audit_partitions, intents TO tollgate_cli;
 
+-- Which months of the audit a report reads.
+GRANT EXECUTE ON FUNCTION first_request_id(timestamptz), request_id_time(uuid) TO tollgate_cli;
+
 GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
 
 -- A tenant that was never used (`tollgate delete-tenant`).

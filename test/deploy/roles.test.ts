@@ -71,6 +71,8 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         const prefix = secret.slice(0, 12)
         yield* tollgate("set-prompt-log", "--key", prefix, "--on")
         yield* tollgate("set-budget", "--key", prefix, "--daily", "1000000")
+        yield* tollgate("reconcile")
+        yield* tollgate("report", "--by", "user")
         // Somebody's request that was never ended, for the reconciler; a prompt past its time, for the sweeper.
         yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
             client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)

@@ -47,7 +47,7 @@ layer(World, { excludeTestServices: true })("the books of a gateway in use", (it
           (answered) => answered > 20
         )
         let most = 0
-        for (let n = 0; n < 25; n += 1) {
+        for (let n = 0; n < 12; n += 1) {
           const { differences, running } = yield* books.compare({})
           assert.deepStrictEqual(differences, [])
           most = Math.max(most, running)
