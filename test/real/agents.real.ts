@@ -3,7 +3,7 @@
  * refused. The model server is the tests' own, so nothing but the agents has to be installed. `AGENTS=codex,pi` runs some.
  */
 import { spawn } from "node:child_process"
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
@@ -33,6 +33,19 @@ const folderOf = (name: string) =>
     Effect.sync(() => mkdtempSync(path.join(tmpdir(), `tollgate-${name}-`))),
     (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
   )
+
+/** Ends what an agent left running: Cline starts a daemon of its own session. */
+const endAllOf = (home: string) =>
+  Effect.sync(() => {
+    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+      try {
+        const environment = readFileSync(`/proc/${pid}/environ`, "utf8").split("\0")
+        if (environment.includes(`HOME=${home}`)) process.kill(Number(pid), "SIGKILL")
+      } catch {
+        // It has ended, or it is somebody else's.
+      }
+    }
+  })
 
 interface Ran {
   readonly code: number | null
@@ -80,7 +93,7 @@ const ask = Effect.fnUntraced(function* (
     child.once("close", (code) => resume(Effect.succeed({ code, said })))
     // The agent has children of its own.
     return Effect.sync(() => void (child.pid !== undefined && process.kill(-child.pid, "SIGKILL")))
-  }).pipe(Effect.timeout("3 minutes"))
+  }).pipe(Effect.timeout("3 minutes"), Effect.ensuring(endAllOf(home)))
   const file = path.join(project, written.file)
   return { ...ran, file: existsSync(file) ? readFileSync(file, "utf8").trimEnd() : undefined }
 })
