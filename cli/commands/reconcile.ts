@@ -8,7 +8,7 @@ import { boundsOf, periodFlags } from "../period.ts"
 import { amount, counted, escapeText, show } from "../terminal.ts"
 
 const sumsText = ({ requests, tokensIn, tokensOut }: Sums): string =>
-  `${counted(requests, "request")}, ${amount(tokensIn)} tokens in and ${amount(tokensOut)} out`
+  `${amount(requests)} request${requests === 1 ? "" : "s"}, ${amount(tokensIn)} tokens in and ${amount(tokensOut)} out`
 
 const ownerText = ({ key, tenant }: Pick<Difference, "key" | "tenant">): string =>
   escapeText(key === null ? `tenant ${tenant ?? "-"}` : `key ${key} (${tenant ?? "-"})`)
@@ -81,7 +81,9 @@ const lines = (proof: Proof): ReadonlyArray<string> => {
     ...(running === 0 ? [] : [`${counted(running, "request")} open. They are in no sum yet.`]),
     ...differences.map((difference) => `- ${sentenceOf(difference)}`),
     ...(moreDifferences === 0 ? [] : [`- ${counted(moreDifferences, "more difference")}.`]),
-    isRight(proof) ? "The books are right." : "The books differ."
+    isRight(proof)
+      ? `The books ${counters === undefined ? "of the database " : ""}are right.`
+      : "The books differ."
   ]
 }
 

@@ -12,6 +12,7 @@ import { longestLeaseS } from "../../../src/Settings.ts"
 import { eventually, layerGateway, newKey } from "../../support/Gateway.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 import { startTraffic } from "../../support/Traffic.ts"
+import { expectRepairs } from "../../support/watch.ts"
 
 const layerCounters = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
@@ -61,5 +62,31 @@ layer(World, { excludeTestServices: true })("the books of a gateway in use", (it
         const [row] = yield* sql<{ readonly n: number }>`SELECT sum(requests)::int AS n FROM ledger`
         assert.isAtLeast(row?.n ?? 0, answered)
       }).pipe(Effect.scoped)
+  )
+
+  it.effect("when the ledger is repaired while its requests end, then no token is lost or booked twice", () =>
+    Effect.gen(function* () {
+      const [books, sql] = [yield* Books, yield* SqlClient.SqlClient]
+      // The gateway may set the counters before the command does.
+      yield* expectRepairs
+      const { prefix, secret } = yield* newKey()
+      const traffic = yield* startTraffic([secret], 6)
+      for (const change of [1000, -20, 7]) {
+        const before = traffic.outcomes.length
+        yield* eventually(
+          Effect.sync(() => traffic.outcomes.length),
+          (answered) => answered > before + 10
+        )
+        yield* sql`UPDATE ledger SET tokens_out = tokens_out + ${change}::int
+          WHERE key_id = (SELECT id FROM api_keys WHERE prefix = ${prefix})`
+        const { after, before: found, mended } = yield* books.repair({})
+        assert.deepInclude(found.differences[0], { kind: "ledger", key: prefix })
+        assert.deepInclude(mended, { ledger: 1, corrections: 0 })
+        assert.deepStrictEqual(after.differences, [])
+      }
+      yield* traffic.stop
+      const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
+      assert.deepInclude(proof, { differences: [], running: 0 })
+    }).pipe(Effect.scoped)
   )
 })
