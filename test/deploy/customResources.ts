@@ -25,7 +25,10 @@ const closed = (schema: Schema.Json, isMetadata = false): Schema.Json => {
   if (Array.isArray(schema)) return schema.map((part) => closed(part))
   if (typeof schema !== "object" || schema === null) return schema
   const parts = Object.fromEntries(
-    Object.entries(schema).map(([name, part]) => [name, closed(part, name === "metadata")])
+    Object.entries(schema)
+      // JavaScript does not know Go's pattern for letters in any case.
+      .filter(([name, part]) => !(name === "pattern" && String(part).includes("(?i)")))
+      .map(([name, part]) => [name, closed(part, name === "metadata")])
   )
   return "properties" in parts && !isMetadata ? { additionalProperties: false, ...parts } : parts
 }

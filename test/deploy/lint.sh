@@ -37,20 +37,23 @@ echo "Kubernetes manifests: ok, and what the chart renders"
 # Each file of values switches on what the one before leaves off.
 for values in test/deploy/values/*.yaml; do
   "$helm" template tollgate deploy/helm/tollgate --namespace tollgate --kube-version 1.34.0 --values "$values" |
-    awk 'BEGIN { RS = "---\n" } !/kind: PodMonitor/ { printf "%s---\n", $0 }' > "$tools/rendered.yaml"
+    awk 'BEGIN { RS = "---\n" } !/kind: (PodMonitor|PrometheusRule|CiliumNetworkPolicy)/ { printf "%s---\n", $0 }' > "$tools/rendered.yaml"
   $validate "$tools/rendered.yaml"
 done
-# The schema of the Prometheus operator's own kind, from its Go module.
+# The schemas of the Prometheus operator's own kinds, from its Go module.
 operator=github.com/prometheus-operator/prometheus-operator@v0.85.0
 folder=$(cd "$tools" && GOFLAGS=-mod=mod go mod download -json "$operator" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
 "$helm" template tollgate deploy/helm/tollgate --namespace tollgate --kube-version 1.34.0 \
   --values test/deploy/values/all.yaml > "$tools/rendered.yaml"
-node test/deploy/customResources.ts \
-  "$folder/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml" "$tools/rendered.yaml"
-echo "PodMonitor: ok"
+for kind in podmonitors prometheusrules; do
+  node test/deploy/customResources.ts \
+    "$folder/example/prometheus-operator-crd/monitoring.coreos.com_$kind.yaml" "$tools/rendered.yaml"
+done
+echo "PodMonitor, PrometheusRule: ok"
 # What must be refused.
 for wrong in ingress.enabled=true,ingress.host=a.example trustedProxies=0.0.0.0/0 setings.LOG_LEVEL=info \
-  settings.DATABASE_URL=postgres://x metrics.podMonitor.enabled=true; do
+  settings.DATABASE_URL=postgres://x metrics.podMonitor.enabled=true backend.url=http://ollama.example:11434 \
+  'backend.external.names={10.0.0.5}' 'backend.external.cidrs={10.0.0.5/32},networkPolicy.lockModelServer=true'; do
   if "$helm" template t deploy/helm/tollgate --kube-version 1.34.0 --set "$wrong" > /dev/null 2>&1; then
     echo "the chart takes $wrong"
     exit 1

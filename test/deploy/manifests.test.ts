@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { table } from "../../src/Settings.ts"
 import { blocks } from "../support/Paper.ts"
-import { chart, hashes, recordFile } from "./manifests.ts"
+import { chart, copied, hashes, recordFile } from "./manifests.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(path.join(root, file), "utf8")
@@ -76,19 +76,71 @@ it("when a container runs, then as an ordinary user, on a read-only file system,
 })
 
 it("when ports and networks are set, then only the gateway reaches the model server, and only gateways and balancer publish a port", () => {
-  const policy = manifest("networkpolicy")
-  assert.match(policy, /namespace: models[\s\S]*policyTypes: \[Ingress\][\s\S]*port: 11434/)
+  const lock = manifest("model-server.example")
+  assert.match(lock, /namespace: models[\s\S]*policyTypes: \[Ingress\][\s\S]*port: 11434/)
   const published = [...compose.matchAll(/ports: \["([^"]+)"\]/g)].map((match) => match[1])
   // With a profile: the balancer, Caddy (two ports in one list), Grafana.
   assert.deepStrictEqual(published, ["127.0.0.1:8080:8080", "127.0.0.1:8081:8080", "127.0.0.1:3000:3000"])
   assert.include(compose, 'ports: ["80:80", "443:443"]')
 })
 
-it("when a manifest exists, then the kustomization names it, but not the example of a secret", () => {
+it("when the manifests are applied, then nothing lands in a namespace of others", () => {
+  for (const { name, text } of manifests.filter(({ name }) => !name.includes(".example."))) {
+    for (const [, namespace] of text.matchAll(/^ {2}namespace: (\S+)$/gm))
+      assert.strictEqual(namespace, "tollgate", name)
+  }
+})
+
+it("when nobody says otherwise, then compose and chart give the gateway the same bounds and the same queue", () => {
+  const ofCompose = new Map(
+    [...compose.matchAll(/^ {4}([A-Z_]+): \$\{[A-Z_]+:-([^}]*)\}$/gm)].map(([, name, value]) => [name, value])
+  )
+  const ofChart = [...manifest("configmap").matchAll(/^ {2}([A-Z_]+): (?:"([^"]*)"|(\S+))$/gm)].flatMap(
+    ([, name = "", quoted, plain]) =>
+      /^(?:BACKEND_URL|SHUTDOWN_)/.test(name) ? [] : [[name, quoted ?? plain]]
+  )
+  assert.deepStrictEqual(ofChart.map(([name]) => name).toSorted(), [
+    "BACKEND_MAX_CONCURRENT",
+    "MAX_REQUEST_BODY_BYTES",
+    "NUM_PREDICT_CAP",
+    "OUTPUT_ABOVE_CAP",
+    "PROMPT_OVERFLOW"
+  ])
+  for (const [name, value] of ofChart) assert.strictEqual(ofCompose.get(name), value, name)
+})
+
+it("when a dependency is down, then no probe kills a pod for it", () => {
+  const probe = (name: string) =>
+    new RegExp(`${name}Probe:\\n(?: {12}.*\\n)+`).exec(manifest("deployment"))?.[0] ?? ""
+  assert.include(probe("liveness"), "/healthz")
+  assert.include(probe("readiness"), "/healthz")
+  // A day and more, so never: the kubelet kills a pod whose start probe fails for so long.
+  const startup = probe("startup")
+  assert.isAbove(
+    number(startup, /failureThreshold: (\d+)/) * number(startup, /periodSeconds: (\d+)/),
+    10 * 365 * 86_400
+  )
+})
+
+it("when the model server is one that is there already, then compose takes its address and starts none", () => {
+  assert.include(compose, "BACKEND_URL: ${BACKEND_URL:-http://ollama:11434}")
+  const service = (name: string) =>
+    compose.split(/^ {2}(?=\S)/m).find((part) => part.startsWith(`${name}:`)) ?? ""
+  assert.include(service("ollama"), "profiles: [ollama]")
+  assert.include(service("ollama-gpu"), "profiles: [gpu]")
+  assert.include(service("gateway"), "ollama: { condition: service_started, required: false }")
+  assert.match(read(".env.example"), /^COMPOSE_PROFILES=ollama$/m)
+})
+
+it("when alerts or dashboard change, then the chart has them too: npm run manifests", () => {
+  for (const [source, copy] of copied) assert.strictEqual(read(copy), read(source), copy)
+})
+
+it("when a manifest exists, then the kustomization names it, but not the examples", () => {
   const listed = [...manifest("kustomization").matchAll(/^ {2}- (\S+\.yaml)$/gm)].map((match) => match[1])
   const there = manifests
     .map(({ name }) => name)
-    .filter((name) => !["kustomization.yaml", "secret.example.yaml"].includes(name))
+    .filter((name) => name !== "kustomization.yaml" && !name.endsWith(".example.yaml"))
   assert.deepStrictEqual(listed.toSorted(), there.toSorted())
 })
 
@@ -130,9 +182,9 @@ it("when .env.example is copied, then it says what compose does without it", () 
     []
   )
   // Gateway and model server agree.
-  assert.include(compose, " BACKEND_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-8192}")
-  assert.include(compose, " OLLAMA_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-8192}")
-  assert.include(compose, "BACKEND_MAX_CONCURRENT: ${OLLAMA_NUM_PARALLEL:-4}")
+  assert.include(compose, " BACKEND_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-65536}")
+  assert.include(compose, " OLLAMA_CONTEXT_LENGTH: ${CONTEXT_LENGTH:-65536}")
+  assert.include(compose, "BACKEND_MAX_CONCURRENT: ${OLLAMA_NUM_PARALLEL:-1}")
 })
 
 it("when compose mounts a file or a folder of ours, then it exists, and images have a version", () => {

@@ -7,7 +7,15 @@
  */
 import { spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync
+} from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 
@@ -22,10 +30,21 @@ const rendered: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> 
     (name) => [name, `deploy/kubernetes/${name}.yaml`, common] as const
   ),
   [
+    "modelserver",
+    "deploy/kubernetes/model-server.example.yaml",
+    [...common, "networkPolicy.lockModelServer=true"]
+  ] as const,
+  [
     "autoscaling",
     "deploy/kubernetes-leases/autoscaling.yaml",
     [...common, "autoscaling.openLeases=200"]
   ] as const
+]
+
+/** The chart needs a file of its own for what others read elsewhere: helm packs nothing outside of the chart. */
+export const copied: ReadonlyArray<readonly [string, string]> = [
+  ["deploy/prometheus/alerts.yaml", `${chart}/files/alerts.yaml`],
+  ["deploy/grafana/tollgate.json", `${chart}/files/dashboard.json`]
 ]
 
 const hashOf = (folder: string, names: ReadonlyArray<string>): string => {
@@ -104,6 +123,7 @@ const check = () => {
 if (import.meta.main) {
   if (process.argv.includes("--check")) check()
   else {
+    for (const [source, copy] of copied) copyFileSync(path.join(root, source), path.join(root, copy))
     render(root)
     writeFileSync(path.join(root, recordFile), `${JSON.stringify(hashes(root), null, 2)}\n`)
   }

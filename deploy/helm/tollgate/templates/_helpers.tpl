@@ -12,7 +12,28 @@ namespace: {{ .Release.Namespace }}
 {{- end -}}
 
 {{- define "tollgate.gatewayLabels" -}}
-{ app.kubernetes.io/name: tollgate, app.kubernetes.io/component: gateway }
+{ app.kubernetes.io/name: tollgate, app.kubernetes.io/instance: {{ .Release.Name }}, app.kubernetes.io/component: gateway }
+{{- end -}}
+
+{{- define "tollgate.placement" -}}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* The host and the port of backend.url, and whether it names pods of this cluster. */}}
+{{- define "tollgate.backendHost" -}}
+{{ regexReplaceAll ":[0-9]+$" (urlParse .Values.backend.url).host "" }}
+{{- end -}}
+{{- define "tollgate.backendPort" -}}
+{{- $url := urlParse .Values.backend.url -}}
+{{ regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) }}
 {{- end -}}
 
 {{- define "tollgate.podSecurity" -}}
