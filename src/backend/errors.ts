@@ -30,6 +30,9 @@ export class UnexpectedAnswer extends Error {
   }
 }
 
+/** No answer to a request, while the server does not answer the gateway's own question either. */
+export class NotAnswering extends Error {}
+
 /** Faults that are the request's, or that pass by themselves. */
 const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
@@ -38,6 +41,7 @@ export const verdictOf = (error: CallError): Verdict => {
   if (error._tag !== "BackendFailed" || harmless.has(error.fault)) return "ignored"
   if (error.fault === "unreachable") return "outage"
   const { cause } = error
+  if (cause instanceof NotAnswering) return "outage"
   return cause instanceof UnexpectedAnswer && cause.status >= 400 && cause.status < 500
     ? "ignored"
     : "failure"

@@ -43,6 +43,8 @@ export class Redis extends Context.Service<
     ) => Effect.Effect<unknown, RedisFailed>
     /** The servers (masters of a cluster) of this connection, read again after a reconnect and every 30 s. */
     readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
+    /** Reads the facts of the servers now, for `servers` too: a configuration can change while a server runs. */
+    readonly askServers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
     /** Run id of the server that the next command goes to; empty when unknown, and on a cluster. */
     readonly runId: () => string
     /** All keys of one call must hash to the same slot. */
@@ -118,6 +120,7 @@ const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number
     return servers
   })
   return {
+    askServers: read,
     servers: Effect.suspend(() =>
       known !== undefined && nowMs() - known.at < infoMs ? Effect.succeed(known.servers) : read
     ),

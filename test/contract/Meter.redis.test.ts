@@ -202,7 +202,9 @@ it.live(
       const claims = claimsOf({ tpm: 100 })
       const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
       yield* command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-      // A new connection asks at once; one that lasts, within half a minute.
+      // Readiness asks, and each request goes by what it found.
+      assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
+      assert.include(String((yield* Effect.flip(meter.reserve(claims, ask("c", 1)))).cause), "allkeys-lru")
       const { url } = yield* TestRedis
       const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
       const other = yield* Effect.provide(Meter, later)
@@ -210,6 +212,9 @@ it.live(
       assert.include(String(error.cause), "allkeys-lru")
       assert.instanceOf(yield* Effect.flip(other.ping), MeterDown)
       assert.strictEqual((yield* other.settle(reservation, 10)).tokens.remaining, 90)
+      yield* command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+      yield* meter.ping
+      granted(yield* meter.reserve(claims, ask("d", 1)))
     }).pipe(Effect.scoped, Effect.provide(alone()))
 )
 

@@ -4,9 +4,9 @@
  * traced, it adds the `traceparent` of the current span.
  *
  * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
- * model; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
+ * model, or `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
  */
-import { type Array as Arr, Effect, Layer, Pull, Stream } from "effect"
+import { type Array as Arr, Cause, Effect, Exit, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
@@ -32,7 +32,7 @@ import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
-import type { CallError } from "../errors.ts"
+import { type CallError, NotAnswering } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport, refusesLevel, TransportError } from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
@@ -45,6 +45,8 @@ export interface OllamaOptions {
   readonly url: URL
   readonly connectTimeoutMs: number
   readonly firstByteTimeoutMs: number
+  /** how long a request waits for its first frame while the server does not even answer a ping; default: 5000 */
+  readonly notAnsweringMs?: number
   readonly idleTimeoutMs: number
   /** default: unbounded */
   readonly maxDurationMs?: number
@@ -61,7 +63,8 @@ const errorReadMs = 1000
 const listTimeoutMs = 10_000
 /** Separate connections for lists and pings, so that running streams cannot delay them. */
 const lookupConnections = 2
-const pingTimeoutMs = 3000
+/** Less than readiness waits (`src/http/health.ts`), so that both say the same. */
+const pingTimeoutMs = 900
 
 const paths = {
   chat: "/api/chat",
@@ -158,6 +161,29 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
+  /** whether the server answered the last ping */
+  let answers = true
+  const ping = Effect.onExit(lookUp("ping", null, anything, pingTimeoutMs), (exit) =>
+    Effect.sync(() => {
+      if (Exit.isSuccess(exit)) answers = true
+      else if (!Cause.hasInterrupts(exit.cause)) answers = false
+    })
+  )
+  const notAnswering = Effect.suspend(() =>
+    answers
+      ? Effect.never
+      : new BackendFailed({ fault: "timeout", cause: new NotAnswering("no answer, nor to a ping") })
+  )
+  /**
+   * Makes a call that begins while the server does not answer end soon. A frozen server takes connections, so without this each
+   * request would wait for `firstByteTimeoutMs`, and the circuit would stay closed for as long.
+   */
+  const endingSoon = <A, E, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, E | BackendFailed, R> =>
+    Effect.suspend(
+      (): Effect.Effect<A, E | BackendFailed, R> =>
+        answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, options.notAnsweringMs ?? 5000))
+    )
+
   /** Makes a call with frames, up to the first of them. It ends with the Scope. */
   const open = Effect.fnUntraced(function* (kind: FrameKind, body: string, limits: AnswerLimits, ms: number) {
     const { call, head } = yield* send(kind, body, ms)
@@ -182,8 +208,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         const ask = Effect.fnUntraced(function* (asked: ModelCall) {
           const heard = yield* silence.begin(model.name, asked.plan.collects)
           const frames = yield* Effect.raceFirst(
-            attempt(options.firstByteTimeoutMs, (ms) =>
-              open(kind, streamBodyOf(model.name, asked), limits, ms)
+            endingSoon(
+              attempt(options.firstByteTimeoutMs, (ms) =>
+                open(kind, streamBodyOf(model.name, asked), limits, ms)
+              )
             ),
             Effect.andThen(heard.tooLong, silent)
           )
@@ -209,12 +237,14 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       if (kind !== "embed" && kind !== "embeddings")
         return yield* protocol(`${kind} does not answer in vectors`)
       return yield* callWithBreaker(breaker, permit, ({ model }) =>
-        ask(
-          kind,
-          objectBodyOf(model.name, request),
-          vectorsFor(kind, request),
-          share,
-          options.firstByteTimeoutMs
+        endingSoon(
+          ask(
+            kind,
+            objectBodyOf(model.name, request),
+            vectorsFor(kind, request),
+            share,
+            options.firstByteTimeoutMs
+          )
         )
       )
     }),
@@ -225,7 +255,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
-    ping: lookUp("ping", null, anything, pingTimeoutMs)
+    ping
   })
 })
 

@@ -93,7 +93,8 @@ export const makeRedis = Effect.fnUntraced(function* (
     repairGroup: redis.script(scripts.repairGroup),
     load: redis.script(scripts.load)
   }
-  const requirements = checkRequirements(redis.servers, yield* makeMonotonicMs)
+  const check = checkRequirements(yield* makeMonotonicMs)
+  const requirements = check(redis.servers)
   /** Of this process alone: each has to find out for itself. */
   const reminder = `${options.prefix ?? "tollgate:"}reminder:${randomUUID()}`
 
@@ -223,7 +224,8 @@ export const makeRedis = Effect.fnUntraced(function* (
       .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
-    ping: Effect.andThen(requirements, Effect.mapError(redis.send("PING", []), down))
+    // It asks the servers anew, so that requests, readiness and `tollgate doctor` agree on a policy that was changed.
+    ping: Effect.andThen(check(redis.askServers), Effect.mapError(redis.send("PING", []), down))
   })
 })
 

@@ -19,20 +19,18 @@ export const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefi
   return undefined
 }
 
-/** Succeeds when all servers are suitable; otherwise fails with the first fault, and logs it every ten seconds. */
-export const checkRequirements = (
-  servers: Redis["Service"]["servers"],
-  nowMs: () => number
-): Effect.Effect<void, MeterDown> => {
+/** Checks that all servers are suitable. Otherwise it fails with the first fault, and logs it every ten seconds. */
+export const checkRequirements = (nowMs: () => number) => {
   const log = new OutageLog(nowMs, { remindMs: 10_000 })
-  return Effect.matchEffect(servers, {
-    onFailure: ({ cause }) => new MeterDown({ cause }),
-    onSuccess: (found) => {
-      const fault =
-        found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
-      if (fault === undefined) return Effect.void
-      const warn = log.failed(() => Effect.logError("refusing all requests, Redis is not usable", fault))
-      return Effect.andThen(warn, new MeterDown({ cause: fault }))
-    }
-  })
+  return (servers: Redis["Service"]["servers"]): Effect.Effect<void, MeterDown> =>
+    Effect.matchEffect(servers, {
+      onFailure: ({ cause }) => new MeterDown({ cause }),
+      onSuccess: (found) => {
+        const fault =
+          found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
+        if (fault === undefined) return Effect.void
+        const warn = log.failed(() => Effect.logError("refusing all requests, Redis is not usable", fault))
+        return Effect.andThen(warn, new MeterDown({ cause: fault }))
+      }
+    })
 }

@@ -4,6 +4,7 @@ import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../../src/backend/breaker.ts"
 import { layerOllama } from "../../../../src/backend/ollama/client.ts"
+import { verdictOf } from "../../../../src/backend/errors.ts"
 import { Drain } from "../../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
@@ -12,6 +13,48 @@ import { withBackend, forward, run, failure, texts, generate, stream } from "../
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
 
 describe("a model server that hangs", () => {
+  it.live(
+    "when it answers no ping either, then a request ends soon, as an outage for everybody, and has its whole time again later",
+    () =>
+      withBackend(
+        (backend) =>
+          Effect.gen(function* () {
+            const { ping } = yield* Backend
+            backend.onLookup({ does: "hang" })
+            backend.script({ does: "hang" })
+            assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
+            const begun = ownTimeMs()
+            const error = yield* Effect.flip(run())
+            assert.isBelow(ownTimeMs() - begun, atMost(2000))
+            assert.strictEqual(verdictOf(error), "outage")
+            backend.onLookup(undefined)
+            yield* ping
+            backend.script({ does: "hang" })
+            const later = yield* Effect.timed(Effect.flip(run()))
+            assert.isAbove(Duration.toMillis(later[0]), 2900)
+            assert.strictEqual(verdictOf(later[1]), "failure")
+          }),
+        { firstByteTimeoutMs: 3000, notAnsweringMs: 200 }
+      )
+  )
+
+  it.live("when it answers again within the short wait, then the request goes on", () =>
+    withBackend(
+      (backend) =>
+        Effect.gen(function* () {
+          const { ping } = yield* Backend
+          backend.onLookup({ does: "hang" })
+          assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
+          backend.onLookup(undefined)
+          backend.script(stream([fake.chat("late"), fake.done()], { gapMs: 1200 }))
+          const answer = yield* Effect.forkChild(texts, { startImmediately: true })
+          yield* ping
+          assert.include(yield* Fiber.join(answer), "late")
+        }),
+      { notAnsweringMs: 1000 }
+    )
+  )
+
   it.live("when a request comes while another waits in vain, then both end together", () =>
     withBackend(
       (backend) =>
