@@ -41,7 +41,7 @@ export class Redis extends Context.Service<
       command: string,
       args: ReadonlyArray<RedisArgument>
     ) => Effect.Effect<unknown, RedisFailed>
-    /** The servers (masters of a cluster) of this connection, read again after a reconnect and every 30 s. */
+    /** The servers (masters of a cluster) of this connection, read again after a reconnect, every 30 s, and by `askServers`. */
     readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
     /** Reads the facts of the servers now, for `servers` too: a configuration can change while a server runs. */
     readonly askServers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>

@@ -179,9 +179,8 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
    * request would wait for `firstByteTimeoutMs`, and the circuit would stay closed for as long.
    */
   const endingSoon = <A, E, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, E | BackendFailed, R> =>
-    Effect.suspend(
-      (): Effect.Effect<A, E | BackendFailed, R> =>
-        answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, options.notAnsweringMs ?? 5000))
+    Effect.suspend((): Effect.Effect<A, E | BackendFailed, R> =>
+      answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, options.notAnsweringMs ?? 5000))
     )
 
   /** Makes a call with frames, up to the first of them. It ends with the Scope. */

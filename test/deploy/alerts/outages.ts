@@ -265,6 +265,25 @@ export const outages: ReadonlyArray<Outage> = [
     ]
   },
   {
+    name: "the budget of a tenant is spent",
+    series: both((of) => ({
+      [`tollgate_tenant_budget_left_tokens{${of},tenant="acme",period="month"}`]: changes(60, 0)
+    })),
+    at: [
+      ["5m30s", []],
+      [
+        "8m",
+        [
+          {
+            alert: "TollgateBudgetSpent",
+            labels: { ...job, tenant: "acme", period: "month" },
+            summary: "The budget of tenant acme is spent (period month)"
+          }
+        ]
+      ]
+    ]
+  },
+  {
     name: "a row of a process that died is refused by the database",
     series: { [`tollgate_intents_stuck{${b}}`]: changes(0, 3) },
     at: [
