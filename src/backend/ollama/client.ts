@@ -6,7 +6,7 @@
  * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
  * model, or `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
  */
-import { type Array as Arr, Cause, Effect, Exit, Layer, Pull, Stream } from "effect"
+import { type Array as Arr, Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
 import type { Embeddings } from "../../domain/Embeddings.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
@@ -32,11 +32,12 @@ import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
-import { type CallError, NotAnswering } from "../errors.ts"
+import type { CallError } from "../errors.ts"
 import { beforeFirstFrame, fromStatus, fromTransport, refusesLevel, TransportError } from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
+import { watchPings } from "./watchPings.ts"
 import { Silence } from "./Silence.ts"
 import { CountingClient, type Head, UpstreamCall } from "./UpstreamCall.ts"
 
@@ -161,27 +162,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
-  /** whether the server answered the last ping */
-  let answers = true
-  const ping = Effect.onExit(lookUp("ping", null, anything, pingTimeoutMs), (exit) =>
-    Effect.sync(() => {
-      if (Exit.isSuccess(exit)) answers = true
-      else if (!Cause.hasInterrupts(exit.cause)) answers = false
-    })
+  const { endingSoon, ping } = watchPings(
+    lookUp("ping", null, anything, pingTimeoutMs),
+    options.notAnsweringMs ?? 5000
   )
-  const notAnswering = Effect.suspend(() =>
-    answers
-      ? Effect.never
-      : new BackendFailed({ fault: "timeout", cause: new NotAnswering("no answer, nor to a ping") })
-  )
-  /**
-   * Makes a call that begins while the server does not answer end soon. A frozen server takes connections, so without this each
-   * request would wait for `firstByteTimeoutMs`, and the circuit would stay closed for as long.
-   */
-  const endingSoon = <A, E, R>(call: Effect.Effect<A, E, R>): Effect.Effect<A, E | BackendFailed, R> =>
-    Effect.suspend((): Effect.Effect<A, E | BackendFailed, R> =>
-      answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, options.notAnsweringMs ?? 5000))
-    )
 
   /** Makes a call with frames, up to the first of them. It ends with the Scope. */
   const open = Effect.fnUntraced(function* (kind: FrameKind, body: string, limits: AnswerLimits, ms: number) {

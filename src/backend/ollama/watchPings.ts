@@ -1,0 +1,32 @@
+/** A server that answers no ping is not waited for: it takes connections while it is frozen, and answers nothing. */
+import { Cause, Effect, Exit } from "effect"
+import { BackendFailed } from "../../domain/Errors.ts"
+import { NotAnswering } from "../errors.ts"
+
+export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: number) => {
+  /** whether the last ping was answered */
+  let answers = true
+  const ping = Effect.onExit(ask, (exit) =>
+    Effect.sync(() => {
+      if (Exit.isSuccess(exit)) answers = true
+      else if (!Cause.hasInterrupts(exit.cause)) answers = false
+    })
+  )
+  const notAnswering = Effect.suspend(() =>
+    answers
+      ? Effect.never
+      : new BackendFailed({ fault: "timeout", cause: new NotAnswering("no answer, nor to a ping") })
+  )
+  return {
+    /** Succeeds when the server answers, and remembers it. */
+    ping,
+    /**
+     * Makes a call. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each request
+     * to a frozen server would wait for its whole time, and the circuit would stay closed for as long.
+     */
+    endingSoon: <A, Failure, R>(call: Effect.Effect<A, Failure, R>) =>
+      Effect.suspend((): Effect.Effect<A, Failure | BackendFailed, R> =>
+        answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, notAnsweringMs))
+      )
+  }
+}
