@@ -72,6 +72,7 @@ export const ready = {
 
 /** On a list of models. */
 export const listed = {
+  "X-Key-Scopes": text("what the key may do, as `chat, embeddings`"),
   "X-Model-List": text(
     "`expired` when the list is empty because the model server has not listed its models for too long; else absent"
   )

@@ -102,12 +102,11 @@ const addCall = (calls, call) => {
 }
 
 /** What came, how it ended and what it cost; `problem` is there when it went wrong. */
-export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
+export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) => {
   const node = assistantTurn(model)
   const waiting = waitingLine()
   node.append(waiting)
-  $("log").append(node)
-  $("log").setAttribute("aria-busy", "true")
+  into.append(node)
   toEnd()
   announce("Sent.")
   const wait = startWaiting(waiting)
@@ -205,7 +204,6 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal }) => {
   await finish()
 
   $("live").textContent = ""
-  $("log").setAttribute("aria-busy", "false")
   if (problem !== undefined) speaker.end(got.content, `${explain(problem).title}. ${explain(problem).advice}`)
   else if (got.ended === "stopped") speaker.end(got.content, "Stopped.")
   else speaker.end(got.content, got.calls.length > 0 ? "The model calls a tool." : "End of the answer.")

@@ -1,17 +1,17 @@
 /** The conversation: what was said, and what can be done with each turn. */
 import { announce } from "./announce.js"
 import { runAnswer } from "./answer.js"
-import { $, element, icon, narrow, touch } from "./dom.js"
+import { $, all, element, icon, narrow, touch } from "./dom.js"
 import { format, invalidField, tools } from "./extras.js"
 import { takeImages } from "./images.js"
-import { note } from "./models.js"
+import { can, note, second } from "./models.js"
 import { options, reasoning, surface } from "./parameters.js"
 import { problemBox } from "./problemBox.js"
-import { refreshUsage } from "./meters.js"
+import { refreshUsage, whatCut } from "./meters.js"
 import { atEnd, toEnd } from "./scroll.js"
 import { openSettings } from "./sheet.js"
 import { surfaces } from "./surfaces.js"
-import { answerActs, callsBox, editor, factsLine, toolTurn, userTurn } from "./turns.js"
+import { answerActs, callsBox, editor, factsLine, otherActs, toolTurn, userTurn } from "./turns.js"
 
 const emptyState = $("empty")
 let turns = []
@@ -21,8 +21,8 @@ let running
 export const conversation = () => turns
 
 /** The request that the page would send with these turns. */
-export const requestOf = (asked) => ({
-  model: $("model").value || "<model>",
+export const requestOf = (asked, model = $("model").value) => ({
+  model: model || "<model>",
   system: $("system").value.trim(),
   turns: asked.map(({ role, content, images, calls, name, callId }) => ({
     role,
@@ -35,12 +35,14 @@ export const requestOf = (asked) => ({
   options: options(),
   format: format(),
   tools: tools(),
-  reasoning: reasoning()
+  reasoning: model === "" || can("thinking", model) ? reasoning() : ""
 })
 
 export const usedBytes = () => JSON.stringify(surfaces[surface()].body(requestOf(turns))).length
 
 const busy = (yes) => {
+  $("log").setAttribute("aria-busy", String(yes))
+  for (const change of all("#log .acts .change")) change.disabled = yes
   $("send").setAttribute("aria-label", yes ? "Stop" : "Send")
   $("send").title = yes ? "Stop" : "Send"
   $("send").classList.toggle("stop", yes)
@@ -126,49 +128,68 @@ const sendResults = (turn) => (results) => {
   void answer()
 }
 
+/** Asks one model, and shows below its answer what there is to say of it. */
+const askModel = async (model, asked, into, signal, retry) => {
+  const adapter = surfaces[surface()]
+  const request = requestOf(asked, model)
+  const asJson = request.format.mode !== "text"
+  const got = await runAnswer({ adapter, body: adapter.body(request), asJson, model, signal, into })
+  const { node, content, thinking, calls, problem } = got
+  const follow = atEnd() || problem !== undefined
+  node.classList.remove("running")
+  if (problem !== undefined) node.append(problemBox(problem, retry))
+  for (const warning of got.warnings ?? []) node.append(element("p", "note warning", warning))
+  const end = element("div", "end")
+  node.append(end)
+  if (follow) toEnd()
+  await refreshUsage()
+  if (problem === undefined)
+    end.append(factsLine({ ...got, cutBy: got.ended === "length" ? whatCut() : undefined }))
+  // The line of the limits may have become higher, and the box of an error is read above it.
+  if (follow) toEnd()
+  return { role: "assistant", model, content, thinking, calls, node, end }
+}
+
+/** What the second model was told: its own answers, where it gave some. */
+const besideOf = (asked) => asked.map((turn) => turn.beside ?? turn)
+
 const answer = async () => {
   const stop = new AbortController()
   running = stop
   busy(true)
   const thread = turns
-  const adapter = surfaces[surface()]
-  const request = requestOf(turns)
-  const got = await runAnswer({
-    adapter,
-    body: adapter.body(request),
-    asJson: request.format.mode !== "text",
-    model: request.model,
-    signal: stop.signal
-  })
+  const asked = [...turns]
+  const other = second()
+  const into = other === "" ? $("log") : element("div", "beside")
+  if (other !== "") $("log").append(into)
+  /** @type {any} */
+  let turn
+  const retry = () => {
+    if (running !== undefined) return
+    for (const { node } of made) node.remove()
+    if (other !== "") into.remove()
+    forget(turns.includes(turn) ? from(turn) : [])
+    focusPrompt()
+    void answer()
+  }
+  const ask = (model, told) => askModel(model, told, into, stop.signal, retry)
+  const made = [await ask($("model").value, asked)]
+  // One after the other: neither takes the time of the model server from the other, and a key needs one place only.
+  if (other !== "" && !stop.signal.aborted) made.push(await ask(other, besideOf(asked)))
   // A new chat may have begun before this answer ended.
-  if (turns !== thread) return got.node.remove()
-  const follow = atEnd()
-  const { node, content, calls, problem } = got
-  node.classList.remove("running")
-  const turn = { role: "assistant", model: request.model, content, thinking: got.thinking, calls, node }
-  if (calls.length > 0) node.append(callsBox(calls, sendResults(turn)))
-  if (problem !== undefined) {
-    const box = problemBox(problem, () => {
-      if (running !== undefined) return
-      node.remove()
-      forget(turns.includes(turn) ? from(turn) : [])
-      focusPrompt()
-      void answer()
-    })
-    node.append(box)
-  }
-  for (const warning of got.warnings ?? []) node.append(element("p", "note warning", warning))
-  const end = element("div", "end")
-  if (content !== "" || calls.length > 0) {
+  if (turns !== thread) return made.forEach(({ node }) => node.remove())
+  const [first, beside] = made.filter(({ content, calls }) => content !== "" || calls.length > 0)
+  if (first !== undefined) {
+    turn = { ...first, node: other === "" ? first.node : into }
+    // Results go to the calls of one model, so from then on both are told the same.
+    if (beside !== undefined && first.calls.length + beside.calls.length === 0) turn.beside = beside
     turns.push(turn)
-    end.append(answerActs(turn, { again, remove }))
+    if (first.calls.length > 0) first.end.before(callsBox(first.calls, sendResults(turn)))
+    first.end.prepend(answerActs(turn, { again, remove }))
   }
-  if (problem === undefined) end.append(factsLine(got))
-  node.append(end)
-  if (follow) toEnd()
+  if (beside !== undefined) beside.end.prepend(otherActs(beside))
   running = undefined
   busy(false)
-  await refreshUsage()
 }
 
 export const fit = () => {
@@ -218,7 +239,6 @@ export const newChat = () => {
   takeImages()
   $("live").textContent = ""
   $("log").replaceChildren(emptyState)
-  $("log").setAttribute("aria-busy", "false")
   announce("New chat.")
   focusPrompt()
 }

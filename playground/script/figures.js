@@ -2,7 +2,7 @@
 
 export const number = (value) => value.toLocaleString("en-US")
 
-export const span = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`)
+export const span = (ms) => (ms < 50 ? "< 0.1 s" : `${(ms / 1000).toFixed(1)} s`)
 
 /** Whole seconds as people say them, with two units at most. */
 export const duration = (seconds) => {
@@ -16,4 +16,5 @@ export const duration = (seconds) => {
   return hours % 24 === 0 ? `${days} days` : `${days} days ${hours % 24} h`
 }
 
-export const percent = (share) => `${share > 0.99 && share < 1 ? 99 : Math.round(share * 100)} %`
+export const percent = (share) =>
+  share > 0 && share < 0.005 ? "< 1 %" : `${share > 0.99 && share < 1 ? 99 : Math.round(share * 100)} %`

@@ -7,12 +7,12 @@ import { levelOf, tightestOf, tightestText, usageOf, usedText } from "./usage.js
 /** When each entry is full again, on the clock of this page. */
 let entries = []
 
-const noteOf = ({ name, left, limit, resetAt, shared }) => {
+const noteOf = ({ left, limit, resetAt, shared }) => {
   const whose = shared ? " for all keys of your team" : ""
   const rest = limit === undefined ? whose.trim() : `${number(left)} left${whose}`
   const seconds = resetAt === undefined ? undefined : (resetAt - performance.now()) / 1000
   if (seconds === undefined || seconds <= 0) return rest
-  return `${rest}${rest && ", "}${name === "budget" ? "starts again" : "all free"} in ${duration(seconds)}`
+  return `${rest}${rest && ", "}resets in ${duration(seconds)}`
 }
 
 const show = (entry) => {
@@ -87,6 +87,16 @@ export const forgetUsage = () => {
 export const refreshUsage = async () => {
   const response = await ask("/api/version").catch(() => undefined)
   if (response?.ok) showUsage(response.headers)
+}
+
+/** What cut an answer short, as far as the limits tell it. */
+export const whatCut = () => {
+  const { name } = entries.findLast(({ left }) => left <= 0) ?? {}
+  return name === "budget"
+    ? "stopped at the budget"
+    : name === "tokens"
+      ? "stopped at the tokens of this minute"
+      : "stopped at the bound on tokens"
 }
 
 let asked = 0

@@ -1,7 +1,7 @@
 /** The key, and the models it may use. */
 import { ask, keyOf, problemOf } from "./ask.js"
 import { $, element, narrow, touch } from "./dom.js"
-import { duration } from "./figures.js"
+import { duration, number } from "./figures.js"
 import { forgetUsage, showUsage } from "./meters.js"
 import { explain } from "./problems.js"
 
@@ -21,16 +21,52 @@ const noModels = (text) => {
   option.value = ""
   $("model").replaceChildren(option)
   $("model").disabled = true
+  $("second").replaceChildren(new Option("None", ""))
+  $("second").disabled = true
   showKey(true)
 }
 
 const capabilities = new Map()
-/** Whether the chosen model can do it: `vision`, `tools`, `thinking`. */
-export const can = (what) => capabilities.get($("model").value)?.includes(what) ?? false
+/** Whether a model can do it: `vision`, `tools`, `thinking`. */
+export const can = (what, model = $("model").value) => capabilities.get(model)?.includes(what) ?? false
 
-let changed = () => {}
+const windowOf = (tokens) => (tokens < 1024 ? number(tokens) : `${Math.round(tokens / 1024)}k`)
+const sizeOf = (bytes) => (bytes >= 1e9 ? `${(bytes / 1e9).toFixed(1)} GB` : `${Math.ceil(bytes / 1e6)} MB`)
+
+/** Its parameters, its size, what it sees at once, and what it can do beside chat. */
+export const factsOf = ({ details, size, capabilities: can = [] }, window) =>
+  [
+    details?.parameter_size,
+    size > 0 ? sizeOf(size) : "",
+    window > 0
+      ? `window ${windowOf(window)}`
+      : details?.context_length > 0
+        ? `window up to ${windowOf(details.context_length)}`
+        : "",
+    ...["vision", "tools", "thinking"].filter((what) => can.includes(what))
+  ]
+    .filter(Boolean)
+    .join(" · ")
+
+/** The context windows that the gateway knows, by model. The list is worth nothing without the models, so its failure is no problem. */
+const windowsOf = async () => {
+  const response = await ask("/v1/models").catch(() => undefined)
+  const { data = [] } = response?.ok ? await response.json() : {}
+  return new Map(data.map(({ id, context_length }) => [id, context_length]))
+}
+
+/** The model that answers beside the first one; empty when there is none. */
+export const second = () => $("second").value
+
+let listen = () => {}
 export const onModel = (listener) => {
-  changed = listener
+  listen = listener
+}
+/** The field may be too narrow for the facts, so they are below it too. */
+const changed = () => {
+  const [chosen] = $("model").selectedOptions
+  $("model-facts").textContent = chosen.value === "" ? "" : chosen.text.slice(chosen.value.length + 3)
+  listen()
 }
 
 /** Says why there is nothing to choose, and offers to look again. */
@@ -80,6 +116,12 @@ export const loadModels = async () => {
     return
   }
   const { models } = await response.json()
+  const scopes = response.headers.get("x-key-scopes")
+  if (turn === lookup && scopes !== null && !scopes.split(", ").includes("chat"))
+    return nothing(
+      `This key works, but it may not chat: its scopes are ${scopes || "none"}. Ask for a key with the scope chat.`
+    )
+  const windows = await windowsOf()
   const chatting = models.filter((model) => model.capabilities?.includes("completion") ?? true)
   if (turn !== lookup) return
   if (chatting.length === 0) return nothing(whyEmpty(response.headers))
@@ -88,13 +130,15 @@ export const loadModels = async () => {
   $("model").replaceChildren(
     ...chatting.map((model) => {
       capabilities.set(model.name, model.capabilities ?? [])
-      const option = element("option", "", model.name)
-      option.value = model.name
-      option.selected = model.name === before
-      return option
+      const facts = factsOf(model, windows.get(model.name))
+      const name = facts === "" ? model.name : `${model.name} · ${facts}`
+      return new Option(name, model.name, false, model.name === before)
     })
   )
+  const others = [...$("model").options].map((option) => new Option(option.text, option.value))
+  $("second").replaceChildren(new Option("None", ""), ...others)
   $("model").disabled = false
+  $("second").disabled = others.length < 2
   const typing = document.activeElement === $("key")
   showKey(false)
   // On a narrow screen the field of an accepted key makes room for the conversation.

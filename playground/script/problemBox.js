@@ -6,16 +6,18 @@ import { explain } from "./problems.js"
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" })
 
-/** Counts down, and says the time of day when it is long. */
-const countDown = (note, seconds) => {
+/** Counts down, and says the time of day when it is long. `retry` can be pressed when the wait is over. */
+const countDown = (note, retry, seconds) => {
   const until = performance.now() + seconds * 1000
   const at = seconds < 90 ? "" : `, at ${clock.format(Date.now() + seconds * 1000)}`
   const tick = () => {
     const left = (until - performance.now()) / 1000
     const text = left > 0 ? `Possible again in ${duration(left)}${at}` : "Possible again now"
     if (note.textContent !== text) note.textContent = text
-    if (left > 0 && note.isConnected) setTimeout(tick, left > 90 ? 5000 : 1000)
+    retry.disabled = left > 0
+    if (left > 0 && note.isConnected) setTimeout(tick, left > 90 ? 5000 : Math.min(1000, left * 1000))
   }
+  retry.disabled = true
   setTimeout(tick)
 }
 
@@ -24,11 +26,12 @@ export const problemBox = (problem, retry) => {
   const box = element("div", "problem", element("strong", "", title))
   if (problem.message) box.append(element("p", "said", problem.message))
   box.append(element("p", "", advice))
-  const row = element("div", "row", button({ word: "Try again", className: "primary", press: retry }))
+  const again = button({ word: "Try again", className: "primary", press: retry })
+  const row = element("div", "row", again)
   if (problem.retryAfterS !== undefined) {
     const wait = element("span", "countdown")
     row.append(wait)
-    countDown(wait, problem.retryAfterS)
+    countDown(wait, again, problem.retryAfterS)
   }
   if (problem.requestId) {
     const copy = button({

@@ -27,6 +27,10 @@ const words = {
     "The token budget is spent",
     "It starts again when its period does. Your operator can raise it before."
   ],
+  budget_held: [
+    "Running requests hold the rest of the budget",
+    "They give back what they do not use. Wait until one of them has ended."
+  ],
   capacity_exceeded: [
     "The model server is busy, and the queue is full",
     "Try again in a moment: nothing was charged."
@@ -52,9 +56,10 @@ const words = {
 
 const byStatus = { 400: "invalid_request", 401: "unauthorized", 403: "forbidden", 413: "payload_too_large" }
 
-export const explain = ({ type, status }) => {
+export const explain = ({ type, status, message = "" }) => {
+  const held = type === "budget_exceeded" && message.includes("held by requests that run")
   const [title, advice] =
-    words[type] ??
+    words[held ? "budget_held" : type] ??
     words[byStatus[status]] ??
     (status >= 500 ? words.internal_error : status === 429 ? words.rate_limit_exceeded : words.incomplete)
   return { title, advice }

@@ -4,7 +4,8 @@ import { button, element } from "./dom.js"
 import { number, span } from "./figures.js"
 import { thumbnail } from "./images.js"
 
-const act = (label, name, press) => button({ label, name, className: "quiet only", press })
+/** It changes the conversation, so it waits for the end of an answer (`busy`). */
+const act = (label, name, press) => button({ label, name, className: "quiet only change", press })
 
 const article = (name, title, hidden) =>
   element("article", `turn ${name}`, element("h3", hidden ? "unseen" : "who", title))
@@ -98,6 +99,15 @@ export const callsBox = (calls, answer) => {
   return box
 }
 
+/** What can be done with the answer of the second model; the turn is that of the first. */
+export const otherActs = ({ content, calls }) =>
+  element(
+    "div",
+    "acts",
+    ...(content === "" ? [] : [copyButton("Copy answer", () => content)]),
+    ...calls.map(({ name }) => element("p", "note", `Calls ${name}, which gets no result here.`))
+  )
+
 export const answerActs = (turn, { again, remove }) =>
   element(
     "div",
@@ -107,9 +117,19 @@ export const answerActs = (turn, { again, remove }) =>
     act("Delete this answer", "delete", () => remove(turn))
   )
 
-const endings = { length: "cut at the bound on tokens", stopped: "stopped", tool_calls: "waits for results" }
+const endings = { stopped: "stopped", tool_calls: "waits for results" }
 
-export const factsLine = ({ tokensIn, tokensOut, pieces, firstMs, allMs, ended, queuedMs, requestId }) => {
+export const factsLine = ({
+  tokensIn,
+  tokensOut,
+  pieces,
+  firstMs,
+  allMs,
+  ended,
+  cutBy,
+  queuedMs,
+  requestId
+}) => {
   const out = tokensOut ?? pieces
   const facts = element("p", "facts")
   const add = (text) => facts.append(element("span", "", text))
@@ -118,10 +138,10 @@ export const factsLine = ({ tokensIn, tokensOut, pieces, firstMs, allMs, ended, 
   )
   const spokeS = (allMs - (firstMs ?? allMs)) / 1000
   if (spokeS > 0.05 && out > 1) add(`${(out / spokeS).toFixed(0)} tokens/s`)
-  if (firstMs !== undefined) add(`first after ${span(firstMs)}`)
+  if (firstMs !== undefined) add(`first token ${span(firstMs)}`)
   add(`${span(allMs)} in all`)
   if (queuedMs >= 1) add(`${span(queuedMs)} of it in the queue`)
-  if (ended !== undefined && ended !== "stop") add(endings[ended] ?? ended)
+  if (ended !== undefined && ended !== "stop") add(cutBy ?? endings[ended] ?? ended)
   if (requestId) {
     const copy = button({
       word: `id ${requestId.slice(0, 8)}…`,

@@ -12,13 +12,17 @@ export const secondsOf = (text) => {
   return parts.reduce((sum, [, value, unit]) => sum + Number(value) * unitS[unit], 0)
 }
 
-const periods = { day: "Budget today", month: "Budget this month", total: "Budget in total" }
+const periods = {
+  day: ["Budget today", "today's budget"],
+  month: ["Budget this month", "this month's budget"],
+  total: ["Budget in total", "the whole budget"]
+}
 
-const limitOf = (headers, noun, label) => {
+const limitOf = (headers, noun, label, whole) => {
   const [limit, left] = ["limit", "remaining"].map((word) => headers.get(`x-ratelimit-${word}-${noun}`))
   if (limit === null || left === null) return []
   const resetS = secondsOf(headers.get(`x-ratelimit-reset-${noun}`))
-  return [{ name: noun, label, limit: Number(limit), left: Number(left), resetS }]
+  return [{ name: noun, label, whole, limit: Number(limit), left: Number(left), resetS }]
 }
 
 const budgetOf = (headers) => {
@@ -26,11 +30,12 @@ const budgetOf = (headers) => {
     headers.get(`x-budget-${word}`)
   )
   if (period === null || left === null) return []
-  const label = periods[period] ?? `Budget (${period})`
+  const [label, whole] = periods[period] ?? [`Budget (${period})`, "the budget"]
   return [
     {
       name: "budget",
       label,
+      whole,
       shared: headers.get("x-budget-scope") === "tenant",
       limit: limit === null ? undefined : Number(limit),
       left: Number(left),
@@ -42,8 +47,8 @@ const budgetOf = (headers) => {
 /** Limits first; the share is 0 to 1, or undefined when the size of a budget is not known. */
 export const usageOf = (headers) =>
   [
-    ...limitOf(headers, "requests", "Requests / min"),
-    ...limitOf(headers, "tokens", "Tokens / min"),
+    ...limitOf(headers, "requests", "Requests / min", "this minute's requests"),
+    ...limitOf(headers, "tokens", "Tokens / min", "this minute's tokens"),
     ...budgetOf(headers)
   ].map((entry) => ({
     ...entry,
@@ -76,5 +81,5 @@ export const tightestText = (entry) =>
     : entry.share === 0
       ? "Nothing yet."
       : entry.share >= 1
-        ? `${entry.label}: nothing left. It refuses the next request.`
-        : `Closest to its end: ${entry.label.toLowerCase()}, ${percent(entry.share)} used.`
+        ? `All of ${entry.whole} is used: the next request is refused.`
+        : `${percent(entry.share)} of ${entry.whole} used.`

@@ -1,5 +1,5 @@
 /** Connects the controls of the page. */
-import { fit, newChat, send, sendOrStop, stop, usedBytes } from "./conversation.js"
+import { conversation, fit, newChat, send, sendOrStop, stop, usedBytes } from "./conversation.js"
 import { startCode } from "./codeDialog.js"
 import { $, narrow } from "./dom.js"
 import { startExport } from "./exporting.js"
@@ -55,6 +55,10 @@ for (const idea of document.querySelectorAll(".ideas button")) {
   })
 }
 $("new-chat").addEventListener("click", newChat)
+// The conversation ends with the page, so the browser asks first.
+window.addEventListener("beforeunload", (event) => {
+  if (conversation().length > 0) event.preventDefault()
+})
 // On a phone the keyboard would cover what the page is about.
 if (!narrow.matches) $("key").focus()
 

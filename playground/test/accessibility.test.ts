@@ -109,6 +109,15 @@ const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
     await page.getByRole("button", { name: "Insert an example" }).click()
   })
   yield* look("the settings")
+  yield* Effect.promise(async () => {
+    await page.locator("#tools").fill("")
+    await page.getByLabel("Format").selectOption("text")
+    await page.locator("#second").selectOption({ index: 1 })
+    await page.keyboard.press("Escape")
+  })
+  yield* say(page, "Two models")
+  yield* answered(page, 5)
+  yield* look("two models side by side")
   return faults
 })
 

@@ -5,7 +5,7 @@ import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
+import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -41,6 +41,15 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
           // The first piece is on the screen while the answer is still running.
           yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
           yield* shown(page, "First and last")
+          yield* answered(page, 1)
+          // Facts have a line of their own, below the buttons.
+          assert.isTrue(
+            yield* Effect.promise(() =>
+              page.evaluate<boolean>(
+                `document.querySelector(".assistant .facts").getBoundingClientRect().top >= document.querySelector(".assistant .acts").getBoundingClientRect().bottom`
+              )
+            )
+          )
           const facts = yield* Effect.promise(() => answersOf(page).last().locator(".facts").innerText())
           assert.match(facts, /7 in, 3 out/)
           assert.match(facts, /id [0-9a-f]{8}…/)
@@ -130,16 +139,31 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
         yield* shown(page, "limit of 1 request per minute reached")
         yield* shown(page, "Possible again in")
         yield* Effect.promise(() => page.locator("#meter-requests[data-level=out]").waitFor())
+        const again = page.getByRole("button", { name: "Try again" }).last()
+        assert.isTrue(yield* Effect.promise(() => again.isDisabled()))
         yield* registry.changeKey(prefix, { rpm: 1000 })
-        const again = page.getByRole("button", { name: "Try again" })
         yield* eventually(
-          Effect.promise(async () => {
-            if (await again.isVisible()) await again.click()
-            await page.waitForTimeout(300)
-            return answersOf(page).last().innerText()
-          }),
-          (text) => text.includes("Hello world!")
+          call("/api/version", { secret }),
+          ({ headers }) => headers.get("x-ratelimit-limit-requests") === "1000"
         )
+        const message = "daily budget of 9 tokens is held by requests that run"
+        yield* Effect.promise(() =>
+          page.route(
+            "**/api/chat",
+            (route) =>
+              route.fulfill({
+                status: 429,
+                headers: { "retry-after": "1" },
+                json: { error: { type: "budget_exceeded", message } }
+              }),
+            { times: 1 }
+          )
+        )
+        yield* say(page, "Two again")
+        yield* shown(page, "Running requests hold the rest of the budget")
+        // A press waits until the button can be pressed, which is when the second is over.
+        yield* Effect.promise(() => again.click())
+        yield* shown(page, "Hello world!")
         yield* registry.setBudgets(prefix, { day: 1 })
         yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
         yield* say(page, "Three")

@@ -29,7 +29,7 @@ it("when a fresh page sees a budget that is 94 % spent, then it says so, and tha
   assert.strictEqual(tightest?.name, "budget")
   assert.strictEqual(levelOf(tightest?.share), "low")
   assert.strictEqual(usedText({ limit: 100, left: 6 }), "94 of 100")
-  assert.strictEqual(tightestText(tightest), "Closest to its end: budget today, 94 % used.")
+  assert.strictEqual(tightestText(tightest), "94 % of today's budget used.")
   assert.deepStrictEqual(
     usage.map(({ name, resetS }) => [name, resetS]),
     [
@@ -44,7 +44,7 @@ it("when the share grows, then it is amber from 80 % and red from 95 %", () => {
   const levels = [0, 0.79, 0.8, 0.94, 0.95, 1].map((share) => levelOf(share))
   assert.deepStrictEqual(levels, ["", "", "low", "low", "out", "out"])
   assert.strictEqual(levelOf(tightestOf(usageOf(budget(0)))?.share), "out")
-  assert.match(tightestText(tightestOf(usageOf(budget(0)))), /nothing left/)
+  assert.match(tightestText(tightestOf(usageOf(budget(0)))), /^All of today's budget is used/)
 })
 
 it("when a budget is in total, then nothing says that it starts again; a tenant's budget is told as shared", () => {
@@ -70,7 +70,7 @@ it("when durations are read and told, then in the units of the gateway and of pe
     [0.2, 89, 100, 3600, 4000, 90_000, 700_000].map((seconds) => duration(seconds)),
     ["1 s", "89 s", "2 min", "1 h", "1 h 7 min", "25 h", "8 days 2 h"]
   )
-  assert.strictEqual(percent(0.996), "99 %")
+  assert.deepStrictEqual([percent(0.996), percent(0.001)], ["99 %", "< 1 %"])
 })
 
 it("when a request can end with an error, then the page has words for it and says what to do", () => {
@@ -83,5 +83,9 @@ it("when a request can end with an error, then the page has words for it and say
     told.add(title)
   }
   assert.isAtLeast(told.size, 11)
+  const budget = { type: "budget_exceeded", status: 429 }
+  const { title } = explain({ ...budget, message: "daily budget of 9 tokens is held by requests that run" })
+  assert.match(title, /^Running requests hold/)
+  assert.match(explain({ ...budget, message: "daily budget of 9 tokens is spent" }).title, /is spent$/)
   assert.strictEqual(explain({ type: "new_type", status: 502 }).title, "The gateway made a mistake")
 })

@@ -322,7 +322,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
             secret,
             body: { model: "m", messages: [{ role: "user", content: "x" }] }
           })
-          assert.match(yield* seen(100), /10 of 100[^]*90 left, starts again in \d+ (h|min|s)/)
+          assert.match(yield* seen(100), /10 of 100[^]*90 left, resets in \d+ (h|min|s)/)
           assert.strictEqual(
             yield* Effect.promise(() => page.locator("#meter-budget[data-level='']").count()),
             1
@@ -334,7 +334,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
           )
           assert.include(
             yield* Effect.promise(() => page.locator("#tightest").innerText()),
-            "budget today, 83 % used"
+            "83 % of today's budget used"
           )
           yield* seen(10)
           assert.strictEqual(
@@ -376,7 +376,8 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(
           "turns.js",
           `module.factsLine({ tokensOut: 2, pieces: 2, firstMs: 900, allMs: 1000, queuedMs: 700, ended: "stop" }).textContent`
         )
-        assert.include(facts, "700 ms of it in the queue")
+        assert.include(facts, "first token 0.9 s")
+        assert.include(facts, "0.7 s of it in the queue")
       }).pipe(Effect.scoped)
     )
   }

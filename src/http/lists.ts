@@ -51,6 +51,7 @@ export const makeList = Effect.gen(function* () {
     Effect.tap(
       discovery.effective(key),
       Effect.sync(() => {
+        context.tellsScopes = true
         if (discovery.isExpired()) context.listExpired = true
       })
     )

@@ -43,6 +43,8 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
   if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
   if (context.listExpired) headers["x-model-list"] = "expired"
+  if (context.tellsScopes && context.key !== undefined)
+    headers["x-key-scopes"] = [...context.key.facts.caller.scopes].join(", ")
   if (context.headroom !== undefined) addLimits(headers, context.headroom)
   return headers
 }

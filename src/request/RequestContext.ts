@@ -33,6 +33,8 @@ export class RequestContext {
   resolved: Facts<"Discovery"> | undefined
   /** whether the answer lists models from an expired list, which are none */
   listExpired = false
+  /** whether the answer tells what its key may do */
+  tellsScopes = false
   /** the limits for the response headers */
   headroom: Headroom | undefined
   /** start of its wait in the queue, in monotonic ms */
