@@ -69,11 +69,17 @@ const guide = () => {
 /** Without a cluster helm has to be told the version of one. */
 const render = `${process.env["HELM"] ?? "helm"} template --kube-version 1.34.0`
 
+/** A cluster waits as long as it takes. Five minutes are enough for servers that run. */
+const patience = 300
+
 /** The kubelet asks every `periodSeconds`, and gives up after `failureThreshold` times. */
 const waitFor = ({ failureThreshold, httpGet, periodSeconds }: typeof Probe.Type, url: string) =>
   Effect.tryPromise(() => fetch(`${url}${httpGet.path}`)).pipe(
     Effect.filterOrFail(({ ok }) => ok),
-    Effect.retry({ schedule: Schedule.spaced(`${periodSeconds} seconds`), times: failureThreshold }),
+    Effect.retry({
+      schedule: Schedule.spaced(`${periodSeconds} seconds`),
+      times: Math.min(failureThreshold, patience)
+    }),
     Effect.mapError(() => broken(`the probe of ${httpGet.path} fails`))
   )
 
