@@ -178,6 +178,7 @@ const answer = async () => {
   if (other !== "" && !stop.signal.aborted) made.push(await ask(other, besideOf(asked)))
   // A new chat may have begun before this answer ended.
   if (turns !== thread) return made.forEach(({ node }) => node.remove())
+  const follow = atEnd()
   const [first, beside] = made.filter(({ content, calls }) => content !== "" || calls.length > 0)
   if (first !== undefined) {
     turn = { ...first, node: other === "" ? first.node : into }
@@ -188,6 +189,7 @@ const answer = async () => {
     first.end.prepend(answerActs(turn, { again, remove }))
   }
   if (beside !== undefined) beside.end.prepend(otherActs(beside))
+  if (follow) toEnd()
   running = undefined
   busy(false)
 }

@@ -138,6 +138,9 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "4096" 
         fake.script({ does: "stream", lines: [...long, wire.done()] })
         yield* say(page, "Much")
         yield* answered(page, 1)
+        // The facts, which come last, are in view.
+        const below = `(({ scrollHeight, scrollTop, clientHeight }) => scrollHeight - scrollTop - clientHeight)(document.getElementById("log"))`
+        assert.isAtMost(yield* Effect.promise(() => page.evaluate<number>(below)), 1)
         yield* Effect.promise(() => page.evaluate(`document.getElementById("log").scrollTop = 0`))
         fake.script({ does: "stream", lines: [], ends: "reset" })
         yield* say(page, "Break off")
