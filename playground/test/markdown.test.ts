@@ -162,7 +162,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the p
         "javascript link x"
       ])
         assert.include(text, kept)
-      assert.sameMembers([...new Set(requested)], ["/api/tags", "/api/chat", "/api/version"])
+      assert.sameMembers([...new Set(requested)], ["/api/tags", "/v1/models", "/api/chat", "/api/version"])
       assert.deepStrictEqual(complaints, [])
     }).pipe(Effect.scoped)
   )

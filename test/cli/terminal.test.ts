@@ -53,8 +53,8 @@ it("when a time is read, then it is a date or a time with its zone, and days tha
 })
 
 it("when a period is given, then days are whole UTC days, and a time of the clock is the latest one", () => {
-  const now = new Date("2026-11-22T09:30:00Z")
-  const period = (since: string, until?: string) => {
+  const morning = new Date("2026-11-22T09:30:00Z")
+  const period = (since: string, until?: string, now = morning) => {
     const read = (text: string) => Option.getOrThrow(readMoment(text))
     const found = periodOf(now, { since: read(since), until: until === undefined ? undefined : read(until) })
     return found === undefined
@@ -77,6 +77,9 @@ it("when a period is given, then days are whole UTC days, and a time of the cloc
   ] as const)
     if (expected === undefined) assert.isTrue(Option.isNone(readMoment(since)), since)
     else assert.strictEqual(period(since, until), expected, `${since} ${until}`)
+  const night = new Date("2026-11-22T23:10:00Z")
+  assert.strictEqual(period("23:00", "06:00", night), "2026-11-21T23:00 2026-11-22T06:00")
+  assert.strictEqual(period("23:00", "now", night), "2026-11-22T23:00 2026-11-22T23:10")
   for (const text of [
     "",
     "soon",
@@ -89,11 +92,11 @@ it("when a period is given, then days are whole UTC days, and a time of the cloc
     "1y"
   ])
     assert.isTrue(Option.isNone(readMoment(text)), JSON.stringify(text))
-  assert.deepStrictEqual(periodOf(now, Option.getOrThrow(readMonth("2028-02")))?.days, {
+  assert.deepStrictEqual(periodOf(morning, Option.getOrThrow(readMonth("2028-02")))?.days, {
     since: "2028-02-01",
     until: "2028-02-29"
   })
   for (const text of ["2026-13", "2026-00", "2026", "11-2026"])
     assert.isTrue(Option.isNone(readMonth(text)), text)
-  assert.deepStrictEqual(periodOf(now, {})?.days, { since: "2026-11-01", until: "2026-11-22" })
+  assert.deepStrictEqual(periodOf(morning, {})?.days, { since: "2026-11-01", until: "2026-11-22" })
 })

@@ -25,7 +25,7 @@ const layerKept = Layer.effect(
         ),
       optedIn: (days) =>
         Effect.gen(function* () {
-          const { key } = yield* registry.createKey({ tenant: "t", name: "k" })
+          const { key } = yield* registry.createKey({ tenant: "t", name: "k", allowDuplicate: true })
           yield* registry.changeKey(key.prefix, {
             promptLog: true,
             ...(days === undefined ? {} : { promptLogDays: days })

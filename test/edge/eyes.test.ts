@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Layer, Logger, References, Schema } from "effect"
+import { Cause, Effect, Layer, Logger, References, Schema } from "effect"
 import { vi } from "vitest"
 import { Registry } from "../../src/admin/Registry.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
@@ -118,7 +118,7 @@ it.effect(
       circular.self = circular
       yield* Effect.gen(function* () {
         yield* Effect.annotateLogs(Effect.logWarning("late", { n: 1n }), "request_id", "r-1")
-        yield* Effect.logError("defect", new Error("broken"))
+        yield* Effect.logError("defect", Cause.die(new Error("broken")))
         yield* Effect.logInfo("odd", { circular })
         yield* Effect.logInfo("two\nlines")
       }).pipe(

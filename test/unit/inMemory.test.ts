@@ -1,4 +1,4 @@
-/** The gateway on memory twins, as the README shows it to testers. */
+/** The gateway on memory twins, as the guide shows it to testers. */
 import { execFileSync } from "node:child_process"
 import { readFileSync, rmSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
@@ -6,9 +6,10 @@ import { assert, it } from "@effect/vitest"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
-it("when a tester runs the README's script, then the gateway in memory answers", () => {
+it("when a tester runs the guide's script, then the gateway in memory answers", () => {
   const [, script] =
-    /```ts\n([\s\S]*?layerInMemory[\s\S]*?)```/.exec(readFileSync(path.join(root, "README.md"), "utf8")) ?? []
+    /```ts\n([\s\S]*?layerInMemory[\s\S]*?)```/.exec(readFileSync(path.join(root, "docs/run.md"), "utf8")) ??
+    []
   assert.isDefined(script)
   const file = path.join(root, `.readme-${process.pid}.ts`)
   writeFileSync(file, script ?? "")

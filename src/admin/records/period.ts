@@ -7,7 +7,7 @@ export type Moment =
   /** a whole day, as a date (`2026-11-22`) or as the number of days before today */
   | { readonly day: string }
   | { readonly daysAgo: number }
-  /** an instant: before now, exact, or the latest time of a clock (ms of the UTC day) that is not after now */
+  /** an instant: before now, exact, or the latest time of a clock (ms of the UTC day) before now and before the end of the period */
   | { readonly agoMs: number }
   | { readonly at: Date }
   | { readonly clockMs: number }
@@ -51,7 +51,7 @@ export const periodOf = (
   const start = (moment: Moment) => within(startOf(moment, now.getTime()))
   const to = isDay(until) ? start(until) + dayMs : start(until)
   const first = since ?? fallback ?? { day: `${dayOf(to - 1).slice(0, 7)}-01` }
-  const from = start(first)
+  const from = within(startOf(first, "clockMs" in first ? Math.min(now.getTime(), to - 1) : now.getTime()))
   if (from >= to) return undefined
   const days = isDay(first) && isDay(until) ? { since: dayOf(from), until: dayOf(to - dayMs) } : undefined
   return { from: new Date(from), to: new Date(to), days }
