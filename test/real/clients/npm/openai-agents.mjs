@@ -24,7 +24,7 @@ const runner = (apiKey = key) =>
     tracingDisabled: true
   })
 const agent = (more = {}) =>
-  new Agent({ name: "asks", model: "plain", modelSettings: { maxTokens: 60 }, ...more })
+  new Agent({ name: "asks", model: "plain", modelSettings: { maxTokens: 2000 }, ...more })
 const ask = (more = {}, apiKey = key, input = text) => runner(apiKey).run(agent(more), input)
 const status = async (call) => (await refusal(call)).status
 
