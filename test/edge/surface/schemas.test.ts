@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Fake, layerGateway } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, generate, live, user } from "./asking.ts"
+import { ask, assertRefused, assertWell, chat, generate, live } from "./asking.ts"
 
 const schema = {
   type: "object",
@@ -58,23 +58,5 @@ layer(layerGateway(), live)("schemas", (it) => {
         }
         assert.strictEqual(backend.requests.length, before)
       })
-  )
-
-  it.effect("when arguments of a call are nested without end, then they are a 400", () =>
-    Effect.gen(function* () {
-      const call = (text: string) =>
-        chat({
-          messages: [
-            user("hi"),
-            { role: "assistant", tool_calls: [{ id: "c", function: { name: "f", arguments: text } }] }
-          ]
-        })
-      for (const text of [`{"a":${"[".repeat(60_000)}${"]".repeat(60_000)}}`, '{"a":1,"a":2}']) {
-        assertRefused(
-          yield* ask("/v1/chat/completions", call(text)),
-          "messages.1.tool_calls.0.function.arguments"
-        )
-      }
-    })
   )
 })

@@ -18,6 +18,7 @@ describe("POST /api/chat, the request", () => {
       ["x", "body: expected object"],
       [{}, "model: missing"],
       [{ Model: "a" }, "model: missing"],
+      [{ "mode\u017f": "a" }, "model: missing"],
       [chat({ model: 1 }), "model: expected string"],
       [chat({ model: "" }), "model: expected"],
       [chat({ stream: "true" }), "stream: expected boolean"],
@@ -34,9 +35,11 @@ describe("POST /api/chat, the request", () => {
       [chat({ format: "xml" }), "format: expected"],
       [chat({ format: 5 }), "format: expected"],
       [chat({ format: [] }), "format: expected"],
+      [chat({ format: true }), "format: expected"],
       [chat({ think: "extreme" }), "think: expected"],
       [chat({ top_logprobs: 21 }), "top_logprobs: expected"],
       [chat({ top_logprobs: -1 }), "top_logprobs: expected"],
+      [chat({ top_logprobs: 1.5 }), "top_logprobs: expected"],
       [chat({ options: { stop: "x" } }), "options.stop: expected array"],
       [chat({ options: { temperature: "hot" } }), "options.temperature: expected"],
       [chat({ options: { num_predict: "10" } }), "options.num_predict: expected"],
@@ -70,6 +73,18 @@ describe("POST /api/chat, the request", () => {
     assert.deepStrictEqual(request.body, { messages: [{ role: "user", content: "hi" }] })
     assert.deepStrictEqual(request.options, {})
     assert.isFalse(accepted(chat({ stream: false })).stream)
+  })
+
+  it("when a field has a meaning for one answer, then it is sent", () => {
+    const fields = {
+      format: { type: "object", properties: { a: { type: "string" } } },
+      logprobs: true,
+      top_logprobs: 20,
+      think: "max"
+    }
+    assert.deepInclude(accepted(chat(fields)).body, fields)
+    assert.strictEqual(accepted(chat({ format: "json" })).body["format"], "json")
+    assert.notProperty(accepted(chat({ format: "" })).body, "format")
   })
 
   it("when a field could leak, pin or reload the model, then it is left out", () => {

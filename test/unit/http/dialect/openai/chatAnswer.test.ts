@@ -90,6 +90,11 @@ describe("POST /v1/chat/completions, the answer", () => {
     )
     assert.strictEqual(new Set(calls.map((call: { id: string }) => call.id)).size, 2)
     assert.strictEqual(calls[0].function.arguments, '{"a":1}')
+    assert.isTrue(
+      calls.every(
+        ({ id, type }: { id: string; type: string }) => type === "function" && /^call[_-].{8,}$/.test(id)
+      )
+    )
     assert.strictEqual(sent.at(-1).choices[0].finish_reason, "tool_calls")
   })
 
@@ -128,6 +133,7 @@ describe("POST /v1/chat/completions, the answer", () => {
     )
     assert.strictEqual(whole.object, "chat.completion")
     assert.isNull(whole.choices[0].message.content)
+    assert.lengthOf(whole.choices[0].message.tool_calls, 1)
     assert.strictEqual(whole.choices[0].finish_reason, "tool_calls")
     assert.strictEqual(whole.usage.total_tokens, 8)
   })

@@ -38,6 +38,7 @@ describe("POST /v1/chat/completions, the request", () => {
       [chat({ messages: [{ role: "user" }] }), "messages.0.content: missing"],
       [chat({ stop: ["a", 1] }), "stop"],
       [chat({ response_format: { type: "json_schema" } }), "response_format"],
+      [chat({ response_format: { type: "json_schema", json_schema: { name: "x" } } }), "response_format"],
       [chat({ modalities: ["audio"] }), "modalities.0: expected"],
       [chat({ tools: [{ type: "web_search" }] }), "tools.0.type: expected"],
       [
@@ -45,30 +46,33 @@ describe("POST /v1/chat/completions, the request", () => {
         "tool_choice.function.name"
       ],
       [chat({ reasoning_effort: "huge" }), "reasoning_effort: expected"],
-      [
+      ...[
+        "{bad",
+        "[1]",
+        '"x"',
+        "null",
+        '{"a":1,"a":2}',
+        `{"a":${"[".repeat(60_000)}${"]".repeat(60_000)}}`
+      ].map((text): readonly [Json, string] => [
         chat({
           messages: [
-            { role: "assistant", tool_calls: [{ id: "c", function: { name: "f", arguments: "{bad" } }] }
+            { role: "assistant", tool_calls: [{ id: "c", function: { name: "f", arguments: text } }] }
           ]
         }),
         "messages.0.tool_calls.0.function.arguments: expected a JSON object"
-      ],
-      [
-        chat({
-          messages: [
-            { role: "user", content: [{ type: "image_url", image_url: { url: "http://169.254.169.254/" } }] }
-          ]
-        }),
-        "messages.0.content"
-      ],
-      [
-        chat({
-          messages: [
-            { role: "user", content: [{ type: "image_url", image_url: "data:image/gif;base64,AAAA" }] }
-          ]
-        }),
-        "messages.0.content"
+      ]),
+      ...[
+        "http://169.254.169.254/",
+        "file:///etc/passwd",
+        "data:image/gif;base64,AAAA",
+        "data:image/png;base64,@@@@",
+        "data:text/html;base64,AAAA"
       ]
+        .flatMap((url): ReadonlyArray<Json> => [{ url }, url])
+        .map((image): readonly [Json, string] => [
+          chat({ messages: [{ role: "user", content: [{ type: "image_url", image_url: image }] }] }),
+          "messages.0.content"
+        ])
     ]
     for (const [json, detail] of cases) assert.include(refused(json), detail, JSON.stringify(json))
   })
