@@ -29,7 +29,7 @@ const tickMs = 10
 let verifies = 0
 const verify = () => {
   verifies += 1
-  return Promise.resolve(true)
+  return Effect.succeed(true)
 }
 
 const addKeys = Effect.fnUntraced(function* (count: number) {

@@ -19,6 +19,7 @@ import { mayReadMetrics } from "./metricsAccess.ts"
 import { healthz, metrics, Readiness, readyz, withDetails } from "./health.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
 import type { RequestOptions } from "./readRequest.ts"
+import { RequestIds } from "../infra/RequestIds.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { makePage, respondPage } from "./playground.ts"
@@ -48,7 +49,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     yield* Metrics,
     yield* Readiness
   ]
-  const nowMs = yield* makeMonotonicMs
+  const [newId, nowMs] = [yield* RequestIds, yield* makeMonotonicMs]
   const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
   const routeOf = makeRouteOf(options.extraSurfaces, options.errorBodies)
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
@@ -91,7 +92,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
     const route = routeOf(incoming.method ?? "", incoming.url ?? "")
     const context = new RequestContext(
-      arrivalOf(incoming, clock.currentTimeMillisUnsafe(), options.trustedProxies),
+      arrivalOf(incoming, newId(), clock.currentTimeMillisUnsafe(), options.trustedProxies),
       nowMs(),
       route
     )

@@ -1,7 +1,6 @@
 /** The facts of a request before authentication: id, target, and client address. */
 import type { IncomingMessage } from "node:http"
 import type { BlockList } from "node:net"
-import { randomUUIDv7 } from "node:crypto"
 import type { Arrival } from "../domain/AuditRecord.ts"
 import { clientText, readLength } from "../domain/clientText.ts"
 import { pathOf } from "./routes.ts"
@@ -35,10 +34,15 @@ const cleanRequestId = (text: string): string =>
 /** The part of a target that is read: 256 characters of it are stored. */
 const maxEndpoint = readLength(256)
 
-export const arrivalOf = (incoming: IncomingMessage, arrivedAt: number, proxies: BlockList): Arrival => {
+export const arrivalOf = (
+  incoming: IncomingMessage,
+  requestId: string,
+  arrivedAt: number,
+  proxies: BlockList
+): Arrival => {
   const own = cleanRequestId(headerOf(incoming, "x-request-id") ?? "")
   return {
-    requestId: randomUUIDv7(),
+    requestId,
     arrivedAt,
     method: incoming.method ?? "",
     endpoint: pathOf(incoming.url ?? "").slice(0, maxEndpoint),

@@ -70,11 +70,8 @@ export const unmeasured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect
     clock instanceof MeasuringClock ? Effect.provideService(work, Clock.Clock, clock.real) : work
   )
 
-/** Waits until Node has read what has arrived. */
-export const afterIo = Effect.callback<void>((resume) => {
-  const immediate = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(immediate))
-})
+/** Waits until Node has read what has arrived: Effect's scheduler goes on in the next check phase of the event loop. */
+export const afterIo = Effect.yieldNow
 
 /**
  * Fails with a `TimeoutError` when there is no outcome after `duration`; never waits for the work to stop.

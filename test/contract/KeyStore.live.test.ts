@@ -155,7 +155,7 @@ it.live("when a key is dead, then its right secret is no more compared with its 
     const compared: Array<string> = []
     const verify = (hash: string, secret: string) => {
       compared.push(hash)
-      return argon2.verify(hash, secret)
+      return Effect.promise(() => argon2.verify(hash, secret))
     }
     yield* Effect.gen(function* () {
       const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
@@ -235,7 +235,7 @@ it.live("when a key dies while its secret is compared, then it is refused", () =
     let goOn = Promise.withResolvers<boolean>()
     const verify = () => {
       compared.resolve()
-      return goOn.promise
+      return Effect.promise(() => goOn.promise)
     }
     yield* Effect.gen(function* () {
       const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World

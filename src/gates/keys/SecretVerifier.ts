@@ -11,7 +11,7 @@
  * of one worker's time, and those of suspect prefixes half of it, so that paying traffic keeps most of the CPU.
  */
 import * as argon2 from "@node-rs/argon2"
-import { Deferred, Effect, Exit, type Scope } from "effect"
+import { Deferred, Effect, Exit, Random, type Scope } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
@@ -31,7 +31,9 @@ export interface SecretVerifierOptions {
   /** jobs of one prefix, waiting or running; default 2 */
   readonly perPrefix?: number
   /** for tests; default argon2id */
-  readonly verify?: (hash: string, secret: string) => Promise<boolean>
+  readonly verify?: (hash: string, secret: string) => Effect.Effect<boolean, Unavailable>
+  /** for tests: the hash that stands for an unknown prefix; default that of a random secret */
+  readonly decoyHash?: Effect.Effect<string>
 }
 
 export interface SecretVerifier {
@@ -78,14 +80,20 @@ const maxParallelism = 4
 /** The argon2id hash that is stored for a key. */
 export const hashSecret = (secret: string): Promise<string> => argon2.hash(secret, argonCost)
 
-const verifyArgon = (hash: string, secret: string): Promise<boolean> => {
-  const cost = argon2.parseOptions(hash)
-  return cost.memoryCost <= maxMemoryCost &&
-    cost.timeCost <= maxTimeCost &&
-    cost.parallelism <= maxParallelism
-    ? argon2.verify(hash, secret)
-    : Promise.reject(new Error("the stored hash asks for more work than is allowed"))
-}
+const verifyArgon = (hash: string, secret: string): Effect.Effect<boolean, Unavailable> =>
+  Effect.tryPromise({
+    try: () => {
+      const cost = argon2.parseOptions(hash)
+      return cost.memoryCost <= maxMemoryCost &&
+        cost.timeCost <= maxTimeCost &&
+        cost.parallelism <= maxParallelism
+        ? argon2.verify(hash, secret)
+        : Promise.reject(new Error("the stored hash asks for more work than is allowed"))
+    },
+    catch: (cause) => new Unavailable({ gate: "KeyStore", cause })
+  })
+
+const randomHash = Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
 
 const overloaded = (reason: string) =>
   new Unavailable({ gate: "KeyStore", retryAfterS: 1, crowded: true, cause: new Error(reason) })
@@ -104,7 +112,8 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   const verify = options.verify ?? verifyArgon
 
   const pepper = randomBytes(32).toString("hex")
-  const decoyHash = yield* Effect.promise(() => hashSecret(randomBytes(32).toString("hex")))
+  const decoyHash = yield* options.decoyHash ?? randomHash
+  const random = yield* Random.Random
   /** until when a result holds, by digest */
   const matched = makeLruCache<number>(matchCapacity)
   const mismatched = makeLruCache<number>(mismatchCapacity)
@@ -115,7 +124,8 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   const jobs = new Map<string, Job>()
   const queue = new VerifyQueue<Job>({
     perPrefix: options.perPrefix ?? 2,
-    most: concurrency + (options.queue ?? 128)
+    most: concurrency + (options.queue ?? 128),
+    random: () => random.nextDoubleUnsafe()
   })
   let decoyNotBefore = 0
   let suspectNotBefore = 0
@@ -154,10 +164,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     if (startedAt > job.deadline) {
       return yield* finish(job, Exit.fail(overloaded("waited too long for a verify")))
     }
-    const exit = yield* Effect.tryPromise({
-      try: () => verify(job.hash, job.secret),
-      catch: (cause) => new Unavailable({ gate: "KeyStore", cause })
-    }).pipe(Effect.exit)
+    const exit = yield* Effect.exit(Effect.suspend(() => verify(job.hash, job.secret)))
     const endedAt = nowMs()
     lastCostMs = endedAt - startedAt
     if (job.suspect) suspectNotBefore = endedAt + lastCostMs
@@ -254,7 +261,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     return yield* Effect.acquireUseRelease(
       enter(job, "asleep"),
       () => {
-        const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * Math.random())
+        const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * random.nextDoubleUnsafe())
         const asleep = Effect.sync(() => {
           cacheResult(false, job)
           return false

@@ -30,6 +30,8 @@ export interface VerifyQueueOptions {
   readonly perPrefix: number
   /** maximal number of all entries, waiting or in work, without those asleep */
   readonly most: number
+  /** 0 to 1: chooses the entry that is replaced */
+  readonly random: () => number
 }
 
 export class VerifyQueue<E extends Entry> {
@@ -120,7 +122,7 @@ export class VerifyQueue<E extends Entry> {
     const fresh = waiting.filter(({ turnedAway }) => !turnedAway)
     const isAhead = newcomer.turnedAway || places.get(newcomer.from) !== most
     const weakest = fresh.length > 0 || !isAhead ? fresh : waiting
-    return weakest[Math.floor(Math.random() * weakest.length)]
+    return weakest[Math.floor(this.#options.random() * weakest.length)]
   }
 
   #remove(entry: E, line: Line): void {

@@ -15,7 +15,9 @@ const makeVerify = () => {
     calls,
     verify: (hash: string, secret: string) => {
       calls.push({ hash, secret })
-      return new Promise<boolean>((resolve) => pending.push(resolve))
+      return Effect.callback<boolean>(
+        (resume) => void pending.push((matches) => resume(Effect.succeed(matches)))
+      )
     },
     /** Answers every verify under way. */
     answer: (matches: boolean) =>
@@ -236,7 +238,8 @@ it.effect("when prefixes are guessed at, then the reserve worker stays free for 
   Effect.gen(function* () {
     const running = new Map<string, (matches: boolean) => void>()
     const check = yield* makeSecretVerifier({
-      verify: (_, secret) => new Promise((resolve) => running.set(secret, resolve)),
+      verify: (_, secret) =>
+        Effect.callback((resume) => void running.set(secret, (matches) => resume(Effect.succeed(matches)))),
       concurrency: 1,
       reserve: 1
     })
@@ -343,7 +346,7 @@ it.effect("when a flood guesses at a prefix, then its owner is verified at the s
     const check = yield* makeSecretVerifier({
       verify: (_, asked) => {
         verified.push(asked)
-        return Promise.resolve(asked === secret)
+        return Effect.promise(() => Promise.resolve(asked === secret))
       },
       concurrency: 1,
       reserve: 1

@@ -7,7 +7,7 @@ interface Named extends Entry {
 
 const makeQueue = (perPrefix: number, most: number) => {
   const evicted: Array<string> = []
-  const queue = new VerifyQueue<Named>({ perPrefix, most })
+  const queue = new VerifyQueue<Named>({ perPrefix, most, random: Math.random })
   const entry = (name: string, prefix = "p", turnedAway = false, from = ""): Named => ({
     name,
     prefix,
