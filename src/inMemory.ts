@@ -40,7 +40,7 @@ import { Drain } from "./infra/Drain.ts"
 import * as Metrics from "./observability/Metrics.ts"
 import { PromptLog } from "./promptlog/PromptLog.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
-import { layerMemory as layerContextSecret } from "./secrets/memory.ts"
+import { layerMemory as layerContextSecret } from "./secrets/ContextSecret.ts"
 
 export { memoryKey } from "./gates/keys/memory.ts"
 

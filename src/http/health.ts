@@ -70,18 +70,15 @@ export class Readiness extends Context.Service<
         cache: probeOf("cache", meter.ping),
         backend: probeOf("backend", backend.ping)
       })
-      const figure = (probe: Effect.Effect<boolean>) => Effect.map(probe, (answers) => (answers ? 1 : 0))
-      yield* metrics.probes({
+      const all = Effect.all(probes, { concurrency: "unbounded" })
+      yield* metrics.probe({
         name: "tollgate_ready",
         help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
-        label: "dependency",
-        values: {
-          database: figure(probes.database),
-          cache: figure(probes.cache),
-          backend: figure(probes.backend)
-        }
+        labels: ["dependency"],
+        read: Effect.map(all, (answers) =>
+          dependencies.map((dependency) => ({ labels: { dependency }, value: answers[dependency] ? 1 : 0 }))
+        )
       })
-      const all = Effect.all(probes, { concurrency: "unbounded" })
       const check = Effect.gen(function* () {
         if (drain.draining()) return yield* new ShuttingDown()
         const answers = yield* all

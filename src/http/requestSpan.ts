@@ -10,8 +10,7 @@ import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequ
 import { Effect, Option, References, type Scope, type Tracer } from "effect"
 import { HttpServerRequest } from "effect/http"
 import type { InferenceKind } from "../domain/Inference.ts"
-import type { Sampler } from "../observability/sampling.ts"
-import { readTraceparent } from "../observability/traceparent.ts"
+import { readTraceparent, type Sampler } from "../observability/Trace.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { headerOf } from "./server/headers.ts"
 

@@ -41,13 +41,13 @@ const make = Effect.gen(function* () {
     )
   )
   const budgets = measured(yield* Effect.cachedWithTTL(unmeasured(read), keptFor))
-  yield* metrics.table({
+  yield* metrics.probe({
     name: "tollgate_tenant_budget_tokens",
     help: "Budgets of tenants, by period",
     labels: ["tenant", "period"],
     read: Effect.map(budgets, (rows) => rows.map(({ budget, labels }) => ({ labels, value: budget })))
   })
-  yield* metrics.table({
+  yield* metrics.probe({
     name: "tollgate_tenant_budget_left_tokens",
     help: "What is left of the budgets of tenants, by period",
     labels: ["tenant", "period"],

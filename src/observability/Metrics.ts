@@ -16,26 +16,14 @@ export interface Probe {
   readonly help: string
   /** a counter only grows; default gauge */
   readonly type?: "gauge" | "counter"
-  readonly read: Effect.Effect<number>
+  /** With labels it has a row for each combination of their values. What is not read any more is not shown any more. */
+  readonly labels?: ReadonlyArray<string>
+  readonly read: Effect.Effect<number | ReadonlyArray<Row>, unknown>
 }
 
-/** The same for several things: one gauge, with a value for each value of `label`. */
-export interface LabelledProbe {
-  readonly name: string
-  readonly help: string
-  readonly label: string
-  readonly values: Readonly<Record<string, Effect.Effect<number>>>
-}
-
-/** One gauge with a value for each combination of labels. What is not read any more is not shown any more. */
-export interface TableProbe<Label extends string> {
-  readonly name: string
-  readonly help: string
-  readonly labels: ReadonlyArray<Label>
-  readonly read: Effect.Effect<
-    ReadonlyArray<{ readonly labels: Readonly<Record<Label, string>>; readonly value: number }>,
-    unknown
-  >
+interface Row {
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
 }
 
 /** Why Node's parser or timers refused a request. */
@@ -69,118 +57,73 @@ export const backgroundTasks = [
 ] as const
 export type BackgroundTask = (typeof backgroundTasks)[number]
 
-export class Metrics extends Context.Service<
-  Metrics,
-  {
-    /** Counts a finished request. `modelResolved`: whether its model may be a label. */
-    observe(record: AuditRecord, modelResolved: boolean): Effect.Effect<void>
-    /** Records that the backend's first frame came `ms` after the request arrived. `model`: a discovered name. */
-    firstFrame(ms: number, model: string): Effect.Effect<void>
-    /** Records that this process knew of a revocation `latencyMs` after it was written. */
-    revoked(latencyMs: number): Effect.Effect<void>
-    /** Counts transcripts of opted-in keys that could not be written. */
-    promptsDropped(count: number): Effect.Effect<void>
-    /** Counts a request that Node's parser or timers refused. It has no audit row. */
-    malformed(reason: MalformedReason): Effect.Effect<void>
-    /** Counts a failed run of a background task. */
-    backgroundFailed(task: BackgroundTask): Effect.Effect<void>
-    /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */
-    queueing(
-      tenant: string
-    ): <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
-    probe(probe: Probe): Effect.Effect<void>
-    probes(probe: LabelledProbe): Effect.Effect<void>
-    table<Label extends string>(probe: TableProbe<Label>): Effect.Effect<void>
-    /** The values of some gauges, as `Replicas` stores them. */
-    gauges(names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>>
-    /** Prometheus text exposition format 0.0.4. */
-    readonly exposition: Effect.Effect<string>
-  }
->()("tollgate/observability/Metrics") {}
-
 /** From a cache hit to a long answer of a slow model. */
 const seconds = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
-
-/** A probe that fails or hangs gets a value that says so. The other metrics are still given. */
-const inTime = <A>(read: Effect.Effect<A, unknown>, otherwise: A): Effect.Effect<A> =>
-  read.pipe(
-    Effect.timeoutOrElse({ duration: "1500 millis", orElse: () => Effect.succeed(otherwise) }),
-    Effect.catchCause(() => Effect.succeed(otherwise))
-  )
-const known = (read: Effect.Effect<number>): Effect.Effect<number> => inTime(read, Number.NaN)
 
 const make = Effect.sync(() => {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const requests = new Counter({
-    name: "gateway_requests_total",
-    help: "Requests, by tenant, model and status",
-    labelNames: ["tenant", "model", "status"],
-    registers
-  })
-  const tokens = new Counter({
-    name: "gateway_tokens_total",
-    help: "Tokens charged, by tenant, model and direction (in, out)",
-    labelNames: ["tenant", "model", "direction"],
-    registers
-  })
-  const cached = new Counter({
-    name: "tollgate_tokens_cached_total",
-    help: "Tokens of prompts that the backend had in its prefix cache, as far as it says so, by tenant and model; charged as the others",
-    labelNames: ["tenant", "model"],
-    registers
-  })
-  const refusals = new Counter({
-    name: "tollgate_refusals_total",
-    help: "Requests that ended with an error, by tenant and reason (the type of the error)",
-    labelNames: ["tenant", "reason"],
-    registers
-  })
-  const overflows = new Counter({
-    name: "tollgate_prompt_overflow_total",
-    help: "Prompts longer than the context window, by tenant, model and outcome (refused, truncated)",
-    labelNames: ["tenant", "model", "outcome"],
-    registers
-  })
-  const durations = new Histogram({
-    name: "gateway_request_duration_seconds",
-    help: "From the arrival of a request to its end",
-    labelNames: ["tenant", "model"],
-    buckets: seconds,
-    registers
-  })
-  const firstFrames = new Histogram({
-    name: "tollgate_backend_first_frame_seconds",
-    help: "From the arrival of a request to the backend's first frame, by model",
-    labelNames: ["model"],
-    buckets: seconds,
-    registers
-  })
-  const revocations = new Histogram({
-    name: "tollgate_revocation_seconds",
-    help: "From the writing of a revocation to this process forgetting the key",
-    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
-    registers
-  })
-  const dropped = new Counter({
-    name: "tollgate_prompt_log_dropped_total",
-    help: "Transcripts of opted-in keys that could not be written",
-    registers
-  })
-  const malformed = new Counter({
-    name: "tollgate_malformed_requests_total",
-    help: "Requests refused before they were read: by syntax, size, time, tunnel or expectation",
-    labelNames: ["reason"],
-    registers
-  })
+  const counter = (name: string, help: string, labelNames: ReadonlyArray<string> = []) =>
+    new Counter({ name, help, labelNames, registers })
+  const histogram = (name: string, help: string, labelNames: ReadonlyArray<string>, buckets = seconds) =>
+    new Histogram({ name, help, labelNames, buckets, registers })
+  const requests = counter("gateway_requests_total", "Requests, by tenant, model and status", [
+    "tenant",
+    "model",
+    "status"
+  ])
+  const tokens = counter("gateway_tokens_total", "Tokens charged, by tenant, model and direction (in, out)", [
+    "tenant",
+    "model",
+    "direction"
+  ])
+  const cached = counter(
+    "tollgate_tokens_cached_total",
+    "Tokens of prompts that the backend had in its prefix cache, as far as it says so, by tenant and model; charged as the others",
+    ["tenant", "model"]
+  )
+  const refusals = counter(
+    "tollgate_refusals_total",
+    "Requests that ended with an error, by tenant and reason (the type of the error)",
+    ["tenant", "reason"]
+  )
+  const overflows = counter(
+    "tollgate_prompt_overflow_total",
+    "Prompts longer than the context window, by tenant, model and outcome (refused, truncated)",
+    ["tenant", "model", "outcome"]
+  )
+  const durations = histogram(
+    "gateway_request_duration_seconds",
+    "From the arrival of a request to its end",
+    ["tenant", "model"]
+  )
+  const firstFrames = histogram(
+    "tollgate_backend_first_frame_seconds",
+    "From the arrival of a request to the backend's first frame, by model",
+    ["model"]
+  )
+  const revocations = histogram(
+    "tollgate_revocation_seconds",
+    "From the writing of a revocation to this process forgetting the key",
+    [],
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+  )
+  const dropped = counter(
+    "tollgate_prompt_log_dropped_total",
+    "Transcripts of opted-in keys that could not be written"
+  )
+  const malformed = counter(
+    "tollgate_malformed_requests_total",
+    "Requests refused before they were read: by syntax, size, time, tunnel or expectation",
+    ["reason"]
+  )
   for (const reason of malformedReasons) malformed.inc({ reason }, 0)
-  const failures = new Counter({
-    name: "tollgate_background_failures_total",
-    help: "Runs of background work that failed, by task",
-    labelNames: ["task"],
-    registers
-  })
+  const failures = counter(
+    "tollgate_background_failures_total",
+    "Runs of background work that failed, by task",
+    ["task"]
+  )
   for (const task of backgroundTasks) failures.inc({ task }, 0)
   const queueDepth = new Gauge({
     name: "tollgate_queue_depth",
@@ -188,19 +131,16 @@ const make = Effect.sync(() => {
     labelNames: ["tenant"],
     registers
   })
-  const queueWaits = new Histogram({
-    name: "tollgate_queue_wait_seconds",
-    help: "How long requests waited for a place at the backend, by tenant; those that were refused or left too",
-    labelNames: ["tenant"],
-    buckets: seconds,
-    registers
-  })
-  const queueRefusals = new Counter({
-    name: "tollgate_queue_refused_total",
-    help: "Requests refused because too many waited or the wait was too long, by tenant",
-    labelNames: ["tenant"],
-    registers
-  })
+  const queueWaits = histogram(
+    "tollgate_queue_wait_seconds",
+    "How long requests waited for a place at the backend, by tenant; those that were refused or left too",
+    ["tenant"]
+  )
+  const queueRefusals = counter(
+    "tollgate_queue_refused_total",
+    "Requests refused because too many waited or the wait was too long, by tenant",
+    ["tenant"]
+  )
   /** tenants and models with series of overflows, which start at 0 */
   const overflowing = new Set<string>()
   const startOverflows = (tenant: string, model: string): void => {
@@ -209,8 +149,9 @@ const make = Effect.sync(() => {
     overflowing.add(series)
     for (const outcome of ["refused", "truncated"]) overflows.inc({ tenant, model, outcome }, 0)
   }
-  return Metrics.of({
-    observe: (record, modelResolved) =>
+  return {
+    /** Counts a finished request. `modelResolved`: whether its model may be a label. */
+    observe: (record: AuditRecord, modelResolved: boolean) =>
       Effect.sync(() => {
         const tenant = record.caller?.tenantName ?? "none"
         const model = modelResolved && record.model !== undefined ? record.model : "none"
@@ -229,88 +170,66 @@ const make = Effect.sync(() => {
         if (record.usage.tokensOut > 0)
           tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
       }),
-    firstFrame: (ms, model) => Effect.sync(() => firstFrames.observe({ model }, Math.max(0, ms) / 1000)),
-    revoked: (latencyMs) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
-    promptsDropped: (count) => Effect.sync(() => dropped.inc(count)),
-    malformed: (reason) => Effect.sync(() => malformed.inc({ reason })),
-    backgroundFailed: (task) => Effect.sync(() => failures.inc({ task })),
-    queueing: (tenant) => (wait) =>
-      Effect.suspend(() => {
-        queueDepth.inc({ tenant })
-        queueRefusals.inc({ tenant }, 0)
-        const stop = queueWaits.startTimer({ tenant })
-        return wait.pipe(
-          Effect.tapError((error) =>
-            Effect.sync(() => {
-              if (error._tag === "CapacityExceeded") queueRefusals.inc({ tenant })
-            })
-          ),
-          Effect.ensuring(
-            Effect.sync(() => {
-              queueDepth.dec({ tenant })
-              stop()
-            })
+    /** Records that the backend's first frame came `ms` after the request arrived. `model`: a discovered name. */
+    firstFrame: (ms: number, model: string) =>
+      Effect.sync(() => firstFrames.observe({ model }, Math.max(0, ms) / 1000)),
+    /** Records that this process knew of a revocation `latencyMs` after it was written. */
+    revoked: (latencyMs: number) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
+    /** Counts transcripts of opted-in keys that could not be written. */
+    promptsDropped: (count: number) => Effect.sync(() => dropped.inc(count)),
+    /** Counts a request that Node's parser or timers refused. It has no audit row. */
+    malformed: (reason: MalformedReason) => Effect.sync(() => malformed.inc({ reason })),
+    /** Counts a failed run of a background task. */
+    backgroundFailed: (task: BackgroundTask) => Effect.sync(() => failures.inc({ task })),
+    /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */
+    queueing:
+      (tenant: string) =>
+      <A, E extends { readonly _tag: string }, R>(wait: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+        Effect.suspend(() => {
+          queueDepth.inc({ tenant })
+          queueRefusals.inc({ tenant }, 0)
+          const stop = queueWaits.startTimer({ tenant })
+          return wait.pipe(
+            Effect.tapError((error) =>
+              Effect.sync(() => {
+                if (error._tag === "CapacityExceeded") queueRefusals.inc({ tenant })
+              })
+            ),
+            Effect.ensuring(
+              Effect.sync(() => {
+                queueDepth.dec({ tenant })
+                stop()
+              })
+            )
           )
+        }),
+    /** Adds a figure. When its read fails or hangs, a gauge shows that, and the other metrics are still given. */
+    probe: ({ help, labels: labelNames = [], name, read, type = "gauge" }: Probe) =>
+      Effect.map(Effect.context(), (context) => {
+        const unknown = labelNames.length === 0 ? Number.NaN : []
+        const readInTime = read.pipe(
+          Effect.timeout("1500 millis"),
+          Effect.catchCause(() => Effect.succeed(unknown))
         )
-      }),
-    probe: ({ name, help, read, type }) =>
-      Effect.map(Effect.context(), (context) => {
-        const value = () => Effect.runPromiseWith(context)(known(read))
-        if (type !== "counter") {
-          const gauge: Gauge = new Gauge({
-            name,
-            help,
-            registers,
-            collect: () => value().then((figure) => gauge.set(figure))
-          })
-          return
-        }
-        const counter: Counter = new Counter({
+        const figure = new (type === "counter" ? Counter : Gauge)({
           name,
           help,
+          labelNames,
           registers,
-          collect: () =>
-            value().then((figure) => {
-              // A counter cannot be unknown. It keeps its last figure.
-              if (!Number.isFinite(figure)) return
-              counter.reset()
-              counter.inc(figure)
-            })
+          collect: async () => {
+            const found = await Effect.runPromiseWith(context)(readInTime)
+            // A counter cannot be unknown. It keeps its last figure.
+            if (type === "counter" && !Number.isFinite(found)) return
+            figure.reset()
+            for (const { labels, value } of typeof found === "number"
+              ? [{ labels: {}, value: found }]
+              : found)
+              figure.inc(labels, value)
+          }
         })
       }),
-    probes: ({ name, help, label, values }) =>
-      Effect.map(Effect.context(), (context) => {
-        const read = Effect.forEach(
-          Object.entries(values),
-          ([value, probe]) => Effect.map(known(probe), (figure) => [value, figure] as const),
-          { concurrency: "unbounded" }
-        )
-        const gauge = new Gauge({
-          name,
-          help,
-          labelNames: [label],
-          registers,
-          collect: () =>
-            Effect.runPromiseWith(context)(read).then((figures) => {
-              for (const [value, figure] of figures) gauge.set({ [label]: value }, figure)
-            })
-        })
-      }),
-    table: ({ name, help, labels, read }) =>
-      Effect.map(Effect.context(), (context) => {
-        const gauge = new Gauge({
-          name,
-          help,
-          labelNames: labels,
-          registers,
-          collect: () =>
-            Effect.runPromiseWith(context)(inTime(read, [])).then((rows) => {
-              gauge.reset()
-              for (const row of rows) gauge.set(row.labels, row.value)
-            })
-        })
-      }),
-    gauges: (names) =>
+    /** The values of some gauges, as `Replicas` stores them. */
+    gauges: (names: ReadonlyArray<string>): Effect.Effect<Readonly<Record<string, number | null>>> =>
       Effect.map(
         Effect.promise(() => Promise.all(names.map((name) => registry.getSingleMetric(name)?.get()))),
         (found) =>
@@ -324,8 +243,11 @@ const make = Effect.sync(() => {
             )
           )
       ),
+    /** Prometheus text exposition format 0.0.4. */
     exposition: Effect.promise(() => registry.metrics())
-  })
+  }
 })
+
+export class Metrics extends Context.Service<Metrics>()("tollgate/observability/Metrics", { make }) {}
 
 export const layer: Layer.Layer<Metrics> = Layer.effect(Metrics, make)

@@ -9,8 +9,7 @@ import { timeoutDetached } from "../infra/time.ts"
 import { background, later } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
-import type { PromptRow } from "./row.ts"
-import { makeTranscript } from "./transcript.ts"
+import { makeTranscript, type PromptRow } from "./transcript.ts"
 
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys without days of their own */

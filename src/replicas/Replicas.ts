@@ -1,25 +1,27 @@
-/** The running processes of the gateway, and the last report of each. For `tollgate status`. */
-import { Context, Data, type Effect } from "effect"
-import type { Listed } from "../infra/rows.ts"
+/** The running processes of the gateway, and the last report of each, in a table of the database. For `tollgate status`. */
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Context, Data, Effect, Layer, Schema } from "effect"
+import { type Listed, makeRowReader } from "../infra/rows.ts"
+import { timeoutDetached } from "../infra/time.ts"
 
 /** The database failed. `cause` is for the log. */
 export class ReplicasDown extends Data.TaggedError("ReplicasDown")<{ readonly cause: unknown }> {}
 
-/** Values of gauges by name. A gauge with labels has one entry for each, as `name{value}`. null: no finite value. */
-export type Gauges = Readonly<Record<string, number | null>>
-
-export interface Replica {
+/** All times are the database's. */
+const Replica = Schema.Struct({
   /** random, new at each start */
-  readonly id: string
-  readonly host: string
-  readonly version: string
-  readonly started: Date
-  /** seconds since then, by the clock of the store */
-  readonly upS: number
+  id: Schema.String,
+  host: Schema.String,
+  version: Schema.String,
+  started: Schema.Date,
+  /** seconds since then */
+  upS: Schema.Finite,
   /** seconds since its last report */
-  readonly silentS: number
-  readonly gauges: Gauges
-}
+  silentS: Schema.Finite,
+  /** values by name; a gauge with labels has one entry for each, as `name{value}`; null: no finite value */
+  gauges: Schema.Record(Schema.String, Schema.NullOr(Schema.Finite))
+})
+export type Replica = typeof Replica.Type
 
 /** A process reports this often, in seconds. */
 export const reportEveryS = 5
@@ -39,3 +41,40 @@ export class Replicas extends Context.Service<
     readonly list: Effect.Effect<Listed<Replica>, ReplicasDown>
   }
 >()("tollgate/replicas/Replicas") {}
+
+const replicas = makeRowReader(({ id }) => `replica ${String(id)}`, Replica)
+
+const make = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  const bounded = <A, E>(statement: Effect.Effect<A, E>) =>
+    statement.pipe(
+      timeoutDetached("2 seconds"),
+      Effect.mapError((cause) => new ReplicasDown({ cause }))
+    )
+  return Replicas.of({
+    report: ({ gauges, host, id, version }) =>
+      Effect.asVoid(
+        bounded(pg`
+          WITH forgotten AS (
+            DELETE FROM replicas
+            WHERE seen_at < now() - make_interval(secs => ${forgetAfterS}) AND id <> ${id}::text::uuid
+          )
+          INSERT INTO replicas (id, host, version, gauges)
+          VALUES (${id}::text::uuid, ${host}, ${version}, ${pg.json(gauges)})
+          ON CONFLICT (id) DO UPDATE SET seen_at = now(), gauges = excluded.gauges`)
+      ),
+    leave: (id) => Effect.asVoid(bounded(pg`DELETE FROM replicas WHERE id = ${id}::text::uuid`)),
+    list: bounded(
+      Effect.map(
+        pg`
+          SELECT id::text, host, version, started_at AS started, gauges,
+            extract(epoch FROM clock_timestamp() - started_at)::float8 AS "upS",
+            extract(epoch FROM clock_timestamp() - seen_at)::float8 AS "silentS"
+          FROM replicas ORDER BY started_at, id`,
+        replicas.list
+      )
+    )
+  })
+})
+
+export const layerPostgres: Layer.Layer<Replicas, never, PgClient.PgClient> = Layer.effect(Replicas, make)

@@ -1,6 +1,10 @@
-/** The secret that seals contexts. All replicas share it, and it survives a restart. */
-import { Context, type Effect } from "effect"
-import type { Unavailable } from "../domain/Errors.ts"
+/** The secret that seals contexts. All replicas share it, and it survives a restart: `migrations/0001_schema.ts` makes it. */
+import { randomBytes } from "node:crypto"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import { Context, Effect, Layer, Schema } from "effect"
+import { SqlSchema } from "effect/sql"
+import { Unavailable } from "../domain/Errors.ts"
+import { timeoutDetached } from "../infra/time.ts"
 
 export class ContextSecret extends Context.Service<
   ContextSecret,
@@ -9,3 +13,34 @@ export class ContextSecret extends Context.Service<
     readonly read: Effect.Effect<Buffer, Unavailable>
   }
 >()("tollgate/secrets/ContextSecret") {}
+
+const Row = Schema.Struct({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
+
+const make = Effect.gen(function* () {
+  const sql = yield* PgClient.PgClient
+  const find = SqlSchema.findOne({
+    Request: Schema.Void,
+    Result: Row,
+    execute: () => sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`
+  })
+  let secret: Buffer | undefined
+  const load = find(undefined).pipe(
+    timeoutDetached("500 millis"),
+    Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
+    Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
+  )
+  return ContextSecret.of({
+    read: Effect.suspend(() => (secret === undefined ? load : Effect.succeed(secret)))
+  })
+})
+
+export const layerPostgres: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
+  ContextSecret,
+  make
+)
+
+/** A random secret of this process only, for tests. */
+export const layerMemory: Layer.Layer<ContextSecret> = Layer.sync(ContextSecret, () => {
+  const secret = randomBytes(32)
+  return ContextSecret.of({ read: Effect.succeed(secret) })
+})

@@ -14,7 +14,7 @@ import { layerPostgres } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/postgres.ts"
 import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
-import { layerPostgres as layerReplicas } from "../../src/replicas/postgres.ts"
+import { layerPostgres as layerReplicas } from "../../src/replicas/Replicas.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
 

@@ -1,8 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
-import { layerPostgres } from "../../src/secrets/postgres.ts"
+import { ContextSecret, layerPostgres } from "../../src/secrets/ContextSecret.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { suite } from "./ContextSecret.ts"
 

@@ -1,4 +1,4 @@
-import { layerMemory } from "../../src/secrets/memory.ts"
+import { layerMemory } from "../../src/secrets/ContextSecret.ts"
 import { suite } from "./ContextSecret.ts"
 
 suite("memory", layerMemory)

@@ -3,18 +3,51 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerHeartbeat } from "../../src/replicas/heartbeat.ts"
-import { layerPostgres } from "../../src/replicas/postgres.ts"
-import { forgetAfterS, Replicas } from "../../src/replicas/Replicas.ts"
+import { forgetAfterS, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { suite } from "./Replicas.ts"
-
-suite("Postgres", layerPostgres.pipe(Layer.provide(layerTestPostgres())))
 
 layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTestServices: true })(
   "the table of processes",
   (it) => {
+    it.effect("when processes report and one leaves, then the list has the last report of the others", () =>
+      Effect.gen(function* () {
+        const { leave, list, report } = yield* Replicas
+        const [one, other] = [
+          { id: randomUUID(), host: "a", version: "1.0.0" },
+          { id: randomUUID(), host: "b", version: "1.0.1" }
+        ]
+        yield* report({ ...one, gauges: { models: 1 } })
+        yield* report({ ...other, gauges: {} })
+        const [before] = (yield* list).rows
+        yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
+        const both = (yield* list).rows
+        assert.deepStrictEqual(
+          both.map(({ host }) => host),
+          ["a", "b"]
+        )
+        const [first] = both
+        assert.deepStrictEqual(
+          { ...first, silentS: 0, upS: 0 },
+          {
+            ...one,
+            started: before?.started ?? new Date(0),
+            silentS: 0,
+            upS: 0,
+            gauges: { models: 2, age: null, "ready{cache}": 0 }
+          }
+        )
+        assert.isBelow(both[0]?.silentS ?? Number.NaN, 30)
+        yield* leave(other.id)
+        yield* leave(other.id)
+        assert.deepStrictEqual(
+          (yield* list).rows.map(({ id }) => id),
+          [one.id]
+        )
+      })
+    )
+
     it.effect("when a process has been silent for an hour, then the report of another one removes it", () =>
       Effect.gen(function* () {
         const sql = yield* SqlClient.SqlClient
@@ -48,11 +81,14 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
               help: "x",
               read: Effect.succeed(Number.POSITIVE_INFINITY)
             })
-            yield* metrics.probes({
+            yield* metrics.probe({
               name: "tollgate_ready",
               help: "x",
-              label: "dependency",
-              values: { cache: Effect.succeed(0), database: Effect.succeed(1) }
+              labels: ["dependency"],
+              read: Effect.succeed([
+                { labels: { dependency: "cache" }, value: 0 },
+                { labels: { dependency: "database" }, value: 1 }
+              ])
             })
             yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
             return yield* eventually(list, ({ rows }) => rows.length > 0)

@@ -110,7 +110,9 @@ it("when a document names a setting, a metric or an error, then it exists", () =
 it("when a metric or an error is in the code, then the reference has its row, and no other", () => {
   const declared = code
     .filter(({ file }) => file.startsWith("src/"))
-    .flatMap(({ text }) => [...text.matchAll(/\bname: "((?:tollgate|gateway)_[a-z_]+)"/g)])
+    .flatMap(({ text }) => [
+      ...text.matchAll(/\b(?:name: |counter\(\s*|histogram\(\s*)"((?:tollgate|gateway)_[a-z_]+)"/g)
+    ])
   const told = [...page("reference").matchAll(/^\| `((?:tollgate|gateway)_[a-z_]+)` \|/gm)]
   const names = (found: ReadonlyArray<RegExpExecArray>) => found.map((match) => match[1] ?? "")
   assert.sameMembers(names(told), names(declared))

@@ -15,8 +15,7 @@ import type { Description, Model } from "../../domain/Model.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { Traced } from "../../observability/Trace.ts"
-import { currentTraceparent } from "../../observability/traceparent.ts"
+import { currentTraceparent, Traced } from "../../observability/Trace.ts"
 import {
   frameBoundsOf,
   isTooDense,

@@ -1,8 +1,7 @@
 /** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
-import { uncounted } from "../../../src/backend/AnswerMemory.ts"
+import { type AnswerMemory, uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
-import type { AnswerMemory } from "../../../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"

@@ -1,7 +1,6 @@
 /** Which requests are traced, and how a trace is continued. */
 import { assert, describe, it } from "@effect/vitest"
-import { makeSampler } from "../../../src/observability/sampling.ts"
-import { readTraceparent } from "../../../src/observability/traceparent.ts"
+import { makeSampler, readTraceparent } from "../../../src/observability/Trace.ts"
 
 const trace = (n: number) => n.toString(16).padStart(32, "0")
 const sampledParent = (n: number) => readTraceparent(`00-${trace(n)}-00f067aa0ba902b7-01`)

@@ -8,8 +8,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import type { Headroom, Period } from "../../../domain/Limits.ts"
-import { periods } from "../../../domain/Limits.ts"
+import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
   type Claims,
