@@ -178,7 +178,12 @@ const pullOf = (kind: Kind, answer: Omit<Answer, "bytes">) => {
     delimited: true,
     retryAfterS: undefined
   }
-  const limits = { bounds: frameBoundsOf(callOf({ kind }, 100)), share: uncounted, isFolded: true }
+  const limits = {
+    bounds: frameBoundsOf(callOf({ kind }, 100)),
+    share: uncounted,
+    isFolded: true,
+    heard: () => {}
+  }
   return pullFrames(response, kind, head, limits)
 }
 

@@ -10,8 +10,8 @@ import { Effect, Scope } from "effect"
 export interface Heard {
   /** a frame has come */
   readonly frame: () => void
-  /** Ends when the model has been silent for too long. It may never end. */
-  readonly tooLong: Effect.Effect<void>
+  /** How long the request may still wait for its first frame. More, when the model sends frames meanwhile. */
+  readonly leftMs: () => number
 }
 
 interface Model {
@@ -57,15 +57,13 @@ export class Silence {
           if (collects) model.collecting -= 1
           if (model.running === 0) this.#models.delete(name)
         })
-        const tooLong: Effect.Effect<void> = Effect.suspend(() => {
-          const now = nowMs()
-          if (model.collecting > 0) model.since = now
-          const until = Math.max(model.since + timeoutMs, began + timeoutMs * leastPart)
-          return until <= now ? Effect.void : Effect.andThen(Effect.sleep(until - now), tooLong)
-        })
         return Effect.as(Scope.addFinalizer(scope, end), {
           frame: () => void (model.since = nowMs()),
-          tooLong
+          leftMs: () => {
+            const now = nowMs()
+            if (model.collecting > 0) model.since = now
+            return Math.max(model.since + timeoutMs, began + timeoutMs * leastPart) - now
+          }
         })
       })
     )

@@ -112,11 +112,16 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     })
   }
 
-  /** Ends the request after `ms`. It replaces an earlier deadline. */
-  setDeadline(ms: number, why: string): void {
+  /** Ends the request when `leftMs` says that no time is left. It replaces an earlier deadline. */
+  setDeadline(leftMs: () => number, why: string): void {
     if (this.#over || this.#discardable !== undefined) return
     clearTimeout(this.#deadline)
-    this.#deadline = setTimeout(() => this.abort(new DeadlineExceeded(why)), ms)
+    const check = (): void => {
+      const left = leftMs()
+      if (left > 0) this.#deadline = setTimeout(check, left)
+      else this.abort(new DeadlineExceeded(why))
+    }
+    this.#deadline = setTimeout(check, Math.max(0, leftMs()))
   }
 
   /** Ends the request now, in any state, and closes its connection. */
@@ -130,7 +135,11 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   /** Discards the rest of the response. If it ends soon, its connection can be reused. */
   discard(): void {
     if (this.#over || this.#discardable !== undefined) return
-    this.setDeadline(discardMs, "response went on after its end")
+    clearTimeout(this.#deadline)
+    this.#deadline = setTimeout(
+      () => this.abort(new DeadlineExceeded("response went on after its end")),
+      discardMs
+    )
     this.#discardable = discardBytes
     this.#controller?.resume()
   }

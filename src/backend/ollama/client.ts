@@ -80,6 +80,8 @@ type Path = keyof typeof paths
 
 /** Calls that the gateway makes for itself. They have their own connections. */
 type Lookup = "describe" | "models" | "ping"
+/** How long a call may still wait. */
+type LeftMs = () => number
 const isLookup = (path: Path): path is Lookup => path === "describe" || path === "models" || path === "ping"
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
@@ -108,8 +110,13 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const requests = yield* makePool(options.connections ?? null)
   const lookups = yield* makePool(lookupConnections)
 
-  /** Sends a request, which ends with the Scope and after `ms`, and waits for the head of its answer. */
-  const send = Effect.fnUntraced(function* (path: Path, body: string | null, ms: number) {
+  const timer = (ms: number): LeftMs => {
+    const end = nowMs() + ms
+    return () => end - nowMs()
+  }
+
+  /** Sends a request, which ends with the Scope or when no time is left, and waits for the head of its answer. */
+  const send = Effect.fnUntraced(function* (path: Path, body: string | null, leftMs: LeftMs) {
     const traceparent = traced && !isLookup(path) ? yield* currentTraceparent : undefined
     const headers = headersFor(path, body)
     const call = yield* UpstreamCall.send(
@@ -122,38 +129,36 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       },
       drain.onCut
     )
-    call.setDeadline(ms, "no answer in time")
+    call.setDeadline(leftMs, "no answer in time")
     const head = yield* call.head
     return head.status === 200 ? { call, head } : yield* fromStatus(head, yield* beginningOf(call))
   })
 
   /**
-   * Makes a call, which has `ms`. The server may close an idle connection while the gateway sends on it. Only then the call is
-   * made again, in what is left of its time, because the server has done nothing yet.
+   * Makes a call. The server may close an idle connection while the gateway sends on it. Only then the call is made again, in
+   * what is left of its time, because the server has done nothing yet.
    */
-  const attempt = Effect.fnUntraced(function* <A, R>(
-    ms: number,
-    make: (ms: number) => Effect.Effect<A, CallError | TransportError, R>
-  ) {
-    const deadline = nowMs() + ms
-    return yield* make(ms).pipe(
-      Effect.catchIf(wasClosedIdle, () => make(Math.max(0, deadline - nowMs()))),
+  const attempt = <A, R>(call: Effect.Effect<A, CallError | TransportError, R>) =>
+    call.pipe(
+      Effect.catchIf(wasClosedIdle, () => call),
       Effect.mapError((error) => (error instanceof TransportError ? fromTransport(error) : error))
     )
-  })
 
   /** Reads an answer of one JSON object. */
   const ask = <A>(path: Path, body: string | null, expected: Expected<A>, share: AnswerShare, ms: number) =>
-    attempt(ms, (leftMs) =>
-      Effect.scoped(
-        Effect.gen(function* () {
-          const { call } = yield* send(path, body, leftMs)
-          const text = yield* readAll(call, expected.limit, share)
-          yield* share.collect(text.length * expected.factor)
-          return yield* expected.decode(text)
-        })
+    Effect.suspend(() => {
+      const leftMs = timer(ms)
+      return attempt(
+        Effect.scoped(
+          Effect.gen(function* () {
+            const { call } = yield* send(path, body, leftMs)
+            const text = yield* readAll(call, expected.limit, share)
+            yield* share.collect(text.length * expected.factor)
+            return yield* expected.decode(text)
+          })
+        )
       )
-    )
+    })
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, ms: number) =>
@@ -167,8 +172,13 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   )
 
   /** Makes a call with frames, up to the first of them. It ends with the Scope. */
-  const open = Effect.fnUntraced(function* (kind: FrameKind, body: string, limits: AnswerLimits, ms: number) {
-    const { call, head } = yield* send(kind, body, ms)
+  const open = Effect.fnUntraced(function* (
+    kind: FrameKind,
+    body: string,
+    limits: AnswerLimits,
+    leftMs: LeftMs
+  ) {
+    const { call, head } = yield* send(kind, body, leftMs)
     if (!hasFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
     const pull = pullFrames(call, kind, head, limits)
     const first = yield* pull.pipe(
@@ -176,7 +186,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Pull.catchDone(() => endedEarly)
     )
     if (options.maxDurationMs !== undefined)
-      call.setDeadline(options.maxDurationMs, "longer than the maximal duration")
+      call.setDeadline(timer(options.maxDurationMs), "longer than the maximal duration")
     return beginningWith(first, pull)
   })
 
@@ -186,22 +196,17 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { kind } = request
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
       return yield* streamWithBreaker(breaker, permit, ({ call, model }) => {
-        const limits: AnswerLimits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream }
         const ask = Effect.fnUntraced(function* (asked: ModelCall) {
-          const heard = yield* silence.begin(model.name, asked.plan.collects)
-          const frames = yield* Effect.raceFirst(
-            endingSoon(
-              attempt(options.firstByteTimeoutMs, (ms) =>
-                open(kind, streamBodyOf(model.name, asked), limits, ms)
-              )
-            ),
-            Effect.andThen(heard.tooLong, silent)
-          )
-          heard.frame()
-          return Stream.mapArray(frames, (chunk) => {
-            heard.frame()
-            return chunk
-          })
+          const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
+          const own = timer(options.firstByteTimeoutMs)
+          const limits: AnswerLimits = {
+            bounds: frameBoundsOf(call),
+            share,
+            isFolded: !request.stream,
+            heard: frame
+          }
+          const body = streamBodyOf(model.name, asked)
+          return yield* endingSoon(attempt(open(kind, body, limits, () => Math.min(own(), leftMs()))))
         })
         if (!hasLevel(call)) return ask(call)
         if (levelless.has(model.digest)) return ask(withoutLevel(call))
@@ -326,14 +331,6 @@ const beginningWith = <A, E>(
   })
   return Stream.fromPull(Effect.succeed(next))
 }
-
-const silent = Effect.suspend(
-  () =>
-    new BackendFailed({
-      fault: "timeout",
-      cause: new Error("no answer in time, nor to the requests for this model before it")
-    })
-)
 
 const endedEarly = Effect.suspend(
   () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })

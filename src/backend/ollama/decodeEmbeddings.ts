@@ -25,16 +25,28 @@ export const decodeEmbeddings = (
     const { embedding } = value
     // An empty prompt only loads the model, and its vector is empty.
     const hasNumbers = body["prompt"] !== ""
-    return isVector(embedding) && embedding.length > 0 === hasNumbers ? { vectors: [embedding] } : undefined
+    return isVector(embedding) && embedding.length > 0 === hasNumbers
+      ? { vectors: [embedding], ...textsOf(text, 1) }
+      : undefined
   }
   const vectors = vectorsOf(value["embeddings"])
   if (vectors?.length !== inputs || vectors.some(({ length }) => length === 0)) return undefined
   return {
     vectors,
+    ...textsOf(text, inputs),
     ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
     ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
     ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
   }
+}
+
+/**
+ * The texts of `count` vectors in `text`, which has passed as JSON with these vectors. Each of them is in brackets without quotes
+ * and brackets inside, so each is found. When no more is found, nothing else was.
+ */
+const textsOf = (text: string, count: number): { readonly texts?: ReadonlyArray<string> } => {
+  const texts = text.match(/\[[^[\]{}"]*\]/g) ?? []
+  return texts.length === count ? { texts } : {}
 }
 
 /** Clients that ask for base64 get float32, so a number must be finite as one. */

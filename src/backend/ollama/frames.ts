@@ -24,6 +24,8 @@ export interface AnswerLimits {
   readonly share: AnswerShare
   /** whether the answer is collected and sent as one object */
   readonly isFolded: boolean
+  /** called when frames come */
+  readonly heard: () => void
 }
 
 /** The response that is read. */
@@ -54,6 +56,7 @@ class FrameDecoder {
   readonly #head: Head
   readonly #bounds: FrameBounds
   readonly #isFolded: boolean
+  readonly #heard: () => void
   readonly #lines: LineSplitter
   /** memory of the frames so far, when they are collected */
   #folded = 0
@@ -64,12 +67,13 @@ class FrameDecoder {
   /** the backend's time of the last frame */
   #lastAt: string | undefined
 
-  constructor(call: Response, kind: FrameKind, head: Head, { bounds, isFolded }: AnswerLimits) {
+  constructor(call: Response, kind: FrameKind, head: Head, { bounds, heard, isFolded }: AnswerLimits) {
     this.#call = call
     this.#kind = kind
     this.#head = head
     this.#bounds = bounds
     this.#isFolded = isFolded
+    this.#heard = heard
     this.#lines = new LineSplitter(bounds.lineBytes)
   }
 
@@ -88,6 +92,7 @@ class FrameDecoder {
       else this.#add(chunk, frames)
       if (this.ending !== undefined) break
     }
+    if (frames.length > 0) this.#heard()
     return frames
   }
 

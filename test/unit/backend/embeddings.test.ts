@@ -8,16 +8,40 @@ const vector = fc.array(float, { minLength: 1, maxLength: 20 })
 describe("the vectors of an answer", () => {
   it("when an answer has vectors, then they are read in order, one for each text, and nothing else is read", () => {
     fc.assert(
-      fc.property(fc.array(vector, { maxLength: 10 }), (vectors) => {
-        const text = JSON.stringify({ embeddings: vectors, prompt_eval_count: 3, model: "x", secret: 1 })
-        const input = vectors.map(() => "a")
-        assert.deepStrictEqual(decodeEmbeddings("embed", { input }, text), {
+      fc.property(
+        fc.array(vector, { minLength: 1, maxLength: 10 }),
+        fc.constantFrom(0, 2),
+        (vectors, indent) => {
+          const text = JSON.stringify({ embeddings: vectors, prompt_eval_count: 3, secret: 1 }, null, indent)
+          const input = vectors.map(() => "a")
+          const { texts, ...answer } = decodeEmbeddings("embed", { input }, text) ?? { vectors: [] }
           // JSON has no -0.
-          vectors: vectors.map((each) => each.map((value) => value + 0)),
-          promptEvalCount: 3
-        })
-        assert.isUndefined(decodeEmbeddings("embed", { input: [...input, "b"] }, text))
-      })
+          const read = vectors.map((each) => each.map((value) => value + 0))
+          assert.deepStrictEqual(answer, { vectors: read, promptEvalCount: 3 })
+          assert.deepStrictEqual(
+            texts?.map((each) => JSON.parse(each)),
+            read
+          )
+          assert.isUndefined(decodeEmbeddings("embed", { input: [...input, "b"] }, text))
+        }
+      )
+    )
+  })
+
+  it("when other parts of an answer look like vectors, then the texts are the vectors', or there are none", () => {
+    const other = fc.oneof(fc.json(), fc.constantFrom('"[9]"', "[9]", '"["', '"]"', '{"embeddings":[[9]]}'))
+    fc.assert(
+      fc.property(
+        fc.array(vector, { minLength: 1, maxLength: 3 }),
+        other,
+        other,
+        (vectors, before, after) => {
+          const text = `{"a":${before},"embeddings":${JSON.stringify(vectors)},"b":${after}}`
+          const answer = decodeEmbeddings("embed", { input: vectors.map(() => "a") }, text)
+          const texts = answer?.texts?.map((each) => JSON.parse(each))
+          assert.deepStrictEqual(texts ?? answer?.vectors, answer?.vectors)
+        }
+      )
     )
   })
 
@@ -35,7 +59,8 @@ describe("the vectors of an answer", () => {
     assert.deepStrictEqual(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[1]]}`)?.vectors, [[1]])
     assert.isUndefined(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[]]}`))
     assert.deepStrictEqual(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[]}`), {
-      vectors: [[]]
+      vectors: [[]],
+      texts: ["[]"]
     })
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[1]}`))
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[]}`))

@@ -1,25 +1,18 @@
 /** The answer of `POST /v1/embeddings` (docs/protocol.md, "OpenAI answers"). */
-import type { Embeddings } from "../../../domain/Embeddings.ts"
+import { endianness } from "node:os"
+import { type Embeddings, jsonOf } from "../../../domain/Embeddings.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 
 /** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */
 const base64Of = (vector: ReadonlyArray<number>): string => {
-  const bytes = Buffer.allocUnsafe(4 * vector.length)
-  vector.forEach((number, index) => bytes.writeFloatLE(number, 4 * index))
-  return bytes.toString("base64")
+  const bytes = Buffer.from(new Float32Array(vector).buffer)
+  return (endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")
 }
 
-export const encodeEmbeddings = (
-  { base64, model }: InferenceRequest,
-  { promptEvalCount = 0, vectors }: Embeddings
-): string =>
-  JSON.stringify({
-    object: "list",
-    data: vectors.map((vector, index) => ({
-      object: "embedding",
-      index,
-      embedding: base64 === true ? base64Of(vector) : vector
-    })),
-    model,
-    usage: { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }
-  })
+export const encodeEmbeddings = ({ base64, model }: InferenceRequest, answer: Embeddings): string => {
+  const { promptEvalCount = 0, vectors } = answer
+  const texts = base64 === true ? vectors.map((vector) => JSON.stringify(base64Of(vector))) : jsonOf(answer)
+  const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${text}}`)
+  const usage = { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }
+  return `{"object":"list","data":[${data.join(",")}],${JSON.stringify({ model, usage }).slice(1)}`
+}

@@ -1,6 +1,6 @@
 /** A model server that hangs: requests that come later do not wait as long again. */
 import { assert, it } from "@effect/vitest"
-import { Clock, Effect, Exit, Fiber, Scope } from "effect"
+import { Clock, Effect, Exit, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { Silence } from "../../../../src/backend/ollama/Silence.ts"
 
@@ -15,10 +15,7 @@ const world = Effect.gen(function* () {
   const begin = Effect.fnUntraced(function* (name: string, collects = false) {
     const scope = yield* Scope.make()
     const heard = yield* Scope.provide(silence.begin(name, collects), scope)
-    const waiting = yield* Effect.forkChild(heard.tooLong, { startImmediately: true })
-    const isOver = () => waiting.pollUnsafe() !== undefined
-    const end = Effect.andThen(Fiber.interrupt(waiting), Scope.close(scope, Exit.void))
-    return { ...heard, isOver, end }
+    return { ...heard, isOver: () => heard.leftMs() <= 0, end: Scope.close(scope, Exit.void) }
   })
   const after = (seconds: number) => TestClock.adjust(seconds * second)
   return { after, begin, silence }
