@@ -1,6 +1,6 @@
 /** What the README says first: a clone, `npm ci` with an empty cache, `npm start`, and a question in the playground of a real Chromium. */
 import { Effect } from "effect"
-import { openBrowser, watch } from "../../playground/test/Chromium.ts"
+import { openProfile, watch } from "../../playground/test/Chromium.ts"
 import { CheckoutFailed, clone, npmStart, shell } from "../../test/support/Checkout.ts"
 import { emptyCache, timed } from "./steps.ts"
 import { freePort } from "../../test/support/servers/processes.ts"
@@ -18,7 +18,7 @@ export const throughNpmStart = Effect.gen(function* () {
     )
   )
   const { key, url } = yield* timed("npm start", npmStart(folder, { PORT: String(yield* freePort) }))
-  const { context } = yield* timed("a browser", openBrowser())
+  const { context } = yield* timed("a browser", openProfile)
   const { complaints, page } = yield* watch(context)
   const answer = page.locator(".turn.assistant")
   yield* timed(

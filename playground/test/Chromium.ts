@@ -3,8 +3,14 @@ import { accessSync, constants, mkdtempSync } from "node:fs"
 import { rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { Data, Effect, type Scope } from "effect"
-import { type BrowserContext, type BrowserContextOptions, chromium, type Page } from "playwright-core"
+import { Context, Data, Effect, Layer, type Scope } from "effect"
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page
+} from "playwright-core"
 import { maxWaitMs } from "../../test/support/wait.ts"
 
 const executable = process.env["CHROMIUM"] ?? "/usr/bin/chromium"
@@ -19,44 +25,53 @@ const present = Effect.try({
     })
 })
 
-/** The profile folder stays readable until the scope closes. */
-export interface Profile {
-  readonly context: BrowserContext
-  readonly folder: string
+const launch = {
+  executablePath: executable,
+  headless: true,
+  args: [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync"
+  ]
 }
 
-/** A browser with an empty profile of its own. */
-export const openBrowser = (
-  options: BrowserContextOptions = {}
-): Effect.Effect<Profile, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    yield* Effect.orDie(present)
-    const folder = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tollgate-chromium-"))),
-      (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
+/** One browser for all tests of a file: it takes a second and more to start. */
+export class TestBrowser extends Context.Service<TestBrowser, Browser>()("playground/test/Browser") {}
+
+export const layerBrowser = Layer.effect(
+  TestBrowser,
+  Effect.andThen(
+    Effect.orDie(present),
+    Effect.acquireRelease(
+      Effect.promise(() => chromium.launch(launch)),
+      (browser) => Effect.promise(() => browser.close())
     )
-    const context = yield* Effect.acquireRelease(
-      Effect.promise(() =>
-        chromium.launchPersistentContext(folder, {
-          executablePath: executable,
-          headless: true,
-          args: [
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync"
-          ],
-          ...options
-        })
-      ),
-      (context) => Effect.promise(() => context.close())
-    )
-    context.setDefaultTimeout(maxWaitMs)
-    return { context, folder }
-  })
+  )
+)
+
+const opened = (open: () => Promise<BrowserContext>): Effect.Effect<BrowserContext, never, Scope.Scope> =>
+  Effect.acquireRelease(Effect.promise(open), (context) => Effect.promise(() => context.close())).pipe(
+    Effect.tap((context) => Effect.sync(() => context.setDefaultTimeout(maxWaitMs)))
+  )
+
+/** Of a visitor of one's own: nothing of another one's is there. */
+export const openContext = (options: BrowserContextOptions = {}) =>
+  Effect.flatMap(TestBrowser, (browser) => opened(() => browser.newContext(options)))
+
+/** A browser with an empty profile in `folder`, which stays readable until the scope closes. */
+export const openProfile = Effect.gen(function* () {
+  yield* Effect.orDie(present)
+  const folder = yield* Effect.acquireRelease(
+    Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tollgate-chromium-"))),
+    (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
+  )
+  const context = yield* opened(() => chromium.launchPersistentContext(folder, launch))
+  return { context, folder }
+})
 
 /** What went wrong in a page by itself: refused by the policy, thrown, or complained about on the console. */
 export interface Watched {

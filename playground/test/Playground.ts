@@ -1,22 +1,29 @@
 /** The playground in a browser, and what a visitor does there. */
 import * as path from "node:path"
-import { Effect } from "effect"
+import { Effect, Layer } from "effect"
 import { build } from "esbuild"
-import type { BrowserContextOptions, Page } from "playwright-core"
-import { Gateway } from "../../test/support/Gateway.ts"
-import { openBrowser, watch } from "./Chromium.ts"
+import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core"
+import { type Environment, Gateway, layerGateway } from "../../test/support/Gateway.ts"
+import { layerBrowser, openContext, watch } from "./Chromium.ts"
 import { maxWaitMs } from "../../test/support/wait.ts"
 
 export const live = { excludeTestServices: true } as const
 
-/** A fresh browser at the page. */
-export const openPlayground = Effect.fnUntraced(function* (options: BrowserContextOptions = {}) {
+/** A gateway with the playground, and a browser. */
+export const layerPlayground = (env: Environment = {}) =>
+  Layer.merge(layerGateway({ PLAYGROUND_ENABLED: "true", ...env }), layerBrowser)
+
+/** The page in `context`. */
+export const visit = Effect.fnUntraced(function* (context: BrowserContext) {
   const { url } = yield* Gateway
-  const profile = yield* openBrowser(options)
-  const watched = yield* watch(profile.context)
+  const watched = yield* watch(context)
   yield* Effect.promise(() => watched.page.goto(`${url}/playground`))
-  return { ...profile, ...watched }
+  return { context, ...watched }
 })
+
+/** The page, for somebody who has never been there. */
+export const openPlayground = (options: BrowserContextOptions = {}) =>
+  Effect.flatMap(openContext(options), visit)
 
 export const promptOf = (page: Page) => page.getByLabel("Message", { exact: true })
 

@@ -6,8 +6,17 @@ import { Effect } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answered, enterKey, live, openPlayground, promptOf, say, settingsOf } from "./Playground.ts"
+import { Fake, newKey } from "../../test/support/Gateway.ts"
+import {
+  answered,
+  enterKey,
+  live,
+  layerPlayground,
+  openPlayground,
+  promptOf,
+  say,
+  settingsOf
+} from "./Playground.ts"
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
 const sample = readFileSync(new URL("sample.md", import.meta.url), "utf8")
@@ -121,7 +130,7 @@ const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
   return faults
 })
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground for everybody", (it) => {
+layer(layerPlayground(), live)("the playground for everybody", (it) => {
   for (const [name, options] of sizes) {
     it.effect(
       `when it is ${name} wide, then axe finds nothing in any state of either theme, targets are 44 px, and nothing is cut off`,

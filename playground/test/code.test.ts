@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answered, enterKey, live, openPlayground, say } from "./Playground.ts"
+import { Fake, newKey } from "../../test/support/Gateway.ts"
+import { answered, enterKey, live, layerPlayground, openPlayground, say } from "./Playground.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -26,7 +26,7 @@ const scratch = Effect.acquireRelease(
   (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
 )
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the code of the playground", (it) => {
+layer(layerPlayground(), live)("the code of the playground", (it) => {
   it.effect(
     "when it is pasted into a shell or a file after two turns, then it runs, and sends one turn or the whole conversation",
     () =>

@@ -4,10 +4,19 @@ import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import { call, eventually, Fake, installed, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answered, enterKey, live, openPlayground, pressed, say, shown } from "./Playground.ts"
+import { call, eventually, Fake, installed, newKey } from "../../test/support/Gateway.ts"
+import {
+  answered,
+  enterKey,
+  live,
+  layerPlayground,
+  openPlayground,
+  pressed,
+  say,
+  shown
+} from "./Playground.ts"
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "4096" }), live)(
+layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }), live)(
   "the playground before and beside an answer",
   (it) => {
     it.effect("when a key lacks a scope, then it is told before a request is refused", () =>

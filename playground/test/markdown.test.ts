@@ -5,13 +5,14 @@ import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import { Fake, layerGateway, newKey } from "../../test/support/Gateway.ts"
+import { Fake, newKey } from "../../test/support/Gateway.ts"
 import {
   answered,
   answersOf,
   enterKey,
   evaluateWith,
   live,
+  layerPlayground,
   openPlayground,
   say,
   shown
@@ -96,7 +97,7 @@ const tasksOf = Effect.fnUntraced(function* <E, R>(page: Page, act: Effect.Effec
   return events.filter(({ name, pid, tid }) => name.endsWith("RunTask") && scripts.has(`${pid} ${tid}`))
 })
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the markdown of the playground", (it) => {
+layer(layerPlayground(), live)("the markdown of the playground", (it) => {
   it.effect(
     "when an answer streams, then it ends as if it had come at once, and no complete block is touched again",
     () =>

@@ -4,8 +4,19 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../test/support/Gateway.ts"
-import { answered, answersOf, enterKey, live, openPlayground, say, shown } from "./Playground.ts"
+import { call, eventually, Fake, Gateway, newKey } from "../../test/support/Gateway.ts"
+import { openProfile } from "./Chromium.ts"
+import {
+  answered,
+  answersOf,
+  enterKey,
+  live,
+  layerPlayground,
+  openPlayground,
+  say,
+  shown,
+  visit
+} from "./Playground.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -17,7 +28,7 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
       return bytes.includes(text) || bytes.includes(Buffer.from(text, "utf16le"))
     })
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a real browser", (it) => {
+layer(layerPlayground(), live)("the playground in a real browser", (it) => {
   for (const surface of ["Native", "OpenAI"] as const) {
     it.effect(
       `when a chat runs on the ${surface} surface, then it streams piece by piece, and tells tokens, request id and what is used`,
@@ -262,7 +273,8 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true" }), live)("the playground in a r
       Effect.gen(function* () {
         const { url } = yield* Gateway
         const { secret } = yield* newKey()
-        const { page, context, folder } = yield* openPlayground()
+        const { context, folder } = yield* openProfile
+        const { page } = yield* visit(context)
         yield* enterKey(page, secret)
         yield* say(page, "Hello")
         yield* shown(page, "Hello world!")

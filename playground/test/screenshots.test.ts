@@ -12,6 +12,7 @@ import { makeDemoBackend } from "../../src/backend/demo/DemoBackend.ts"
 import { call, eventually, layerGatewayBefore, newKey } from "../../test/support/Gateway.ts"
 import { layerTestPostgres } from "../../test/support/TestPostgres.ts"
 import { layerTestRedis } from "../../test/support/TestRedis.ts"
+import { layerBrowser } from "./Chromium.ts"
 import { answered, enterKey, live, openPlayground, promptOf } from "./Playground.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
@@ -51,7 +52,11 @@ const layerDemo = Layer.unwrap(
   Effect.map(Effect.orDie(makeDemoBackend), ({ url }) =>
     layerGatewayBefore(new URL(url), { PLAYGROUND_ENABLED: "true" })
   )
-).pipe(Layer.provideMerge(layerTestPostgres()), Layer.provideMerge(Layer.fresh(layerTestRedis)))
+).pipe(
+  Layer.provideMerge(layerTestPostgres()),
+  Layer.provideMerge(Layer.fresh(layerTestRedis)),
+  Layer.merge(layerBrowser)
+)
 
 if (process.env["SCREENSHOTS"] === "1")
   layer(layerDemo, live)("the pictures of the playground", (it) => {

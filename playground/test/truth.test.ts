@@ -3,12 +3,13 @@ import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { Page } from "playwright-core"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import { call, eventually, Fake, hello, layerGateway, newKey } from "../../test/support/Gateway.ts"
+import { call, eventually, Fake, hello, newKey } from "../../test/support/Gateway.ts"
 import {
   answered,
   answersOf,
   enterKey,
   live,
+  layerPlayground,
   openPlayground,
   pressed,
   say,
@@ -38,7 +39,7 @@ const assertCopied = Effect.fnUntraced(function* (page: Page, id: string | undef
   assert.strictEqual(yield* eventually(clipboard(page), (text) => text === id), id)
 })
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }), live)(
+layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "100" }), live)(
   "what the playground says of an answer",
   (it) => {
     it.effect("when a request fails, then one click copies its id, by mouse or keyboard", () =>
@@ -117,7 +118,7 @@ layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_CONTEXT_LENGTH: "100" }
   }
 )
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true", BACKEND_MAX_CONCURRENT: "1" }), live)(
+layer(layerPlayground({ BACKEND_MAX_CONCURRENT: "1" }), live)(
   "what the playground says of the queue",
   (it) => {
     it.effect(

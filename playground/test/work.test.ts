@@ -5,21 +5,14 @@ import { Effect, Schema } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
-import {
-  call,
-  eventually,
-  Fake,
-  Gateway,
-  installed,
-  layerGateway,
-  newKey
-} from "../../test/support/Gateway.ts"
+import { call, eventually, Fake, Gateway, installed, newKey } from "../../test/support/Gateway.ts"
 import {
   answered,
   answersOf,
   enterKey,
   evaluateWith,
   live,
+  layerPlayground,
   openPlayground,
   pressed,
   promptOf,
@@ -31,7 +24,7 @@ const bodyBytes = 65_536
 
 const decodeExport = Schema.decodeEffect(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Unknown)))
 
-layer(layerGateway({ PLAYGROUND_ENABLED: "true", MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
+layer(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
   "work in the playground",
   (it) => {
     it.effect(
