@@ -14,13 +14,11 @@ import {
   MeterDown,
   Missing,
   Refused,
-  Reserved,
   type Verdict
 } from "../../src/gates/meter/Meter.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { seal } from "../../src/domain/Evidence.ts"
 import { askedOf, callerWith, modelNamed, verified } from "../support/permits.ts"
-import { claimsOf } from "./Meter.ts"
 
 const headroom: Headroom = {
   requests: { limit: 60, remaining: 1 },
@@ -30,14 +28,6 @@ const headroom: Headroom = {
 }
 const refusedBy = (by: ClaimName) =>
   new Refused({ by, scope: "key", limit: 7, isSpent: true, retryAfterS: 11, headroom })
-const reservation = {
-  id: "a",
-  claims: claimsOf({}),
-  held: 50,
-  available: 60,
-  admittedAt: 0,
-  slot: true
-}
 const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
 const model = seal.Discovery(verified(caller), { ...askedOf(), model: modelNamed("m") })
 
@@ -60,50 +50,6 @@ const answering = (verdict: Verdict) => {
   const reserve = Effect.flatMap(Limiter, (limiter) => limiter.reserve(model)).pipe(Effect.provide(layer))
   return { asked, layer, reserve }
 }
-
-it.effect("when a request is reserved, then its claims are the limits and budgets of its caller", () =>
-  Effect.gen(function* () {
-    const { asked, reserve } = answering(new Reserved({ reservation, headroom }))
-    yield* reserve
-    assert.deepStrictEqual(asked, [
-      {
-        account: { group: caller.tenantId, key: caller.keyId },
-        limits: caller.limits,
-        budgets: { day: 4 },
-        tenantBudgets: {}
-      }
-    ])
-  })
-)
-
-it.effect(
-  "when a rate or a slot is refused, then the error is the Limiter's, with the figures of the verdict",
-  () =>
-    Effect.gen(function* () {
-      for (const limit of ["requests", "tokens", "concurrency"] as const) {
-        const error = yield* Effect.flip(answering(refusedBy(limit)).reserve)
-        assert.deepInclude(error, { _tag: "RateLimited", limit, value: 7, retryAfterS: 11, headroom })
-      }
-    })
-)
-
-it.effect("when a period is spent, then the error is the Budget's, with the figures of the verdict", () =>
-  Effect.gen(function* () {
-    for (const period of ["day", "month", "total"] as const) {
-      const error = yield* Effect.flip(answering(refusedBy(period)).reserve)
-      assert.deepInclude(error, { _tag: "BudgetExhausted", period, value: 7, retryAfterS: 11, headroom })
-    }
-  })
-)
-
-it.effect("when a request is reserved, then the reservation is the evidence, and the call fits in it", () =>
-  Effect.gen(function* () {
-    const evidence = yield* answering(new Reserved({ reservation, headroom })).reserve
-    assert.strictEqual(evidence.link, "Limiter")
-    assert.deepInclude(evidence.facts, { reservation, headroom, caller })
-    assert.strictEqual(evidence.facts.call.maxTokens, 59)
-  })
-)
 
 it.effect("when totals are missing after they were restored, then nothing is decided", () =>
   Effect.gen(function* () {

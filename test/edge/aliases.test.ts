@@ -40,14 +40,6 @@ const rowOf = Effect.fnUntraced(function* (id: string | null) {
 })
 
 const Answered = Schema.fromJsonString(Schema.Struct({ model: Schema.optionalKey(Schema.String) }))
-const Tags = Schema.fromJsonString(
-  Schema.Struct({
-    models: Schema.Array(Schema.Struct({ name: Schema.String, model: Schema.String, digest: Schema.String }))
-  })
-)
-const Models = Schema.fromJsonString(
-  Schema.Struct({ data: Schema.Array(Schema.Struct({ id: Schema.String })) })
-)
 
 layer(layerGateway(), live)("aliases", (it) => {
   it.effect(
@@ -70,50 +62,6 @@ layer(layerGateway(), live)("aliases", (it) => {
           })
         }
         assert.notInclude((yield* call("/metrics")).text, "fast")
-      })
-  )
-
-  it.effect("when a tenant has aliases, then /api/tags and /v1/models list them after the models", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* aliasedKey()
-      const { models } = yield* Schema.decodeEffect(Tags)((yield* call("/api/tags", { secret })).text)
-      const names = ["m:latest", "embedder:latest", "fast", "openai/vectors"]
-      assert.deepStrictEqual(
-        models.map(({ name }) => name),
-        names
-      )
-      assert.deepStrictEqual(
-        models.map(({ model }) => model),
-        names
-      )
-      assert.strictEqual(models[2]?.digest, models[0]?.digest)
-      const { data } = yield* Schema.decodeEffect(Models)((yield* call("/v1/models", { secret })).text)
-      assert.deepStrictEqual(
-        data.map(({ id }) => id),
-        names
-      )
-    })
-  )
-
-  it.effect(
-    "when the model of an alias is not installed or not allowed, then the answer is the common 403 without a call",
-    () =>
-      Effect.gen(function* () {
-        const [backend, registry] = [yield* Fake, yield* Registry]
-        const { secret, tenant } = yield* newKey({ models: ["m"] })
-        yield* registry.setModels(tenant, { aliases: { gone: "no-such-model", denied: "other" } })
-        const before = backend.requests.length
-        for (const model of ["gone", "denied", "unknown"]) {
-          const answer = yield* call("/api/chat", { secret, body: { model, messages } })
-          assert.strictEqual(answer.status, 403, model)
-          assert.include(answer.text, '"message":"forbidden","type":"forbidden","code":403')
-          assert.deepStrictEqual(yield* rowOf(answer.headers.get("x-request-id")), {
-            model,
-            alias: null,
-            status: 403
-          })
-        }
-        assert.strictEqual(backend.requests.length, before)
       })
   )
 

@@ -54,22 +54,4 @@ layer(layerGateway(env), live)("a client that stops reading", (it) => {
         yield* backend.until(() => backend.requests.at(-1)?.closedAt !== undefined)
       }).pipe(Effect.scoped)
   )
-
-  it.effect("when it reads slowly but steadily, then it is not cut", () =>
-    Effect.gen(function* () {
-      const [backend, { url }] = [yield* Fake, yield* Gateway]
-      const { secret } = yield* newKey()
-      const lines = Array.from({ length: 8 }, () => fake.chat("slow"))
-      backend.script({ does: "stream", lines: [...lines, fake.done()], gapMs: 150 })
-      const response = yield* Effect.promise(() =>
-        fetch(`${url}/api/chat`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify(hello())
-        })
-      )
-      const text = yield* Effect.promise(() => response.text())
-      assert.include(text, '"done":true')
-    })
-  )
 })

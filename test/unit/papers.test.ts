@@ -25,7 +25,6 @@ const papers = filesOf("README.md", "CONTRIBUTING.md", "Dockerfile", "docker-com
 const folders = "{src,build,playground,cli,migrations,test,lab,bench,deploy}"
 const code = filesOf(`${folders}/**/*.{ts,js,lua,sql,sh,html,css}`)
 const page = (name: string) => papers.find(({ file }) => file === `docs/${name}.md`)?.text ?? ""
-const guide = ["deploy", "run", "audit", "alerts"].map(page)
 
 const named = (files: typeof papers, pattern: RegExp) =>
   files.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
@@ -57,16 +56,6 @@ it("when a document names a file, then it exists", () => {
   allKnown(named(papers, /\]\(([\w./-]+)(?:#[\w-]+)?\)/g), 15, (name, file) =>
     isThere(path.join(path.dirname(file), name))
   )
-})
-
-it("when a comment names a file of ours, then there is one with that name", () => {
-  const results = filesOf("bench/*.md")
-  const all = new Set(
-    [...code, ...papers, ...results].flatMap(({ file }) =>
-      file.split("/").map((_, i, parts) => parts.slice(i).join("/"))
-    )
-  )
-  allKnown(named(code, /`((?:[\w-]+\/)+[\w-]+\.(?:ts|lua|md|sql|sh))`/g), 30, (name) => all.has(name))
 })
 
 it("when a document names an npm script, then it exists", () => {
@@ -127,17 +116,6 @@ it("when a metric or an error is in the code, then the reference has its row, an
   allKnown(named([{ file: "docs/reference.md", text: section }], /^\| \d{3} \| `(\w+)`/gm), 8, (name) =>
     known.has(name)
   )
-})
-
-it("when a page of the guide has a heading, then its contents name it", () => {
-  for (const text of guide) {
-    const told = [...(text.split("<!-- contents -->\n")[1]?.split("\n\n")[0] ?? "").matchAll(/\[([^\]]+)\]/g)]
-    const there = [...text.replaceAll(/^```[^]*?^```$/gm, "").matchAll(/^## (.*)$/gm)]
-    assert.deepStrictEqual(
-      told.map((match) => match[1]),
-      there.map((match) => match[1])
-    )
-  }
 })
 
 it("when a document links to a heading, then the heading exists", () => {

@@ -126,42 +126,6 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect(
-    "when requests are pipelined, then the first is answered, the others are never started, and the connection ends (H02)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const backend = yield* Fake
-        const { prefix, secret } = yield* newKey({ concurrent: 3 })
-        const words = ["one", "two", "three", "four"]
-        backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 100 })
-        const before = backend.requests.length
-        const { closed, responses } = yield* talk(
-          url,
-          Buffer.concat([
-            rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
-            Buffer.from(`GET /api/version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${secret}\r\n\r\n`),
-            rawPost("/v1/chat/completions", secret, chat, keepAlive)
-          ])
-        )
-        assert.deepStrictEqual(
-          responses.map(({ status }) => status),
-          [200]
-        )
-        assert.include(responses[0]?.body, '"content":"four"')
-        assert.isTrue(closed)
-        assert.strictEqual(backend.requests.length, before + 1)
-        // The client sends again what was not answered.
-        assert.strictEqual((yield* call("/api/version", { secret })).status, 200)
-        const sql = yield* SqlClient.SqlClient
-        const rows = yield* eventually(
-          sql`SELECT FROM audit_log WHERE key_prefix = ${prefix}`,
-          (rows) => rows.length >= 2
-        )
-        assert.strictEqual(rows.length, 2)
-      })
-  )
-
   it.effect("when garbage comes behind a stream, then it does not get into it (H02)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
@@ -181,30 +145,6 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
       assert.strictEqual(responses.length, 1)
       assert.isTrue(closed)
     })
-  )
-
-  it.effect(
-    "when 5000 requests come in one write, then the connection ends and memory stays where it is (H03)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const one = "GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
-        yield* talk(url, one.repeat(5000))
-        const early = Effect.map(call("/metrics"), ({ text }) =>
-          Number(/^tollgate_malformed_requests_total\{reason="pipelined"\} (\d+)/m.exec(text)?.[1])
-        )
-        const before = process.memoryUsage().rss
-        const earlyBefore = yield* early
-        yield* Effect.gen(function* () {
-          for (let i = 0; i < 20; i++) {
-            const { responses, closed } = yield* talk(url, one.repeat(5000))
-            assert.isTrue(closed)
-            assert.isAtMost(responses.length, 1)
-          }
-        }).pipe(unharmed)
-        assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 150)
-        assert.strictEqual((yield* early) - earlyBefore, 20)
-      })
   )
 
   it.effect("when a body breaks off, then no slot, no tokens and no error are left behind (H07)", () =>

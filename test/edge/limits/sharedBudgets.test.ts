@@ -79,41 +79,6 @@ layer(layerGateway(), live)("shared budgets", (it) => {
   )
 
   it.effect(
-    "when many keys on two replicas race for a tenant's budget, then no more is spent than it and what the prompts had more",
-    () =>
-      Effect.gen(function* () {
-        const [fake, here, other] = [yield* Fake, yield* Gateway, yield* otherReplica]
-        const registry = yield* Registry
-        const { secret, tenant } = yield* newKey({ concurrent: 100, rpm: 10_000 })
-        const secrets = [secret]
-        for (let i = 0; i < 3; i++) secrets.push((yield* secondKey(tenant)).secret)
-        yield* registry.setTenantBudgets(tenant, { total: 2000 })
-        fake.always(hundred)
-        const answers = yield* Effect.forEach(
-          Array.from({ length: 80 }, (_, i) => i),
-          (i) =>
-            call("/api/chat", {
-              secret: secrets[i % secrets.length] ?? secret,
-              body: hello({ stream: false, options: { num_predict: 90 } })
-            }).pipe(Effect.provideService(Gateway, i % 2 === 0 ? here : other)),
-          { concurrency: 20 }
-        )
-        const served = answers.filter(({ status }) => status === 200).length
-        assert.isAtLeast(served, 1)
-        const others = answers.filter(({ status }) => status !== 200 && status !== 429)
-        assert.deepStrictEqual(
-          others.map(({ text }) => text),
-          []
-        )
-        const states = yield* registry.showTenantBudgets(tenant)
-        const state = states.find(({ period }) => period === "total")
-        // The invariants compare the counters of the tenant with the ledger after the test. A request may use more than it held
-        // by what the backend counted more for its prompt.
-        assert.isAtMost(state?.spent ?? Infinity, 2000 + 20 * 40)
-      }).pipe(Effect.scoped)
-  )
-
-  it.effect(
     "when a key is rotated, then both keys use one budget and one window, and the budget is set for both",
     () =>
       Effect.gen(function* () {
