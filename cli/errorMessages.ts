@@ -9,7 +9,7 @@ import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch, UnreleasedSchema } from "../src/infra/Migrations.ts"
 import { UnreadableRow } from "../src/infra/rows.ts"
-import { describeTlsFailure } from "../src/infra/tls.ts"
+import { explain } from "../src/observability/explain.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
 import { NoDatabase, WrongSettings } from "./environment.ts"
@@ -43,11 +43,9 @@ const databaseMessage = (cause: unknown): string => {
   if (mentionsMissingSchema(cause)) return 'the database has no tollgate schema: run "tollgate migrate"'
   if (cause instanceof MigrationFailed) return databaseMessage(cause.cause)
   if (!isSqlError(cause)) return "the database gave an unexpected answer"
-  const tlsFailure = describeTlsFailure(cause)
-  if (tlsFailure !== undefined) return `no TLS connection to the database: ${tlsFailure}`
   switch (cause.reason._tag) {
     case "ConnectionError":
-      return "the database cannot be reached: check DATABASE_URL, and that the database runs"
+      return `the database cannot be reached: ${explain(cause)}. Check DATABASE_URL, and that the database runs`
     case "AuthenticationError":
     case "AuthorizationError":
       return "the database refused the user of DATABASE_URL, or demands TLS (sslmode) or a client certificate (sslcert)"

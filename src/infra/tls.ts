@@ -16,7 +16,7 @@ import {
   type SecureContext,
   type SecureContextOptions
 } from "node:tls"
-import { Predicate, Result } from "effect"
+import { Result } from "effect"
 
 /** What is wrong with the parameters of a URL, without their values. */
 export interface TlsProblem {
@@ -145,42 +145,3 @@ export const readPostgresTls = (url: string): Options => {
 /** The TLS of a Redis URL; undefined for `redis:`. Certificate and name are always checked. */
 export const readRedisTls = (parameters: URLSearchParams, tls: boolean): Options =>
   tls ? readOptions(parameters, [], true) : withoutTls(parameters, [], "rediss: instead of redis:")
-
-const untrusted = "its certificate is not signed by a trusted CA (sslrootcert)"
-const clientRefused = "it demands a client certificate, or refuses the one of sslcert"
-
-/** By the code of Node and OpenSSL. */
-const reasons: Readonly<Record<string, string>> = {
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
-  UNABLE_TO_GET_ISSUER_CERT: untrusted,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
-  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
-  DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
-  CERT_SIGNATURE_FAILURE: untrusted,
-  CERT_HAS_EXPIRED: "its certificate has expired",
-  CERT_NOT_YET_VALID: "its certificate is not valid yet",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for another host name",
-  ERR_SSL_WRONG_VERSION_NUMBER: "it does not speak TLS on this port",
-  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: clientRefused,
-  ERR_SSL_TLSV1_ALERT_UNKNOWN_CA: clientRefused,
-  ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: clientRefused,
-  ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: clientRefused,
-  ERR_SSL_SSLV3_ALERT_CERTIFICATE_UNKNOWN: clientRefused
-}
-
-/** Why TLS failed, as a part of a sentence about the server. undefined: for another reason. */
-export const describeTlsFailure = (cause: unknown, depth = 5): string | undefined => {
-  if (!Predicate.isObjectKeyword(cause)) return undefined
-  if ("code" in cause && typeof cause.code === "string") {
-    const reason = reasons[cause.code]
-    if (reason !== undefined) return reason
-  }
-  if ("message" in cause && cause.message === "The server does not support TLS") {
-    return "it does not speak TLS on this port"
-  }
-  if (depth === 0) return undefined
-  return (
-    ("reason" in cause ? describeTlsFailure(cause.reason, depth - 1) : undefined) ??
-    ("cause" in cause ? describeTlsFailure(cause.cause, depth - 1) : undefined)
-  )
-}

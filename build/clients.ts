@@ -1,11 +1,11 @@
 /** `npm run clients` writes `docs/clients`: a page for each client, and their table in its README. */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
-import { type Client, type Facts, surfaces } from "./Client.ts"
-import { clients } from "./clients.ts"
-import { commandOf, filesOf, freshText } from "./files.ts"
+import { type Client, type Facts, surfaces } from "../cli/connect/Client.ts"
+import { clients } from "../cli/connect/clients.ts"
+import { commandOf, filesOf, freshText } from "../cli/connect/files.ts"
 
-const folder = path.resolve(import.meta.dirname, "../../docs/clients")
+const folder = path.resolve(import.meta.dirname, "../docs/clients")
 
 const example: Facts = {
   url: "https://gateway.example",
@@ -33,7 +33,7 @@ const tried = ({ title, tried }: Client): string =>
     ? `${title} was not run with these settings: they are its documented form.`
     : `Version ${tried.version} was run with these settings: it ${tried.did}.`
 
-export const pageOf = (client: Client): string =>
+const pageOf = (client: Client): string =>
   [
     `# ${client.title}`,
     `${needs(client)} ${tried(client)}${firstRequest(client)}`,
