@@ -5,7 +5,6 @@ import { hostname } from "node:os"
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
-import { layerBreakerGauge } from "./backend/breakerGauge.ts"
 import { layerBudgetGauges } from "./ledger/budgetGauges.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerAuditMonths } from "./audit/months.ts"
@@ -18,7 +17,7 @@ import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerRetention } from "./promptlog/retention.ts"
 import { layerHeartbeat } from "./replicas/heartbeat.ts"
 import { layerPostgres as layerReplicas } from "./replicas/Replicas.ts"
-import { layerAnswerGauge } from "./backend/answerGauge.ts"
+import { layerBackendGauges } from "./backend/gauges.ts"
 import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "./backend/breaker.ts"
 import { layerOllama } from "./backend/ollama/client.ts"
@@ -120,9 +119,8 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerContextSecret,
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
     layerBudgetGauges,
-    layerBreakerGauge,
+    layerBackendGauges,
     layerQueueGauge,
-    layerAnswerGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),

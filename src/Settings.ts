@@ -5,9 +5,8 @@
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
 import { errorBodyForms, type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
-import { readRedisUrl, readRedisUrlTls } from "./infra/RedisUrl.ts"
+import { readPostgresTls, readRedisUrl, readRedisTls, type TlsProblem } from "./infra/tls.ts"
 import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
-import { readPostgresTls, type TlsProblem } from "./infra/tls.ts"
 
 export interface Setting<A> {
   readonly name: string
@@ -313,7 +312,7 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
   }
   problems.push(
     ...tlsProblems(table.databaseUrl, values.databaseUrl, readPostgresTls),
-    ...tlsProblems(table.redisUrl, values.redisUrl, readRedisUrlTls)
+    ...tlsProblems(table.redisUrl, values.redisUrl, readRedisTls)
   )
   if (values.discoveryTtlS < values.discoveryRefreshS) {
     problems.push({

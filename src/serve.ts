@@ -3,15 +3,18 @@ import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import { drainMsOf, layerAdmin, layerApp, playgroundOf } from "./App.ts"
 import { welcome } from "./startup/banner.ts"
-import { settingsFrom, type StartupError, startupError } from "./startup/StartupError.ts"
-import { seedDemo } from "./startup/demoTenant.ts"
-import { type Dependencies, resolveDependencies } from "./startup/dependencies.ts"
-import { cannotListen } from "./startup/listening.ts"
+import { cannotListen, settingsFrom, startupError, type StartupError } from "./startup/StartupError.ts"
+import { Registry } from "./admin/Registry.ts"
+import {
+  chatModelAt,
+  type Dependencies,
+  resolveDependencies,
+  watchForServer
+} from "./startup/dependencies.ts"
 import { explain } from "./observability/explain.ts"
 import { layerLogging } from "./observability/logging.ts"
 import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
-import { chatModelAt, watchForServer } from "./startup/backendUrl.ts"
 import { prepareToServe } from "./startup/v8Flags.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { makeMonotonicMs } from "./infra/time.ts"
@@ -51,6 +54,16 @@ const listen = (settings: SettingsValues, backendUrl: URL) =>
     Effect.map((services) => HttpServer.formatAddress(Context.get(services, HttpServer.HttpServer).address)),
     Effect.mapError(({ cause }) => startupError(cannotListen(settings.host, settings.port, cause)))
   )
+
+/** Creates a tenant and a key in an empty database. Returns the key; undefined when there are already tenants. */
+const seedDemo = Effect.gen(function* () {
+  const registry = yield* Registry
+  const { rows, unreadable } = yield* registry.listTenants
+  if (rows.length + unreadable.length > 0) return undefined
+  yield* registry.createTenant({ name: "demo", allowAllModels: true })
+  const { secret } = yield* registry.createKey({ tenant: "demo", name: "first" })
+  return secret
+})
 
 /** Embedded mode: migrates its own database, creates the demo tenant, and prints how to use the gateway. */
 const runEmbedded = Effect.fnUntraced(function* (

@@ -7,9 +7,8 @@
  * or used again when the answer is complete.
  */
 import { Context, type Effect, type Scope, type Stream } from "effect"
-import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Embeddings, Frame } from "../domain/Frame.ts"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Evidence.ts"

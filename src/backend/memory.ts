@@ -1,8 +1,7 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, type Scope, Stream } from "effect"
-import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Embeddings, Frame } from "../domain/Frame.ts"
 import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject, ModelCall } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Facts } from "../domain/Evidence.ts"

@@ -94,3 +94,8 @@ export const usageOf = (final: Counted, seen: Seen): Usage => {
 /** Limits the output tokens to `limit`, because a request is not charged for more than it held. */
 export const atMost = (usage: Usage, limit: number): Usage =>
   usage.tokensOut <= limit ? usage : { ...usage, tokensOut: Math.max(0, limit), source: "counted" }
+
+/** UTF-8 bytes for each token. `http/dialect/promptEstimate.ts` has the measured error of this estimate. */
+export const bytesPerToken = 4
+
+export const tokensOfBytes = (bytes: number): number => Math.ceil(bytes / bytesPerToken)

@@ -11,9 +11,8 @@
  * of a request with it counts as unseen.
  */
 import type { InferenceRequest, OutputPlan } from "./Inference.ts"
-import type { Model } from "./Model.ts"
+import { cannotThink, type Model } from "./Model.ts"
 import type { Reservation } from "./Reservation.ts"
-import { cannotThink } from "./capabilities.ts"
 
 /** Requests that are answered in one object generate nothing. */
 export const noOutput: OutputPlan = { runs: 1, unseen: false, collects: false }

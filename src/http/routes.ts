@@ -4,7 +4,7 @@
  * table in docs/reference.md are made from these rows or compared with them.
  */
 import { Result } from "effect"
-import type { Embeddings } from "../domain/Embeddings.ts"
+import type { Embeddings } from "../domain/Frame.ts"
 import type { Scope } from "../domain/Caller.ts"
 import type { ErrorBodyForm, ExtraSurface, ServedRoute } from "../domain/Surface.ts"
 import { type JsonObject, scopeFor } from "../domain/Inference.ts"

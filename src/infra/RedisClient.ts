@@ -5,12 +5,12 @@
 import type { ConnectionOptions } from "node:tls"
 import { Effect, Redacted, Result, type Scope } from "effect"
 import { Cluster, Redis as Single } from "ioredis"
-import { readRedisUrl, readRedisUrlTls } from "./RedisUrl.ts"
+import { readRedisUrl, readRedisTls } from "./tls.ts"
 
 export type RedisClient = Single | Cluster
 
 export interface RedisOptions {
-  /** as `REDIS_URL`: see `RedisUrl.ts` */
+  /** as `REDIS_URL`: see `tls.ts` */
   readonly url: Redacted.Redacted
   /** how long a reply may take, milliseconds, default 400; twice that on a cluster */
   readonly commandTimeoutMs?: number
@@ -97,7 +97,7 @@ const connect = (options: RedisOptions): RedisClient => {
   const text = Redacted.value(options.url)
   const [first = text, ...others] = readRedisUrl(text) ?? []
   // The settings refuse parameters that cannot be used. If one gets here, TLS with the CAs of the machine is required.
-  const tls = Result.getOrElse(readRedisUrlTls(text), (): ConnectionOptions => ({}))
+  const tls = Result.getOrElse(readRedisTls(text), (): ConnectionOptions => ({}))
   return others.length > 0
     ? connectCluster([first, ...others], options, tls)
     : new Single(first, {

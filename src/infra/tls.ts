@@ -1,6 +1,7 @@
 /**
- * TLS for the connections to Postgres and Redis. Their URLs name the files, with the parameters of libpq: `sslrootcert` (the
- * CA), `sslcert` and `sslkey` (a client certificate).
+ * The URLs of Postgres and Redis, and TLS for their connections. The URLs name the files, with the parameters of libpq:
+ * `sslrootcert` (the CA), `sslcert` and `sslkey` (a client certificate). `REDIS_URL` has one server, or a comma list of the
+ * nodes of a Redis Cluster.
  *
  * *Details* The files are read again for every connection, so a renewed certificate needs no restart. While one of them
  * cannot be read, or certificate and key do not belong together, the last good ones are used: they are being replaced.
@@ -142,6 +143,23 @@ export const readPostgresTls = (url: string): Options => {
   }
 }
 
-/** The TLS of a Redis URL; undefined for `redis:`. Certificate and name are always checked. */
-export const readRedisTls = (parameters: URLSearchParams, tls: boolean): Options =>
-  tls ? readOptions(parameters, [], true) : withoutTls(parameters, [], "rediss: instead of redis:")
+const urlsOf = (text: string): ReadonlyArray<string> => text.split(",").map((url) => url.trim())
+
+/** The URLs of `REDIS_URL`. More than one: the nodes of a cluster. undefined: one of them is no URL of Redis. */
+export const readRedisUrl = (text: string): ReadonlyArray<string> | undefined => {
+  const urls = urlsOf(text)
+  const isServer = (url: string) => URL.canParse(url) && ["redis:", "rediss:"].includes(new URL(url).protocol)
+  return urls.every(isServer) ? urls : undefined
+}
+
+/**
+ * The TLS of `REDIS_URL`, by its first URL; undefined for `redis:`. Certificate and name are always checked.
+ */
+export const readRedisTls = (text: string): Options => {
+  const [first = ""] = urlsOf(text)
+  const [, query = ""] = first.split("?", 2)
+  const parameters = new URLSearchParams(query)
+  return first.startsWith("rediss:")
+    ? readOptions(parameters, [], true)
+    : withoutTls(parameters, [], "rediss: instead of redis:")
+}

@@ -9,7 +9,7 @@
  */
 import type { Frame } from "../domain/Frame.ts"
 import type { JsonObject } from "../domain/Inference.ts"
-import { tokensOfBytes } from "../domain/textTokens.ts"
+import { tokensOfBytes } from "../domain/Usage.ts"
 
 /**
  * A frame up to this size counts as one token: the longest tokens of prose have 27 bytes (Russian and Hindi, o200k).

@@ -12,7 +12,7 @@
 import { Array as Arr, Cause, Effect, type Pull, Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
-import { bytesPerToken } from "../domain/textTokens.ts"
+import { bytesPerToken } from "../domain/Usage.ts"
 import { cutFrames } from "./cutFrames.ts"
 import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
 import type { Transcript } from "../promptlog/PromptLog.ts"

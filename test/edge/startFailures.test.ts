@@ -5,7 +5,7 @@ import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { cannotListen } from "../../src/startup/listening.ts"
+import { cannotListen } from "../../src/startup/StartupError.ts"
 import { freePort } from "../support/servers/processes.ts"
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))

@@ -21,7 +21,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
     1,
     "looks for a model server until there is one; a look that fails is a look that found nothing"
   ],
-  "src/startup/backendUrl.ts": [1, "the loop of that look"],
+  "src/startup/dependencies.ts": [1, "the loop of that look"],
   "src/infra/time.ts": [2, "a deadline, whose caller gets the outcome, and the end of its work"],
   "src/infra/Redis.ts": [1, "logs what ioredis says"],
   "src/infra/batchCalls.ts": [1, "one batch, whose callers hear how it went"],

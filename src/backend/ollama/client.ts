@@ -8,7 +8,7 @@
  */
 import { type Array as Arr, Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
-import type { Embeddings } from "../../domain/Embeddings.ts"
+import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"

@@ -1,5 +1,5 @@
 /** Decodes embeddings. An answer that does not fit the request is refused. */
-import type { Embeddings } from "../../domain/Embeddings.ts"
+import type { Embeddings } from "../../domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
 import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
 import { hasMoreThan } from "../answerBounds.ts"

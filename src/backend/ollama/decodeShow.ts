@@ -6,7 +6,32 @@ import { Option, Schema } from "effect"
 import type { Description } from "../../domain/Model.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { isArray, isObject } from "../../domain/json.ts"
-import { Details, detailsOf } from "./decodeDetails.ts"
+
+const Text = Schema.optional(Schema.NullOr(Schema.String))
+const Count = Schema.optional(Schema.NullOr(Schema.Finite))
+
+/** `details` of a model, as in the list and in `/api/show`. */
+export const Details = Schema.Struct({
+  format: Text,
+  family: Text,
+  families: Schema.optional(Schema.NullOr(Schema.Array(Schema.String))),
+  parameter_size: Text,
+  quantization_level: Text,
+  context_length: Count,
+  embedding_length: Count
+})
+
+/** `parent_model` can be a path or a private name, so it is always empty. Clients expect the field. */
+export const detailsOf = (details: typeof Details.Type): JsonObject => ({
+  parent_model: "",
+  format: details.format ?? "",
+  family: details.family ?? "",
+  families: details.families ?? null,
+  parameter_size: details.parameter_size ?? "",
+  quantization_level: details.quantization_level ?? "",
+  ...(typeof details.context_length === "number" ? { context_length: details.context_length } : {}),
+  ...(typeof details.embedding_length === "number" ? { embedding_length: details.embedding_length } : {})
+})
 
 const Shown = Schema.fromJsonString(Schema.JsonObject)
 const decode = Schema.decodeUnknownOption(Shown)

@@ -1,8 +1,7 @@
 /** Decodes `GET /api/tags` (docs/protocol.md, "Models and descriptions"). A malformed entry is left out; the others stay. */
 import { Option, Schema } from "effect"
 import type { Model } from "../../domain/Model.ts"
-import { contextLengthOf } from "./decodeShow.ts"
-import { Details, detailsOf } from "./decodeDetails.ts"
+import { contextLengthOf, Details, detailsOf } from "./decodeShow.ts"
 
 /** Further models are left out, because each entry takes time to check. No server has so many. */
 const maxModels = 10_000

@@ -1,6 +1,6 @@
 /** The Limiter on the Meter: claims, what the Meter answers to them, and the call that the reservation pays for. */
 import { Effect, Layer } from "effect"
-import { dropUnsupported } from "../../domain/capabilities.ts"
+import { dropUnsupported } from "../../domain/Model.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { seal } from "../../domain/Evidence.ts"

@@ -8,10 +8,9 @@
 import { Result } from "effect"
 import { imageProblem } from "../../backend/ollama/guards/images.ts"
 import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "../../backend/ollama/guards/textRuns.ts"
-import { cannotThink } from "../../domain/capabilities.ts"
+import { cannotThink, type Model } from "../../domain/Model.ts"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { InferenceRequest } from "../../domain/Inference.ts"
-import type { Model } from "../../domain/Model.ts"
 
 /** Fails with the first thing that the model cannot do. Runs before anything is reserved. */
 export const checkCapabilities = (request: InferenceRequest, model: Model): Decided<void> => {

@@ -18,7 +18,7 @@
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { isArray, isObject } from "../../domain/json.ts"
-import { bytesPerToken, tokensOfBytes } from "../../domain/textTokens.ts"
+import { bytesPerToken, tokensOfBytes } from "../../domain/Usage.ts"
 import { pixelsOf } from "../../backend/ollama/guards/images.ts"
 
 /** Tokens of the template for one message, with its role. */

@@ -7,8 +7,7 @@
  */
 import { Result } from "effect"
 import type { Json } from "../../domain/Inference.ts"
-import { requestDepth } from "../../domain/json.ts"
-import { afterSpace, endOfString } from "../../domain/jsonText.ts"
+import { afterSpace, endOfString, requestDepth } from "../../domain/json.ts"
 
 /**
  * Maximal number of objects and lists in a body. An empty one has two bytes as text, sixty in memory, and more during the

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { endOfString } from "../../../src/domain/jsonText.ts"
+import { endOfString } from "../../../src/domain/json.ts"
 
 /** The same, character by character. */
 const endOf = (text: string, start: number): number => {

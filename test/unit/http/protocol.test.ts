@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { maxDimensions, maxInputs, maxTopLogprobs } from "../../../src/http/dialect/fields.ts"
 import { maxImages, maxPixels, maxSide } from "../../../src/backend/ollama/guards/images.ts"
-import { schemaBounds } from "../../../src/backend/ollama/guards/schemaBounds.ts"
+import { schemaBounds } from "../../../src/backend/ollama/guards/jsonSchema.ts"
 import { maxStopLength, maxStops } from "../../../src/http/dialect/sampling.ts"
 import { maxToolDepth, maxTools, maxToolValues } from "../../../src/http/dialect/tools.ts"
 

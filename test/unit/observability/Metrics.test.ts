@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { layerBreakerGauge } from "../../../src/backend/breakerGauge.ts"
+import { AnswerMemory } from "../../../src/backend/AnswerMemory.ts"
+import { layerBackendGauges } from "../../../src/backend/gauges.ts"
 import { layer, Metrics } from "../../../src/observability/Metrics.ts"
 import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
 import { CircuitBreaker, type Verdict } from "../../../src/backend/CircuitBreaker.ts"
@@ -144,7 +145,8 @@ it.effect("when the breaker changes its state, then the gauges show it, and the 
     assert.deepStrictEqual(yield* figures, shows(1, 0))
   }).pipe(
     Effect.provide(
-      layerBreakerGauge.pipe(
+      layerBackendGauges.pipe(
+        Layer.provide(AnswerMemory.layer({ maxBytes: 1_048_576 })),
         Layer.provideMerge(
           Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 }))
         )

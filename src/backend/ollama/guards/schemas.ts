@@ -18,12 +18,12 @@ import {
   isFilled,
   isType,
   resolve,
+  schemaBounds,
   typeOf,
   types,
   withoutAnnotations
 } from "./jsonSchema.ts"
 import { patternOf } from "./patterns.ts"
-import { schemaBounds } from "./schemaBounds.ts"
 
 /** The rules that every grammar may have. */
 const builtinRules = 2048

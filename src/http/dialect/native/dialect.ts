@@ -1,5 +1,5 @@
 /** The native surface: NDJSON in the backend's shapes. */
-import type { Embeddings } from "../../../domain/Embeddings.ts"
+import type { Embeddings } from "../../../domain/Frame.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder } from "./chatAnswer.ts"

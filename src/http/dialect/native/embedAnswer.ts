@@ -1,5 +1,5 @@
 /** The answers of `POST /api/embed` and of the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
-import { type Embeddings, jsonOf } from "../../../domain/Embeddings.ts"
+import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 

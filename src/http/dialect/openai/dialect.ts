@@ -1,5 +1,5 @@
 /** The OpenAI surface: server-sent events in OpenAI's shapes. */
-import type { Embeddings } from "../../../domain/Embeddings.ts"
+import type { Embeddings } from "../../../domain/Frame.ts"
 import type { AnswerFacts, Dialect, Encoder, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder, event } from "./chatAnswer.ts"
 import { chatRequest } from "./chatRequest.ts"

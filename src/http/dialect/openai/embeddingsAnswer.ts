@@ -1,6 +1,6 @@
 /** The answer of `POST /v1/embeddings` (docs/protocol.md, "OpenAI answers"). */
 import { endianness } from "node:os"
-import { type Embeddings, jsonOf } from "../../../domain/Embeddings.ts"
+import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
 import type { InferenceRequest } from "../../../domain/Inference.ts"
 
 /** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */

@@ -1,8 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import type { ImageInfo, Json } from "../../../../src/domain/Inference.ts"
-import type { Model } from "../../../../src/domain/Model.ts"
-import { dropUnsupported } from "../../../../src/domain/capabilities.ts"
+import { dropUnsupported, type Model } from "../../../../src/domain/Model.ts"
 import { checkCapabilities } from "../../../../src/gates/models/checkCapabilities.ts"
 import { callOf, modelNamed } from "../../../support/permits.ts"
 

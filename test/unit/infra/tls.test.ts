@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { readRedisUrl } from "../../../src/infra/RedisUrl.ts"
+import { readRedisUrl } from "../../../src/infra/tls.ts"
 
 it("when a URL has one server, then it is one; when it is a comma list, then it is the nodes of a cluster", () => {
   assert.deepStrictEqual(readRedisUrl("rediss://u:p@a:1/2"), ["rediss://u:p@a:1/2"])

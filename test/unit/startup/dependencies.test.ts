@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { TestClock, TestConsole } from "effect/testing"
-import { watchForServer } from "../../../src/startup/backendUrl.ts"
+import { watchForServer } from "../../../src/startup/dependencies.ts"
 
 it.effect("when a model server comes after the demo was started, then it is said once", () =>
   Effect.gen(function* () {
