@@ -20,6 +20,31 @@ const annotation = /^(?:\$(?:defs|schema|id|comment)|definitions|title|descripti
 export const withoutAnnotations = (schema: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !annotation.test(key)))
 
+/** The properties and the required names of a schema of an object, counted. */
+export const namesIn = (schema: Json): number => {
+  if (!isObject(schema)) return 0
+  const { properties, required } = schema
+  return (
+    (isObject(properties) ? Object.keys(properties).length : 0) + (isArray(required) ? required.length : 0)
+  )
+}
+
+/** Keywords that only narrow an answer and that Ollama does not know. */
+export const ignored = [
+  "contains",
+  "dependentRequired",
+  "maxContains",
+  "maxProperties",
+  "minContains",
+  "minProperties",
+  "multipleOf",
+  "patternProperties",
+  "propertyNames",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "uniqueItems"
+] as const
+
 /** The type to which the keywords of a schema belong. */
 export const impliedType = (schema: JsonObject): Type | undefined => {
   const has = (...keywords: ReadonlyArray<string>) =>
@@ -54,6 +79,13 @@ export const schemaBounds = {
   subschemas: 500,
   /** subschemas inside each other */
   depth: 32,
+  /**
+   * Keywords, names of properties, names in `required` and steps of references that are read, each as often as a `$ref` leads to it.
+   * A grammar has room for some hundred names.
+   */
+  reads: 20_000,
+  /** characters of a `$ref` */
+  referenceLength: 512,
   /** keywords of one subschema */
   keywords: 64,
   /** schemas of one `allOf` */

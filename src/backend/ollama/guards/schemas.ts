@@ -14,9 +14,11 @@ import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isCount, isObject } from "../../../domain/json.ts"
 import {
   anything,
+  ignored,
   impliedType,
   isFilled,
   isType,
+  namesIn,
   resolve,
   schemaBounds,
   typeOf,
@@ -48,22 +50,6 @@ export const admitSchema = (schema: JsonObject, at: string): Result.Result<Admit
 /** Keywords that change the meaning of a schema, so they cannot be left out. */
 const refused = ["not", "if", "then", "else", "dependentSchemas"] as const
 
-/** Keywords that only narrow an answer and that Ollama does not know. */
-const ignored = [
-  "contains",
-  "dependentRequired",
-  "maxContains",
-  "maxProperties",
-  "minContains",
-  "minProperties",
-  "multipleOf",
-  "patternProperties",
-  "propertyNames",
-  "unevaluatedItems",
-  "unevaluatedProperties",
-  "uniqueItems"
-] as const
-
 const knownFormat = /^(?:uuid[1-5]?|date|time|date-time)$/
 
 /** Ollama takes a key `$ref` as a reference wherever it stands, and reads no half of a surrogate pair. */
@@ -77,6 +63,7 @@ class Admission {
   problem: string | undefined
   readonly relaxed = new Set<string>()
   #subschemas = 0
+  #reads = 0
   #repetitions = 0
   #grammar = builtinRules
   readonly #root: JsonObject
@@ -98,6 +85,21 @@ class Admission {
     this.#grammar += characters
     if (this.#grammar > schemaBounds.grammar)
       this.#refuse(this.#at, "expected a smaller schema, or shorter names in it")
+  }
+
+  /** Whether so many parts may be read. A reference makes them be read again without growing the grammar. */
+  #mayRead(parts: number): boolean {
+    this.#reads += parts
+    if (this.#reads > schemaBounds.reads)
+      this.#refuse(this.#at, "expected a smaller schema, or fewer references in it")
+    return this.problem === undefined
+  }
+
+  /** What a reference leads to; undefined: nothing, or it may not be read. */
+  #target(reference: string): Json | undefined {
+    return reference.length <= schemaBounds.referenceLength && this.#mayRead(reference.split("/").length)
+      ? resolve(this.#root, reference)
+      : undefined
   }
 
   #repeat(times: number): void {
@@ -134,7 +136,9 @@ class Admission {
   #admit(schema: Json | undefined, at: string, path: string, depth: number): JsonObject {
     if (schema === true) return anything
     if (!isObject(schema)) return this.#refuse(at, "expected a schema that something can match")
-    if (Object.keys(schema).length > schemaBounds.keywords)
+    const keywords = Object.keys(schema).length
+    if (!this.#mayRead(keywords)) return {}
+    if (keywords > schemaBounds.keywords)
       return this.#refuse(at, `expected at most ${schemaBounds.keywords} keywords in one schema`)
     for (const keyword of refused)
       if (schema[keyword] !== undefined) return this.#refuse(`${at}.${keyword}`, "not supported")
@@ -198,7 +202,7 @@ class Admission {
   #reference(schema: JsonObject, reference: Json, at: string, path: string, depth: number): JsonObject {
     if (typeof reference !== "string" || !/^#(?:$|\/)/.test(reference))
       return this.#refuse(`${at}.$ref`, "expected a reference inside of this schema, like #/$defs/name")
-    const target = resolve(this.#root, reference)
+    const target = this.#target(reference)
     if (target === undefined)
       return this.#refuse(`${at}.$ref`, "expected a reference to something in this schema")
     if (this.#open.has(reference)) {
@@ -206,6 +210,7 @@ class Admission {
       const type = isObject(target) ? (target["type"] ?? impliedType(target)) : undefined
       return isType(type) ? { type } : anything
     }
+    if (isObject(target) && !this.#mayRead(Object.keys(target).length)) return {}
     this.#open.add(reference)
     // Keywords beside a reference apply too.
     const { $ref: _reference, ...beside } = withoutAnnotations(schema)
@@ -223,6 +228,7 @@ class Admission {
     const parts = [...all.map((part) => this.#resolved(part)), rest].filter(
       (part) => !isObject(part) || Object.keys(withoutAnnotations(part)).length > 0
     )
+    if (!parts.every((part) => this.#mayRead(namesIn(part)))) return {}
     const [first, second] = parts
     // One schema alone, as some clients wrap a reference.
     if (second === undefined) return this.visit(first ?? true, at, path, depth + 1)
@@ -244,12 +250,14 @@ class Admission {
   /** The target of a schema that is only a reference. */
   #resolved(schema: Json): Json {
     const reference = isObject(schema) ? schema["$ref"] : undefined
-    return typeof reference === "string" && !this.#open.has(reference)
-      ? (resolve(this.#root, reference) ?? schema)
-      : schema
+    const target =
+      typeof reference === "string" && !this.#open.has(reference) ? this.#target(reference) : undefined
+    if (!isObject(target)) return target ?? schema
+    return this.#mayRead(Object.keys(target).length) ? target : {}
   }
 
   #union(members: ReadonlyArray<Json>, at: string, path: string, depth: number): JsonObject {
+    if (!this.#mayRead(members.length)) return {}
     const prefix = path === "" ? "alternative-" : `${path}-`
     return { anyOf: members.map((member, i) => this.visit(member, `${at}.${i}`, `${prefix}${i}`, depth + 1)) }
   }
@@ -264,6 +272,7 @@ class Admission {
   #object(schema: JsonObject, at: string, path: string, depth: number): JsonObject {
     const { additionalProperties: extra, properties: given = {}, required = [] } = schema
     if (!isObject(given)) return this.#refuse(`${at}.properties`, "expected an object")
+    if (!this.#mayRead(namesIn(schema))) return {}
     if (!isArray(required) || !required.every((name) => typeof name === "string"))
       return this.#refuse(`${at}.required`, "expected names")
     const inside = path === "" ? "" : `${path}-`
@@ -299,6 +308,7 @@ class Admission {
     const tuple = isArray(items) ? items : schema["prefixItems"]
     if (tuple !== undefined) {
       if (!isFilled(tuple)) return this.#refuse(`${at}.prefixItems`, "expected one schema or more")
+      if (!this.#mayRead(tuple.length)) return {}
       this.#leaveOut(schema, "minItems", "maxItems")
       const visited = tuple.map((item, i) =>
         this.visit(item, `${at}.prefixItems.${i}`, `${inside}tuple-${i}`, depth + 1)

@@ -34,6 +34,27 @@ const surfaces = {
     })
 }
 
+const listed = <A>(count: number, item: (i: number) => A) => Array.from({ length: count }, (_, i) => item(i))
+
+/** A schema that counts how often its fields and elements are read. */
+const countingReads = (schema: JsonObject) => {
+  let reads = 0
+  const counted = <A extends object>(value: A): A =>
+    new Proxy(value, {
+      get: (target, key) => {
+        reads += 1
+        const inner: unknown = Reflect.get(target, key)
+        return typeof inner === "object" && inner !== null ? counted(inner) : inner
+      },
+      ownKeys: (target) => {
+        const keys = Reflect.ownKeys(target)
+        reads += keys.length
+        return keys
+      }
+    })
+  return { schema: counted(schema), reads: () => reads }
+}
+
 describe("a schema", () => {
   for (const [path, decoded] of Object.entries(surfaces)) {
     it(`when it is on ${path}, then it is written anew, and the answer names what was left out`, () => {
@@ -151,8 +172,6 @@ describe("a schema", () => {
     const nested = (depth: number): JsonObject => (depth === 0 ? text : inside(nested(depth - 1)))
     const wide = (count: number, name: (i: number) => string) =>
       object(Object.fromEntries(Array.from({ length: count }, (_, i) => [name(i), text])))
-    const listed = <A>(count: number, value: (i: number) => A) =>
-      Array.from({ length: count }, (_, i) => value(i))
     const repeated = (count: number) =>
       object(Object.fromEntries(listed(count, (i) => [`p${i}`, { type: "string", maxLength: 500 }])))
     const { depth, enumValues, keywords, merged } = schemaBounds
@@ -170,6 +189,29 @@ describe("a schema", () => {
     }
     const many = { anyOf: listed(32, () => ({ anyOf: listed(16, () => text) })) }
     assert.match(refusal(many), /at most 500 subschemas|a smaller schema/)
+  })
+
+  it("when references multiply what must be read, then the schema is refused before it is read so often", () => {
+    const references = (count: number, more = "") => listed(count, () => ({ $ref: `#/$defs/b${more}` }))
+    const names = Object.fromEntries(listed(5000, (i) => [`p${i}`, true]))
+    const targets: ReadonlyArray<Json> = [
+      { type: "object", required: listed(5000, () => "") },
+      { type: "object", properties: names },
+      names,
+      { anyOf: listed(5000, () => true) },
+      { prefixItems: listed(5000, () => true) },
+      { type: listed(5000, () => "string") },
+      { enum: listed(400, (i) => `${i}`) }
+    ]
+    for (const b of targets) {
+      for (const anyOf of [references(400), listed(400, () => ({ allOf: references(32) }))]) {
+        const { reads, schema } = countingReads({ $defs: { b }, anyOf })
+        assert.notStrictEqual(refusal(schema), "accepted")
+        assert.isBelow(reads(), 20 * schemaBounds.reads)
+      }
+    }
+    for (const more of ["/".repeat(400), "/".repeat(40_000)])
+      assert.notStrictEqual(refusal({ anyOf: references(400, more) }), "accepted")
   })
 
   it("when schemas are random, then those that are admitted stay admitted, within the bounds, and have known keywords only", () => {
