@@ -82,5 +82,5 @@ export const listed = {
 export const ofErrors: { readonly [name: string]: readonly [name: string, header: Header] } = {
   "retry-after": ["Retry-After", { description: "seconds", schema: { type: "integer", minimum: 1 } }],
   "www-authenticate": ["WWW-Authenticate", text("Bearer")],
-  "x-should-retry": ["X-Should-Retry", text("`false` where a client library would wait for too long")]
+  "x-should-retry": ["X-Should-Retry", text("`false` where a client would ask again in vain")]
 }

@@ -67,14 +67,22 @@ export interface RequestDecoder {
   readonly decode: Decode
 }
 
+/** What a surface calls the fields that are checked after decoding. Refusals use these names. */
+export interface FieldNames {
+  /** the schema of the answer */
+  readonly schema: string
+  /** the schema of a tool, within the tool */
+  readonly toolSchema: string
+}
+
 /**
  * Makes a decoder. `build` gets only what `accepts` has checked. Images, tools and schemas that could harm the model server
- * are refused for every endpoint. `schemaField` is the surface's name of the field with a schema.
+ * are refused for every endpoint.
  */
 export const requestDecoder = <A, I>(
   accepts: Schema.Codec<A, I>,
   build: (value: A, bounds: Bounds) => Decided<DecodedRequest>,
-  schemaField = "format"
+  names: FieldNames = { schema: "format", toolSchema: "function.parameters" }
 ): RequestDecoder => {
   const decode = decodeWith(accepts)
   return {
@@ -83,8 +91,8 @@ export const requestDecoder = <A, I>(
       decode(body.json).pipe(
         Result.flatMap((value) => build(value, bounds)),
         Result.flatMap(checkImages),
-        Result.flatMap(checkTools),
-        Result.flatMap((request) => admitFormat(request, schemaField))
+        Result.flatMap((request) => checkTools(request, names.toolSchema)),
+        Result.flatMap((request) => admitFormat(request, names.schema))
       )
   }
 }

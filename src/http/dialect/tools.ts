@@ -3,7 +3,7 @@
  * a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
  */
 import { Result } from "effect"
-import { isDeeperThan } from "../../domain/json.ts"
+import { isDeeperThan, isObject } from "../../domain/json.ts"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 
@@ -19,27 +19,29 @@ const valuesIn = (value: Json): number =>
     ? Object.values(value).reduce<number>((sum, item) => sum + valuesIn(item), 1)
     : 1
 
-const parametersOf = (tool: Json): Json => {
-  if (typeof tool !== "object" || tool === null || !("function" in tool)) return null
-  const { function: definition } = tool
-  return typeof definition === "object" && definition !== null && "parameters" in definition
-    ? (definition.parameters ?? null)
-    : null
+/** A field of the function of a tool, or null. */
+const fieldOf = (tool: Json, field: "name" | "parameters"): Json => {
+  const definition = isObject(tool) ? tool["function"] : undefined
+  return (isObject(definition) ? definition[field] : undefined) ?? null
 }
 
+/** Names have no bound of their own. */
+const nameOf = (tool: Json): string => String(fieldOf(tool, "name")).slice(0, 64)
+
 const problemOf = (tool: Json): string | undefined => {
-  const parameters = parametersOf(tool)
+  const parameters = fieldOf(tool, "parameters")
   if (isDeeperThan(parameters, maxToolDepth)) return `expected at most ${maxToolDepth} levels`
   return valuesIn(parameters) > maxToolValues ? `expected at most ${maxToolValues} values` : undefined
 }
 
-export const checkTools = (request: DecodedRequest): Decided<DecodedRequest> => {
+/** `schemaField` is the surface's name of `parameters`. The tool has its name in a refusal: a surface may have dropped others. */
+export const checkTools = (request: DecodedRequest, schemaField: string): Decided<DecodedRequest> => {
   const { tools } = request.body
   if (!Array.isArray(tools)) return Result.succeed(request)
   if (tools.length > maxTools) return refuse(`tools: expected at most ${maxTools}`)
-  for (const [i, tool] of tools.entries()) {
+  for (const tool of tools) {
     const problem = problemOf(tool)
-    if (problem !== undefined) return refuse(`tools.${i}.function.parameters: ${problem}`)
+    if (problem !== undefined) return refuse(`tools: ${schemaField} of ${nameOf(tool)}: ${problem}`)
   }
   return Result.succeed(request)
 }

@@ -71,7 +71,8 @@ export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.typ
     Unauthorized: (): ErrorResponse => ({
       ...outcomes.unauthorized,
       message: "unauthorized",
-      headers: { "www-authenticate": "Bearer" }
+      // Claude Code would ask for minutes, and show nothing.
+      headers: { "www-authenticate": "Bearer", "x-should-retry": "false" }
     }),
     Forbidden: (): ErrorResponse => ({ ...outcomes.forbidden, message: "forbidden" }),
     PayloadTooLarge: (error): ErrorResponse => ({

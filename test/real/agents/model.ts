@@ -75,13 +75,8 @@ const callOf = (folder: string, body: JsonObject | undefined): JsonObject | unde
 }
 
 /** What the model does with a call of an agent that works in `folder`. */
-export const agentModel =
-  (folder: string) =>
-  ({ body }: Recorded): Behaviour => {
-    const answered = listOf(body?.["messages"]).some(({ role }) => role === "tool")
-    const call = answered ? undefined : callOf(folder, body)
-    return {
-      does: "stream",
-      lines: [call ?? fake.chat(saidAtTheEnd), fake.done("chat", call === undefined ? {} : {})]
-    }
-  }
+export const writesFile = (folder: string, { body }: Recorded): Behaviour => {
+  const answered = listOf(body?.["messages"]).some(({ role }) => role === "tool")
+  const call = answered ? undefined : callOf(folder, body)
+  return { does: "stream", lines: [call ?? fake.chat(saidAtTheEnd), fake.done()] }
+}

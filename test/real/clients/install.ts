@@ -48,19 +48,34 @@ const installPython = Effect.fnUntraced(function* (name: string) {
   return path.join(folder, "bin/python")
 })
 
-/** The folder with `node_modules`; the scripts are copied beside it, since Node looks for packages there. */
-const installNpm = Effect.fnUntraced(function* () {
-  const pins = readFileSync(path.join(here, "npm/package-lock.json"), "utf8")
-  const folder = keyed("npm", pins)
+/** What the lock file in `source` says, without the scripts of packages but `scripts`. */
+const npmCi = Effect.fnUntraced(function* (
+  name: string,
+  source: string,
+  scripts: ReadonlyArray<string> = []
+) {
+  const folder = keyed(name, readFileSync(path.join(source, "package-lock.json"), "utf8"))
   yield* makeOnce(folder, (unfinished) =>
     Effect.sync(() => {
-      for (const name of ["package.json", "package-lock.json"])
-        cpSync(path.join(here, "npm", name), path.join(unfinished, name))
+      for (const file of ["package.json", "package-lock.json"])
+        cpSync(path.join(source, file), path.join(unfinished, file))
     }).pipe(
-      Effect.andThen(Console.log("installing the clients for Node")),
-      Effect.andThen(run("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], unfinished))
+      Effect.andThen(Console.log(`installing ${name} for Node`)),
+      Effect.andThen(run("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], unfinished)),
+      Effect.andThen(
+        Effect.forEach(scripts, (script) =>
+          run(process.execPath, [path.join("node_modules", script)], unfinished)
+        )
+      ),
+      Effect.asVoid
     )
   )
+  return folder
+})
+
+/** The folder with `node_modules`; the scripts are copied beside it, since Node looks for packages there. */
+const installNpm = Effect.fnUntraced(function* () {
+  const folder = yield* npmCi("npm", path.join(here, "npm"))
   for (const name of readdirSync(path.join(here, "npm")).filter((file) => file.endsWith(".mjs")))
     cpSync(path.join(here, "npm", name), path.join(folder, name))
   return folder
@@ -69,22 +84,9 @@ const installNpm = Effect.fnUntraced(function* () {
 /** They put the program of this platform, which is a package of its own, into its place. */
 const agentScripts = ["@anthropic-ai/claude-code/install.cjs", "opencode-ai/postinstall.mjs"]
 
-/** The folder of the commands of the coding agents: exact versions, without the scripts of other packages. */
+/** The folder of the commands of the coding agents. */
 export const installAgents = Effect.fnUntraced(function* () {
-  const pins = path.join(here, "../agents/package.json")
-  const folder = keyed("agents", readFileSync(pins, "utf8"))
-  yield* makeOnce(folder, (unfinished) =>
-    Effect.sync(() => cpSync(pins, path.join(unfinished, "package.json"))).pipe(
-      Effect.andThen(Console.log("installing the coding agents")),
-      Effect.andThen(run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund"], unfinished)),
-      Effect.andThen(
-        Effect.forEach(agentScripts, (script) =>
-          run(process.execPath, [path.join("node_modules", script)], unfinished)
-        )
-      ),
-      Effect.asVoid
-    )
-  )
+  const folder = yield* npmCi("agents", path.join(here, "../agents"), agentScripts)
   return path.join(folder, "node_modules/.bin")
 })
 

@@ -1,8 +1,6 @@
-/** The matrix as the table of `docs/clients/README.md`, between its two marks. */
+/** Tables of `docs/clients/README.md`, each between its two marks. */
 import { cases } from "./catalogue.ts"
 import type { Result } from "./runClients.ts"
-
-const [begin, end] = ["<!-- matrix -->", "<!-- end of matrix -->"]
 
 const cell = (results: ReadonlyArray<Result>, name: string): string => {
   const found = results.find((result) => result.case === name)
@@ -25,8 +23,9 @@ export const tableOf = (results: ReadonlyArray<Result>): string => {
   ].join("\n")
 }
 
-/** `guide` with another table. */
-export const withTable = (guide: string, table: string): string => {
+/** `guide` with another table between the marks of that name. */
+export const withTable = (guide: string, table: string, name = "matrix"): string => {
+  const [begin, end] = [`<!-- ${name} -->`, `<!-- end of ${name} -->`]
   const [before, rest] = guide.split(begin)
   const [, after] = (rest ?? "").split(end)
   if (before === undefined || after === undefined)

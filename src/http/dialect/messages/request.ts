@@ -123,7 +123,7 @@ const endUserOf = ({ metadata }: typeof Messages.Type): { readonly endUser?: str
   return name === "" || name.startsWith("{") ? {} : { endUser: name }
 }
 
-const schemaField = "output_config.format.schema"
+const fieldNames = { schema: "output_config.format.schema", toolSchema: "input_schema" }
 
 export const messagesRequest = requestDecoder(
   Messages,
@@ -143,7 +143,7 @@ export const messagesRequest = requestDecoder(
         ...(yield* lowerMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap))
       } satisfies DecodedRequest
     }),
-  schemaField
+  fieldNames
 )
 
 export const countRequest = requestDecoder(
@@ -158,5 +158,5 @@ export const countRequest = requestDecoder(
       thinkIfAble: true,
       maxTokens: 0
     })),
-  schemaField
+  fieldNames
 )

@@ -91,5 +91,5 @@ export const chatRequest = requestDecoder(
         ...(bound.maxTokens === undefined ? legacy : bound)
       } satisfies DecodedRequest
     }),
-  "response_format.json_schema.schema"
+  { schema: "response_format.json_schema.schema", toolSchema: "function.parameters" }
 )

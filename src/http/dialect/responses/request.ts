@@ -108,5 +108,5 @@ export const responsesRequest = requestDecoder(
         })
       } satisfies DecodedRequest
     }),
-  "text.format.schema"
+  { schema: "text.format.schema", toolSchema: "parameters" }
 )

@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Json, JsonObject } from "../../../../src/domain/Inference.ts"
 import { nativeChat } from "../../../../src/http/dialect/native/dialect.ts"
+import { messages } from "../../../../src/http/dialect/messages/dialect.ts"
 import { openaiChat } from "../../../../src/http/dialect/openai/dialect.ts"
+import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
 import { maxToolDepth, maxTools, maxToolValues } from "../../../../src/http/dialect/tools.ts"
 import { decoding } from "../decoding.ts"
 
@@ -43,12 +45,26 @@ describe("tools", () => {
       )
       assert.strictEqual(
         refused(asking([tool({}), tool(nested(maxToolDepth + 1))])),
-        "tools.1.function.parameters: expected at most 32 levels"
+        "tools: function.parameters of f: expected at most 32 levels"
       )
       assert.strictEqual(
         refused(asking([tool(values(maxToolValues + 1))])),
-        "tools.0.function.parameters: expected at most 4096 values"
+        "tools: function.parameters of f: expected at most 4096 values"
       )
     })
   }
+
+  it("when a tool is beyond a bound on an extra surface, then the refusal has its name there", () => {
+    const parameters = nested(maxToolDepth + 1)
+    const asked = { model: "m", max_tokens: 8, messages: [{ role: "user", content: "x" }], input: "x" }
+    const inNamespace = { type: "namespace", name: "n", tools: [{ type: "function", name: "f", parameters }] }
+    assert.strictEqual(
+      decoding(responses).refused({ ...asked, tools: [{ type: "web_search" }, inNamespace] }),
+      "tools: parameters of n.f: expected at most 32 levels"
+    )
+    assert.strictEqual(
+      decoding(messages).refused({ ...asked, tools: [{ name: "f", input_schema: parameters }] }),
+      "tools: input_schema of f: expected at most 32 levels"
+    )
+  })
 })
