@@ -2,7 +2,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Effect, Exit, Layer, Redacted, References } from "effect"
 import { AnswerMemory } from "../src/backend/AnswerMemory.ts"
-import { layerCircuitBreaker } from "../src/backend/breaker.ts"
+import { layerCircuitBreaker } from "../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../src/backend/ollama/client.ts"
 import { CountersDown } from "../src/admin/Errors.ts"
 import { Meter } from "../src/gates/meter/Meter.ts"

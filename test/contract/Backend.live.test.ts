@@ -1,5 +1,5 @@
 import { Effect, Layer } from "effect"
-import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../support/answerMemory.ts"

@@ -1,5 +1,5 @@
 import { Effect, Layer, Stream } from "effect"
-import { layerCircuitBreaker } from "../../src/backend/breaker.ts"
+import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory, replyWith } from "../../src/backend/memory.ts"
 import { refusals } from "../../src/backend/ollama/refusals.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"

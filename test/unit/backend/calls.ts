@@ -2,7 +2,7 @@
 import { type AnswerMemory, uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
-import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"

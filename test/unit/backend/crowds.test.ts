@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
-import { layerCircuitBreaker } from "../../../src/backend/breaker.ts"
+import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../support/answerMemory.ts"
