@@ -13,20 +13,22 @@ export const knownModel = (name: string): string | undefined => {
   )
 }
 
+const details: JsonObject = {
+  parent_model: "",
+  format: "gguf",
+  family: "demo",
+  families: ["demo"],
+  parameter_size: "1M",
+  quantization_level: "Q4_0"
+}
+
 export const tagsEntry = (name: string, capabilities: ReadonlyArray<string>): JsonObject => ({
   name,
   model: name,
   modified_at: "2026-01-01T00:00:00Z",
   size: 1_048_576,
   digest: createHash("sha256").update(name).digest("hex"),
-  details: {
-    parent_model: "",
-    format: "gguf",
-    family: "demo",
-    families: ["demo"],
-    parameter_size: "1M",
-    quantization_level: "Q4_0"
-  },
+  details,
   capabilities
 })
 
@@ -40,14 +42,7 @@ export const showOf = (model: string): JsonObject => ({
   parameters: "num_ctx                        8192",
   template: "{{ .System }} {{ .Prompt }}",
   system: "demo system prompt",
-  details: {
-    parent_model: "",
-    format: "gguf",
-    family: "demo",
-    families: ["demo"],
-    parameter_size: "1M",
-    quantization_level: "Q4_0"
-  },
+  details,
   model_info: {
     "general.architecture": "demo",
     "demo.context_length": 8192,
@@ -59,7 +54,7 @@ export const showOf = (model: string): JsonObject => ({
 
 export type Kind = "chat" | "generate"
 
-const textFields = (kind: Kind, text: string): JsonObject =>
+export const textFields = (kind: Kind, text: string): JsonObject =>
   kind === "chat" ? { message: { role: "assistant", content: text } } : { response: text }
 
 export const piece = (kind: Kind, model: string, text: string): JsonObject => ({
