@@ -1,4 +1,4 @@
-import { Console, Effect } from "effect"
+import { Console, Effect, Record } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import {
@@ -16,18 +16,6 @@ import { type PriceList, readPrices } from "../prices.ts"
 import { amount, escapeText, Json, note, show, table } from "../terminal.ts"
 
 const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
-
-const figures = (
-  { cost, errors, requests, tokensCached, tokensIn, tokensOut }: Totals,
-  prices: PriceList | undefined
-) => ({
-  requests,
-  tokens_in: tokensIn,
-  tokens_cached: tokensCached,
-  tokens_out: tokensOut,
-  errors,
-  ...(prices === undefined ? {} : { cost })
-})
 
 const sumOf = ({ others, rows }: Report): Totals => {
   const all: ReadonlyArray<Totals> = others === undefined ? rows : [...rows, others]
@@ -49,61 +37,55 @@ interface Printed extends Report {
   readonly prices: PriceList | undefined
 }
 
+type Cell = string | number | null | undefined
+type Line = Totals & { readonly name: Cell; readonly label?: Cell; readonly tenant?: Cell }
+
+/** The columns by their names. A key has two more. */
+const columnsOf = ({ by, prices }: Printed): Readonly<Record<string, (line: Line) => Cell>> => ({
+  [by]: ({ name }) => name,
+  ...(by === "key" ? { name: ({ label }) => label, tenant: ({ tenant }) => tenant } : {}),
+  requests: ({ requests }) => requests,
+  tokens_in: ({ tokensIn }) => tokensIn,
+  tokens_cached: ({ tokensCached }) => tokensCached,
+  tokens_out: ({ tokensOut }) => tokensOut,
+  errors: ({ errors }) => errors,
+  ...(prices === undefined ? {} : { cost: ({ cost }) => cost })
+})
+
 /** One object a row. The rows beyond `--top` are one more, without a name and with `others`, so that the sums stay whole. */
-const toJson = ({ by, others, prices, rows }: Printed) => [
-  ...rows.map((row) => ({
-    [by]: row.name,
-    ...(by === "key" ? { name: row.label, tenant: row.tenant } : {}),
-    ...figures(row, prices)
-  })),
-  ...(others === undefined ? [] : [{ [by]: null, others: others.count, ...figures(others, prices) }])
-]
-
-type Cells = ReadonlyArray<string | number | null>
-
-/** The rows with their figures; a key has two names more. `ofOthers`: the name of the row beyond `--top`. */
-const cellsOf = (
-  { by, others, prices, rows }: Printed,
-  ofOthers: (count: number) => string
-): ReadonlyArray<Cells> => {
-  const more = (names: Cells) => (by === "key" ? names : [])
+const toJson = (printed: Printed) => {
+  const columns = columnsOf(printed)
+  const { by, others, rows } = printed
+  const one = (line: Line) => Record.map(columns, (cell) => cell(line))
   return [
-    ...rows.map((row) => [
-      row.name,
-      ...more([row.label, row.tenant]),
-      ...Object.values(figures(row, prices))
-    ]),
-    ...(others === undefined
-      ? []
-      : [[ofOthers(others.count), ...more(["", ""]), ...Object.values(figures(others, prices))]])
+    ...rows.map(one),
+    ...(others === undefined ? [] : [{ [by]: null, others: others.count, ...one({ ...others, name: null }) }])
   ]
 }
 
-const headers = ({ by, prices }: Printed): ReadonlyArray<string> => [
-  by,
-  ...(by === "key" ? ["name", "tenant"] : []),
-  "requests",
-  "tokens_in",
-  "tokens_cached",
-  "tokens_out",
-  "errors",
-  ...(prices === undefined ? [] : ["cost"])
-]
+/** The cells of the rows. `ofOthers`: the name of the row beyond `--top`. */
+const cellsOf = (printed: Printed, ofOthers: (count: number) => string, ...more: ReadonlyArray<Line>) => {
+  const { others, rows } = printed
+  const beyond =
+    others === undefined ? [] : [{ ...others, name: ofOthers(others.count), label: "", tenant: "" }]
+  const cells = Object.values(columnsOf(printed))
+  return [...rows, ...beyond, ...more].map((line: Line) => cells.map((cell) => cell(line) ?? null))
+}
 
 const money = (cost: number): string =>
   cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 4 })
 
 const toTable = (printed: Printed): string => {
   const { by, period, prices } = printed
-  const names = headers(printed)
+  const names = Object.keys(columnsOf(printed))
   const shown = (cell: string | number | null, column: number): string =>
     typeof cell === "number"
       ? names[column] === "cost"
         ? money(cell)
         : amount(cell)
       : escapeText(cell ?? (column === 0 ? missing[by] : "-"))
-  const sum = ["all", ...(by === "key" ? ["", ""] : []), ...Object.values(figures(sumOf(printed), prices))]
-  const rows = [...cellsOf(printed, (count) => `${amount(count)} others`), sum]
+  const sum = { ...sumOf(printed), name: "all", label: "", tenant: "" }
+  const rows = cellsOf(printed, (count) => `${amount(count)} others`, sum)
   const { currency } = prices ?? {}
   return `${table(
     names.map((name) =>
@@ -116,7 +98,7 @@ const toTable = (printed: Printed): string => {
 /** Each line has the period, so that the files of two months can be put together. */
 const toCsv = (printed: Printed): string =>
   csv(
-    ["since", "until", ...headers(printed)],
+    ["since", "until", ...Object.keys(columnsOf(printed))],
     cellsOf(printed, (count) => `(${count} others)`).map((cells) => [...endsOf(printed.period), ...cells])
   )
 
