@@ -7,7 +7,7 @@ import { type Gate, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
-import { makeMonotonicMs, measured, timeoutDetached, unmeasured } from "../infra/time.ts"
+import { makeMonotonicMs, remembered, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -60,9 +60,7 @@ export class Readiness extends Context.Service<
           ),
           Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
           Effect.match({ onFailure: () => false, onSuccess: () => true }),
-          unmeasured,
-          Effect.cachedWithTTL("1 second"),
-          Effect.map((probe) => measured(probe))
+          (probe) => remembered(probe, 1000)
         )
       }
       const probes = yield* Effect.all({

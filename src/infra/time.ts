@@ -17,58 +17,21 @@ export const makeMonotonicMs: Effect.Effect<() => number> = Effect.map(Clock.Clo
   clock === realClock ? () => performance.now() : () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 )
 
-/** A clock whose wall clock is the monotonic clock. */
-class MeasuringClock implements Clock.Clock {
-  readonly real: Clock.Clock
-  readonly currentTimeMillis = Effect.sync(() => this.currentTimeMillisUnsafe())
-  readonly currentTimeNanos: Effect.Effect<bigint>
-  readonly monotonicTimeNanos: Effect.Effect<bigint>
-
-  constructor(real: Clock.Clock) {
-    this.real = real
-    this.currentTimeNanos = real.monotonicTimeNanos
-    this.monotonicTimeNanos = real.monotonicTimeNanos
-  }
-
-  /** Whole, as the wall clock's are. */
-  currentTimeMillisUnsafe(): number {
-    return Number(this.real.monotonicTimeNanosUnsafe() / 1_000_000n)
-  }
-
-  currentTimeNanosUnsafe(): bigint {
-    return this.real.monotonicTimeNanosUnsafe()
-  }
-
-  monotonicTimeNanosUnsafe(): bigint {
-    return this.real.monotonicTimeNanosUnsafe()
-  }
-
-  sleep(duration: Duration.Duration): Effect.Effect<void> {
-    return this.real.sleep(duration)
-  }
-}
-
-const clocks = new WeakMap<Clock.Clock, MeasuringClock>()
-
-const measuringBy = (clock: Clock.Clock): MeasuringClock => {
-  if (clock instanceof MeasuringClock) return clock
-  const measuring = clocks.get(clock) ?? new MeasuringClock(clock)
-  clocks.set(clock, measuring)
-  return measuring
-}
-
 /**
- * Runs `work` with monotonic time. Effect's caches read the wall clock: when it is set back by an hour, an entry of one
- * second lives for an hour.
+ * Remembers the outcome of `work` for `ms`. Those who ask while it is found wait for the same one.
+ *
+ * Effect's own caches read the wall clock: when it is set back by an hour, an entry of one second lives for an hour.
  */
-export const measured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.clockWith((clock) => Effect.provideService(work, Clock.Clock, measuringBy(clock)))
-
-/** Runs work inside `measured` with the real clock again. */
-export const unmeasured = <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.clockWith((clock) =>
-    clock instanceof MeasuringClock ? Effect.provideService(work, Clock.Clock, clock.real) : work
-  )
+export const remembered = Effect.fnUntraced(function* <A, E, R>(work: Effect.Effect<A, E, R>, ms: number) {
+  const nowMs = yield* makeMonotonicMs
+  const [outcome, forget] = yield* Effect.cachedInvalidateWithTTL(work, Duration.infinity)
+  let since = Number.NEGATIVE_INFINITY
+  return Effect.suspend(() => {
+    if (nowMs() - since < ms) return outcome
+    since = nowMs()
+    return Effect.andThen(forget, outcome)
+  })
+})
 
 /** Waits until Node has read what has arrived: Effect's scheduler goes on in the next check phase of the event loop. */
 export const afterIo = Effect.yieldNow

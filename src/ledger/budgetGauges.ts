@@ -2,12 +2,12 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { periods } from "../domain/Limits.ts"
-import { measured, timeoutDetached, unmeasured } from "../infra/time.ts"
+import { remembered, timeoutDetached } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 
 /** A total budget reads all days of a tenant's keys. */
-const keptFor = "10 seconds"
+const keptMs = 10_000
 
 const Tokens = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
 const Budgets = Schema.Struct({
@@ -40,7 +40,7 @@ const make = Effect.gen(function* () {
       )
     )
   )
-  const budgets = measured(yield* Effect.cachedWithTTL(unmeasured(read), keptFor))
+  const budgets = yield* remembered(read, keptMs)
   yield* metrics.probe({
     name: "tollgate_tenant_budget_tokens",
     help: "Budgets of tenants, by period",

@@ -31,16 +31,14 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
   "src/gates/keys/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
-  "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"],
-  "src/infra/time.ts": [6, "makes the clock that reads monotonic time instead"]
+  "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"]
 }
 
-/** They run inside `measured`. */
-const measured: ReadonlyArray<string> = [
-  "src/http/health.ts",
-  "src/gates/limits/budgetFromMeter.ts",
-  "src/ledger/budgetGauges.ts"
-]
+/** They give it no time to measure. */
+const timeless: Readonly<Record<string, string>> = {
+  "src/infra/time.ts": "remembers for ever, until it is told to forget",
+  "src/gates/limits/budgetFromMeter.ts": "keeps nothing that nobody waits for"
+}
 
 /** Comments are no uses. */
 const codeOf = (file: string): string =>
@@ -64,7 +62,6 @@ it("when a file reads the wall clock, then it is for a timestamp and has a reaso
   )
 })
 
-it("when Effect would measure by the wall clock, then it is given the monotonic one", () => {
-  assert.deepStrictEqual(Object.keys(usesOf(measuredByWallClock)).toSorted(), measured.toSorted())
-  for (const file of measured) assert.match(codeOf(file), /\bmeasured\(/, file)
+it("when Effect would measure by the wall clock, then it has no time to measure", () => {
+  assert.sameMembers(Object.keys(usesOf(measuredByWallClock)), Object.keys(timeless))
 })

@@ -4,11 +4,10 @@
  * Many requests that miss the same counters cause one ledger read: requests that come during the read wait for it. No
  * request is admitted meanwhile. Nothing is cached afterwards; the counter itself exists then.
  */
-import { Cache, Clock, Data, Duration, Effect, Layer } from "effect"
+import { Clock, Data, Effect, Layer, RcMap } from "effect"
 import { Ledger } from "./Ledger.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
-import { measured, unmeasured } from "../../infra/time.ts"
 import type { CounterOwner, Counters } from "../../domain/Reservation.ts"
 import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
@@ -30,7 +29,7 @@ const instantOf = ({ day, month }: Gap): number | undefined => {
 }
 
 /** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
-const patience = Duration.seconds(4)
+const patience = "4 seconds"
 
 export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconciler> = Layer.effect(
   Budget,
@@ -56,9 +55,8 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconci
       yield* reconciler.compareSoon(owner)
     })
 
-    const flights = yield* Cache.make({
-      capacity: Number.POSITIVE_INFINITY,
-      timeToLive: Duration.zero,
+    /** One load of a gap at a time. It is forgotten when the last request that waits for it goes on. */
+    const flights = yield* RcMap.make({
       lookup: (gap: Gap) =>
         rebuild(gap).pipe(
           Effect.mapError((error) => new Unavailable({ gate: "Budget", cause: error.cause })),
@@ -66,15 +64,14 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconci
             duration: patience,
             orElse: () =>
               Effect.fail(new Unavailable({ gate: "Budget", cause: "the ledger did not answer in time" }))
-          }),
-          unmeasured
+          })
         )
     })
 
     const fill = (group: string, key: string | undefined, { day, month, total }: Counters) =>
       day === undefined && month === undefined && total === undefined
         ? Effect.void
-        : measured(Cache.get(flights, new Gap({ group, key, day, month, total })))
+        : Effect.scoped(RcMap.get(flights, new Gap({ group, key, day, month, total })))
 
     return {
       restore: ({ group, key }, { counters, tenantCounters = {} }) =>
