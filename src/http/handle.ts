@@ -6,7 +6,7 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, Fiber, Option, Stream } from "effect"
+import { Effect, Fiber, Option, Scope, Stream } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
 import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
@@ -114,8 +114,10 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)
     const reply = { _tag: "Stream", contentType: dialect.contentType, encoder, share } as const
     if (encoder.waiting === undefined) return { ...reply, answer: yield* calling }
-    // The client is told that it waits. From then on, a failure has no status.
-    const call = yield* Effect.forkScoped(calling)
+    // The client is told that it waits. From then on, a failure has no status. When the client leaves, the fiber ends first and
+    // its call after it, as a call without a fiber does: a call that ends under its fiber looks like a failed model server.
+    const held = yield* Scope.fork(yield* Effect.scope)
+    const call = yield* Effect.forkScoped(Scope.provide(calling, held))
     const answer = yield* Effect.timeoutOption(Fiber.join(call), patienceMs)
     return Option.isSome(answer)
       ? { ...reply, answer: answer.value }

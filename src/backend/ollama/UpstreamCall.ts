@@ -8,7 +8,7 @@
 import { type Array as Arr, Cause, Deferred, Effect, Exit, type Pull, Queue, Scope } from "effect"
 import { Client, type Dispatcher } from "undici"
 import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
-import { DeadlineExceeded, fromTransport, TransportError } from "./errors.ts"
+import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
 
 /** Bytes that may wait before the socket is paused. */
 const highWater = 64 * 1024
@@ -146,7 +146,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   /** Ends the request, unless the rest of its response is being discarded. */
   #close(): void {
-    if (!this.#over && this.#discardable === undefined) this.abort(new Error("call closed"))
+    if (!this.#over && this.#discardable === undefined) this.abort(new Unwanted("closed"))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {

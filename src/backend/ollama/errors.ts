@@ -7,11 +7,14 @@ import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../../domain
 import { loggable, UnexpectedAnswer } from "../errors.ts"
 import { type Refusal, refusalOf, refusals } from "./refusals.ts"
 
+/** The gateway itself has closed a request that it no longer wants. */
+export class Unwanted extends Error {}
+
 /** A request, or the wait for its first frame, took too long. */
 export class DeadlineExceeded extends Error {}
 
 const kindOf = (error: Error, sent: boolean): TransportError["kind"] => {
-  if (error instanceof ShuttingDown) return "stopped"
+  if (error instanceof ShuttingDown || error instanceof Unwanted) return "stopped"
   if (error instanceof DeadlineExceeded) return "timeout"
   if (error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError)
     return "timeout"
@@ -25,7 +28,7 @@ export class TransportError extends Error {
   readonly _tag = "TransportError"
   /**
    * `unreachable`: no connection could be made; `lost`: it broke after the request was sent; `timeout`: too late; `garbled`: not
-   * HTTP; `stopped`: this process stops
+   * HTTP; `stopped`: the gateway has ended it
    */
   readonly kind: "unreachable" | "lost" | "timeout" | "garbled" | "stopped"
   /** whether any byte of a response came */
