@@ -1,5 +1,5 @@
-/** Help that fits a terminal of 80 columns, and `tollgate help <command>`. */
-import { CliConfig, CliOutput, GlobalFlag } from "effect/cli"
+/** What the help of a command says, in 80 columns, and `tollgate help <command>`. */
+import { CliConfig, CliOutput, Command, GlobalFlag } from "effect/cli"
 import { Layer } from "effect"
 import { broken } from "./terminal.ts"
 
@@ -30,3 +30,20 @@ export const layerHelp = Layer.merge(
 /** `help` as `--help`, and `help create-key` as `create-key --help`. */
 export const withoutHelpCommand = (args: ReadonlyArray<string>): ReadonlyArray<string> =>
   args[0] === "help" ? [...args.slice(1, 2), "--help"] : args
+
+/** An example is a command line, or a command line and what it does. */
+export const described =
+  (description: string, ...examples: ReadonlyArray<string | readonly [line: string, does: string]>) =>
+  <const Name extends string, Input, ContextInput, E, R>(
+    command: Command.Command<Name, Input, ContextInput, E, R>
+  ) =>
+    command.pipe(
+      Command.withDescription(description),
+      Command.withExamples(
+        examples.map((example) =>
+          typeof example === "string"
+            ? { command: example }
+            : { command: example[0], description: example[1] }
+        )
+      )
+    )

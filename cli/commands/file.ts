@@ -10,7 +10,7 @@ import {
   readDeclaration,
   writeDeclaration
 } from "../declaration.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import { failIfUnreadable, nameUnreadable } from "../exit.ts"
 import { readText } from "../files.ts"
 import * as flags from "../flags.ts"

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { counted, escapeText, minute, show } from "../terminal.ts"

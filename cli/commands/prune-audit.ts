@@ -4,7 +4,7 @@ import { isSqlError } from "effect/sql/SqlError"
 import { RegistryDown } from "../../src/admin/Errors.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import type { Pruned } from "../../src/audit/months.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { amount, show, table } from "../terminal.ts"
 

@@ -1,19 +1,60 @@
-import { Console, Effect, Record } from "effect"
+import { Console, Effect, Record, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import {
+  type Price,
+  Records,
   type Report,
   type ReportColumn,
   reportColumns,
-  Records,
   type Totals
 } from "../../src/admin/records/Records.ts"
 import { csv } from "../csv.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { boundsOf, endsOf, periodFlags, periodLine, selection } from "../period.ts"
-import { type PriceList, readPrices } from "../prices.ts"
 import { amount, escapeText, Json, note, show, table } from "../terminal.ts"
+import { parse } from "yaml"
+import { FileInvalid } from "../errorMessages.ts"
+import { readText } from "../files.ts"
+
+const Amount = Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))
+
+const Prices = Schema.Struct({
+  currency: Schema.optionalKey(Schema.String.check(Schema.isPattern(/^\S{1,8}$/))),
+  models: Schema.Record(
+    Schema.String,
+    Schema.Struct({ in: Amount, out: Amount, cached: Schema.optionalKey(Amount) })
+  )
+})
+const decode = Schema.decodeUnknownEffect(Prices, { onExcessProperty: "error" })
+
+interface PriceList {
+  readonly currency: string | undefined
+  readonly prices: ReadonlyArray<Price>
+}
+
+/** YAML or JSON. A cached token costs as much as another of the prompt, unless the file says less. */
+const readPrices = Effect.fnUntraced(function* (file: string) {
+  const text = yield* readText(file, 1_048_576)
+  const read = Effect.flatMap(Effect.try({ try: (): unknown => parse(text), catch: () => "no YAML" }), decode)
+  const { currency, models } = yield* Effect.mapError(
+    read,
+    () =>
+      new FileInvalid({
+        file,
+        problem:
+          'it must have prices of a million tokens by model: models: { llama3.2:3b: { in: 0.1, out: 0.4, cached: 0.01 }, "*": { in: 1, out: 2 } }'
+      })
+  )
+  const prices = Record.toEntries(models).map(([model, price]): Price => ({
+    model,
+    in: price.in,
+    out: price.out,
+    cached: price.cached ?? price.in
+  }))
+  return { currency, prices } satisfies PriceList
+})
 
 const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day: "-" } as const
 

@@ -10,7 +10,7 @@ import {
   type RequestRow
 } from "../../src/admin/records/Records.ts"
 import type { Listed } from "../../src/infra/rows.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"

@@ -8,7 +8,7 @@ import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.
 import { version } from "../../src/version.ts"
 import { agentChecks } from "../checks/agents.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
-import { described } from "../described.ts"
+import { described } from "../help.ts"
 import { Reported } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { gatewayUrl, keyFile, readKey } from "./connect.ts"

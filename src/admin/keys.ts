@@ -1,11 +1,12 @@
-/** Reads keys with all that decides whether they work now. */
+/** Reads keys with all that decides whether they work now, and says when a new key ends. */
 import { Effect, Result, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listedOf, makeRowReader, type UnreadableRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
-import { RegistryDown } from "./Errors.ts"
-import type { KeyOverview } from "./Registry.ts"
+import { InvalidValue, RegistryDown } from "./Errors.ts"
+import type { KeyOverview, NewKey } from "./Registry.ts"
 import { keyColumns, nameOfKey, overviewRows } from "./rows.ts"
+import * as Values from "./Values.ts"
 
 /** A disabled key is live, because it may be enabled again. */
 const live = "k.status <> 'revoked' AND (k.expires_at IS NULL OR k.expires_at > now())"
@@ -60,4 +61,33 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
     )
   const { rows, unreadable } = listedOf(yield* Effect.forEach(found.rows, withBudgets))
   return { rows, unreadable: [...found.unreadable, ...unreadable] }
+})
+
+/** Year 10000. Later dates have another text format. */
+const lastInstantMs = 253_402_300_800_000
+
+/** Returns a fragment of SQL: a timestamptz or null. */
+export const expiryOf = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">
+) {
+  if (expiresInMs !== undefined && expiresAt !== undefined) {
+    return yield* new InvalidValue({ field: "expires-at", expected: "left out when --expires-in is given" })
+  }
+  if (expiresInMs !== undefined) {
+    const lifetime = yield* Values.validate("expires-in", Values.lifetimeMs, expiresInMs)
+    return sql`now() + ${lifetime}::float8 * interval '1 millisecond'`
+  }
+  if (expiresAt === undefined) return sql`NULL::timestamptz`
+  const inFuture =
+    expiresAt.getTime() < lastInstantMs
+      ? yield* sql`SELECT 1 WHERE ${expiresAt.toISOString()}::timestamptz > now()`
+      : []
+  if (inFuture.length === 0) {
+    return yield* new InvalidValue({
+      field: "expires-at",
+      expected: "a time in the future, before the year 10000"
+    })
+  }
+  return sql`${expiresAt.toISOString()}::timestamptz`
 })

@@ -8,8 +8,7 @@ import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { KeyChange, KeySettings, newKey, newTenant, TenantChange } from "../domain/settings.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
-import { assigned, columnsOf, inserted } from "../infra/columns.ts"
-import { oneRow } from "../infra/rows.ts"
+import { assigned, columnsOf, inserted, oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import {
@@ -22,9 +21,8 @@ import {
   withRegistryDown
 } from "./Errors.ts"
 import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
-import { expiryOf } from "./expiry.ts"
+import { expiryOf, liveNames, livePrefixes, readKeys } from "./keys.ts"
 import { modelSettings, storedModels } from "./models.ts"
-import { liveNames, livePrefixes, readKeys } from "./keys.ts"
 import { makeMoves } from "./moves.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import {

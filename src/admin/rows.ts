@@ -1,8 +1,7 @@
-/** Reads rows of tenants and keys. */
+/** Reads rows of tenants and keys, and many rows of the records. */
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
-import { selected } from "../infra/columns.ts"
-import { makeRowReader, type Row } from "../infra/rows.ts"
+import { makeRowReader, type Row, selected } from "../infra/rows.ts"
 import { KeySettings, TenantSettings } from "../domain/settings.ts"
 import { UnknownTenant } from "./Errors.ts"
 import { KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
@@ -39,3 +38,20 @@ export const lockTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
   const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR NO KEY UPDATE`
   if (found.length === 0) return yield* new UnknownTenant({ tenant })
 })
+
+/**
+ * Runs a transaction that reads many rows: the settings of a request's short statements would plan it badly and end it after
+ * two seconds. `seconds` bounds each statement. A `snapshot` writes nothing, and all its statements see the same rows.
+ */
+export const largeRead =
+  (sql: SqlClient.SqlClient) =>
+  <A, E, R>(seconds: number, read: Effect.Effect<A, E, R>, options?: { readonly snapshot: boolean }) =>
+    sql.withTransaction(
+      Effect.gen(function* () {
+        if (options?.snapshot === true) yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY`
+        yield* sql`SET LOCAL statement_timeout = ${sql.literal(String(seconds * 1000))}`
+        yield* sql`SET LOCAL enable_seqscan = on`
+        yield* sql`SET LOCAL enable_hashjoin = on`
+        return yield* read
+      })
+    )

@@ -3,13 +3,13 @@
  * further prompts are dropped and counted. The statement checks again that the key is opted in, so a request that was
  * running when its owner opted out is not stored.
  */
-import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Exit, Layer, Queue, Schedule, Semaphore } from "effect"
 import { timeoutDetached } from "../infra/time.ts"
-import { background, later } from "../observability/background.ts"
+import { background, jittered, later } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { PromptLog } from "./PromptLog.ts"
 import { makeTranscript, type PromptRow } from "./transcript.ts"
+import * as PgClient from "@effect/sql-pg/PgClient"
 
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys without days of their own */
@@ -83,3 +83,41 @@ const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
 export const layerPostgres = (
   options: PromptLogOptions
 ): Layer.Layer<PromptLog, never, PgClient.PgClient | Metrics> => Layer.effect(PromptLog, make(options))
+
+/**
+ * Deletes logged prompts past their retention, in small batches, so that no delete holds locks for long. Every replica
+ * does it; rows that another replica has locked are skipped.
+ */
+export interface RetentionOptions {
+  /** seconds between two runs; default 60 */
+  readonly everyS?: number
+  /** rows per statement; default 500 */
+  readonly batch?: number
+}
+
+/** Deletes expired rows and returns their number. */
+export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: number) {
+  let swept = 0
+  for (;;) {
+    const rows = yield* timeoutDetached("5 seconds")(pg`
+      DELETE FROM prompt_log WHERE request_id IN (
+        SELECT request_id FROM prompt_log WHERE expires_at <= now()
+        ORDER BY expires_at LIMIT ${batch} FOR UPDATE SKIP LOCKED)
+      RETURNING 1`)
+    swept += rows.length
+    if (rows.length < batch) return swept
+    yield* Effect.sleep("100 millis")
+  }
+})
+
+const makeRetention = Effect.fnUntraced(function* (options: RetentionOptions) {
+  const pg = yield* PgClient.PgClient
+  const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
+    swept === 0 ? Effect.void : Effect.logInfo("expired prompts deleted", { prompts: swept })
+  )
+  yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
+})
+
+export const layerRetention = (
+  options: RetentionOptions = {}
+): Layer.Layer<never, never, PgClient.PgClient | Metrics> => Layer.effectDiscard(makeRetention(options))

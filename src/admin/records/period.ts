@@ -1,4 +1,8 @@
 /** The period of a report or of a list. Days are UTC days. */
+import { Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { oneRow } from "../../infra/rows.ts"
+import { InvalidValue } from "../Errors.ts"
 
 const dayMs = 86_400_000
 
@@ -56,3 +60,16 @@ export const periodOf = (
   const days = isDay(first) && isDay(until) ? { since: dayOf(from), until: dayOf(to - dayMs) } : undefined
   return { from: new Date(from), to: new Date(to), days }
 }
+
+/** The period that an operator means, by the clock of the database. */
+export const readPeriod = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  bounds: Bounds,
+  fallback?: Moment
+) {
+  const { now } = yield* Effect.flatMap(sql`SELECT now() AS now`, oneRow({ now: Schema.Date }))
+  return (
+    periodOf(now, bounds, fallback) ??
+    (yield* new InvalidValue({ field: "since", expected: "a time before --until" }))
+  )
+})
