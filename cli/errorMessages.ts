@@ -7,7 +7,7 @@ import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
 import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
-import { MigrationFailed, SchemaMismatch, UnreleasedSchema } from "../src/infra/Migrations.ts"
+import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
 import { UnreadableRow } from "../src/infra/rows.ts"
 import { explain } from "../src/observability/explain.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
@@ -115,7 +115,7 @@ const errorMessage = (error: unknown): string => {
     return "the counters cannot be read: check REDIS_URL, and that Redis runs"
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
-  if (error instanceof SchemaMismatch || error instanceof UnreleasedSchema) return error.message
+  if (error instanceof SchemaMismatch) return error.message
   if (error instanceof NoDatabase || error instanceof RuntimeFileFailed) return error.message
   if (error instanceof UnreadableRow) return error.message
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"

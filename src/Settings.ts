@@ -28,16 +28,6 @@ const setting = <A>(
   shown = String(fallback)
 ): Setting<A> => ({ name, expected, shown, read, fallback, secret: false })
 
-const decodeInteger = Schema.decodeUnknownResult(
-  Schema.String.check(Schema.isPattern(/^-?\d{1,15}$/)).pipe(Schema.decodeTo(Schema.FiniteFromString))
-)
-
-const decodeRatio = Schema.decodeUnknownResult(
-  Schema.String.check(Schema.isPattern(/^(?:[01]|0?\.\d{1,9}|1\.0{1,9})$/)).pipe(
-    Schema.decodeTo(Schema.FiniteFromString)
-  )
-)
-
 /** The largest `CONCURRENCY_LEASE_S`. Who reads counters of gateways with another setting shortens no lease with it. */
 export const longestLeaseS = 3600
 
@@ -47,8 +37,8 @@ const integer = (name: string, fallback: number, unit: string, minimum: number, 
     `${unit.startsWith("a ") ? unit : `a whole number of ${unit}`}, ${minimum} to ${maximum}`,
     fallback,
     (text) => {
-      const number = Result.getOrUndefined(decodeInteger(text))
-      return number !== undefined && number >= minimum && number <= maximum ? number : undefined
+      const number = /^-?\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+      return number >= minimum && number <= maximum ? number : undefined
     }
   )
 
@@ -233,7 +223,7 @@ export const table = {
     "unset"
   ),
   otlpSampleRatio: setting<number>("OTLP_SAMPLE_RATIO", "a number, 0 to 1", 1, (text) =>
-    Result.getOrUndefined(decodeRatio(text))
+    /^(?:[01]|0?\.\d{1,9}|1\.0{1,9})$/.test(text) ? Number(text) : undefined
   )
 }
 
@@ -267,28 +257,6 @@ const shapeOf = (text: string | undefined): string =>
         ? "a number out of range"
         : `text of ${text.length} characters`
 
-/** What is wrong with the TLS of a URL: its mode, and the files that it names. */
-const tlsProblems = <A>(
-  { name }: Setting<unknown>,
-  url: Redacted.Redacted | undefined,
-  read: (url: string) => Result.Result<A, TlsProblem>
-): ReadonlyArray<Problem> => {
-  const result = url === undefined ? undefined : read(Redacted.value(url))
-  return result === undefined || Result.isSuccess(result) ? [] : [{ setting: name, ...result.failure }]
-}
-
-/** A setting that is gone must not be ignored: who set it counts on it. */
-const removed = ({ WORKERS: workers = "1" }: Environment): ReadonlyArray<Problem> =>
-  workers === "" || workers === "1"
-    ? []
-    : [
-        {
-          setting: "WORKERS",
-          given: "a setting that is gone",
-          expected: "no such variable: run one process a core behind a balancer, as docs/deploy.md says"
-        }
-      ]
-
 /**
  * Reads all settings, or returns all problems. An empty variable counts as absent. A misspelt name is a problem, because
  * otherwise the default would apply silently.
@@ -310,37 +278,30 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
       })
     )
   }
-  problems.push(
-    ...tlsProblems(table.databaseUrl, values.databaseUrl, readPostgresTls),
-    ...tlsProblems(table.redisUrl, values.redisUrl, readRedisTls)
-  )
-  if (values.discoveryTtlS < values.discoveryRefreshS) {
-    problems.push({
-      setting: table.discoveryTtlS.name,
+  const refuse = ({ name }: Setting<unknown>, problem: TlsProblem) =>
+    problems.push({ setting: name, ...problem })
+  for (const [entry, url, read] of [
+    [table.databaseUrl, values.databaseUrl, readPostgresTls],
+    [table.redisUrl, values.redisUrl, readRedisTls]
+  ] as const) {
+    const tls = url === undefined ? undefined : read(Redacted.value(url))
+    if (tls !== undefined && Result.isFailure(tls)) refuse(entry, tls.failure)
+  }
+  if (values.discoveryTtlS < values.discoveryRefreshS)
+    refuse(table.discoveryTtlS, {
       given: "less than MODEL_DISCOVERY_REFRESH_S",
       expected: "at least MODEL_DISCOVERY_REFRESH_S"
     })
-  }
   const { maxRequestBodyBytes, requestBodiesMaxBytes } = values
-  if (requestBodiesMaxBytes !== undefined && requestBodiesMaxBytes < 2 * maxRequestBodyBytes) {
-    problems.push({
-      setting: table.requestBodiesMaxBytes.name,
+  if (requestBodiesMaxBytes !== undefined && requestBodiesMaxBytes < 2 * maxRequestBodyBytes)
+    refuse(table.requestBodiesMaxBytes, {
       given: "less than twice MAX_REQUEST_BODY_BYTES",
       expected: "at least twice MAX_REQUEST_BODY_BYTES"
     })
-  }
-  problems.push(...removed(given))
-  if (values.production) {
-    for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl]) {
-      if (env[entry.name] === undefined || env[entry.name] === "") {
-        problems.push({
-          setting: entry.name,
-          given: "nothing",
-          expected: `${entry.expected} (NODE_ENV=production)`
-        })
-      }
-    }
-  }
+  if (values.production)
+    for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl])
+      if (env[entry.name] === undefined || env[entry.name] === "")
+        refuse(entry, { given: "nothing", expected: `${entry.expected} (NODE_ENV=production)` })
   return problems.length === 0 ? Result.succeed(values) : Result.fail(problems)
 }
 

@@ -13,10 +13,11 @@
  * knows, or that excludes it: call `assertSchema`.
  */
 import { Data, Effect, Schedule, Schema, Struct } from "effect"
-import { SqlClient, SqlSchema } from "effect/sql"
+import { SqlClient } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
 import { isSqlError } from "effect/sql/SqlError"
 import schema from "../../migrations/0001_schema.ts"
+import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
 /** Every migration, by the name of its file. A test compares the list with the folder. */
@@ -60,13 +61,6 @@ export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
   }
 }
 
-/** The schema is of a development version before the first release. No migration leads from it to a released one. */
-export class UnreleasedSchema extends Data.TaggedError("UnreleasedSchema")<{}> {
-  override get message(): string {
-    return 'the database schema is from before the first release: start anew with an empty database and "tollgate migrate" (with npm start: delete DATA_DIR)'
-  }
-}
-
 /** The id of the advisory lock for migrations: any fixed number. */
 const lockId = 7_309_453
 
@@ -89,25 +83,16 @@ const lostLock = (error: unknown): boolean => {
   return isSqlError(cause) && ["LockTimeoutError", "DeadlockError"].includes(cause.reason._tag)
 }
 
-const Found = Schema.Struct({ found: Schema.Int, minimum: Schema.Int })
-
 /** The newest migration of the schema (0: there is none), and the oldest program that may run on it. */
 const readSchema = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const exists = yield* sql`SELECT 1 AS found WHERE to_regclass(${table}) IS NOT NULL`
   if (exists.length === 0) return { found: 0, minimum: 0 }
-  const first = yield* sql`SELECT name FROM ${sql(table)} WHERE migration_id = 1`
-  if (first.some(({ name }) => `0001_${String(name)}` !== names[0])) return yield* new UnreleasedSchema()
-  const newest = SqlSchema.findOne({
-    Request: Schema.Void,
-    Result: Found,
-    execute: () => sql`
-      SELECT coalesce(max(migration_id), 0) AS found, coalesce(max(minimum_version), 0) AS minimum FROM ${sql(table)}`
-  })
-  return yield* newest(undefined)
-}).pipe(
-  Effect.mapError((cause) => (cause._tag === "UnreleasedSchema" ? cause : new MigrationFailed({ cause })))
-)
+  return yield* Effect.flatMap(
+    sql`SELECT coalesce(max(migration_id), 0) AS found, coalesce(max(minimum_version), 0) AS minimum FROM ${sql(table)}`,
+    oneRow({ found: Schema.Int, minimum: Schema.Int })
+  )
+}).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
 
 /** What `migrate` would do. */
 export interface MigrationPlan {
@@ -121,16 +106,15 @@ export interface MigrationPlan {
 }
 
 /** Reads only. */
-export const planMigrations: Effect.Effect<
-  MigrationPlan,
-  MigrationFailed | UnreleasedSchema,
-  SqlClient.SqlClient
-> = Effect.map(readSchema, ({ found, minimum }) => ({
-  found,
-  known: knownVersion,
-  pending: names.filter((name) => idOf(name) > found),
-  minimum: found > knownVersion ? minimum : minimumVersion
-}))
+export const planMigrations: Effect.Effect<MigrationPlan, MigrationFailed, SqlClient.SqlClient> = Effect.map(
+  readSchema,
+  ({ found, minimum }) => ({
+    found,
+    known: knownVersion,
+    pending: names.filter((name) => idOf(name) > found),
+    minimum: found > knownVersion ? minimum : minimumVersion
+  })
+)
 
 /** Runs one migration, and states which versions may run on the schema then. */
 const runOne = Effect.fnUntraced(function* (name: keyof typeof migrations) {
@@ -144,51 +128,46 @@ const runOne = Effect.fnUntraced(function* (name: keyof typeof migrations) {
 /**
  * Runs the pending migrations and returns their names. A schema that is newer than this program does not change.
  */
-export const migrate: Effect.Effect<
-  ReadonlyArray<string>,
-  MigrationFailed | UnreleasedSchema,
-  SqlClient.SqlClient
-> = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  const locked = <A, E>(work: Effect.Effect<A, E, SqlClient.SqlClient>) =>
-    Effect.gen(function* () {
-      // A migration may take longer than a request may.
-      yield* sql`SET LOCAL statement_timeout = '300s'`
-      yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
-      yield* sql`SET LOCAL lock_timeout = ${sql.literal(`'${lockTimeout}'`)}`
-      // Who waits in a transaction keeps a snapshot, for which a build of an index would wait.
-      const [mine] = yield* sql`SELECT 1 AS mine WHERE pg_try_advisory_xact_lock(${lockId})`
-      return mine === undefined ? yield* new AnotherMigrates() : yield* work
-    }).pipe(
-      sql.withTransaction,
-      Effect.retry({
-        while: (error) => error instanceof AnotherMigrates,
-        schedule: Schedule.spaced("100 millis"),
-        times: turnTries
-      }),
-      Effect.retry({ while: lostLock, schedule: Schedule.spaced("2 seconds"), times: lockTries }),
-      Effect.mapError((error) => new MigrationFailed({ cause: causeOf(error) }))
-    )
-  const { pending } = yield* planMigrations
-  const ran = yield* Effect.forEach(pending, (name) => locked(runOne(name)))
-  return ran.flat()
-})
+export const migrate: Effect.Effect<ReadonlyArray<string>, MigrationFailed, SqlClient.SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient.SqlClient
+    const locked = <A, E>(work: Effect.Effect<A, E, SqlClient.SqlClient>) =>
+      Effect.gen(function* () {
+        // A migration may take longer than a request may.
+        yield* sql`SET LOCAL statement_timeout = '300s'`
+        yield* sql`SET LOCAL idle_in_transaction_session_timeout = '300s'`
+        yield* sql`SET LOCAL lock_timeout = ${sql.literal(`'${lockTimeout}'`)}`
+        // Who waits in a transaction keeps a snapshot, for which a build of an index would wait.
+        const [mine] = yield* sql`SELECT 1 AS mine WHERE pg_try_advisory_xact_lock(${lockId})`
+        return mine === undefined ? yield* new AnotherMigrates() : yield* work
+      }).pipe(
+        sql.withTransaction,
+        Effect.retry({
+          while: (error) => error instanceof AnotherMigrates,
+          schedule: Schedule.spaced("100 millis"),
+          times: turnTries
+        }),
+        Effect.retry({ while: lostLock, schedule: Schedule.spaced("2 seconds"), times: lockTries }),
+        Effect.mapError((error) => new MigrationFailed({ cause: causeOf(error) }))
+      )
+    const { pending } = yield* planMigrations
+    const ran = yield* Effect.forEach(pending, (name) => locked(runOne(name)))
+    return ran.flat()
+  }
+)
 
 /**
  * Succeeds when this program may run on the schema: it has all migrations of this program, and does not exclude it.
  */
-export const assertSchema: Effect.Effect<
-  void,
-  MigrationFailed | SchemaMismatch | UnreleasedSchema,
-  SqlClient.SqlClient
-> = Effect.gen(function* () {
-  const { found, minimum } = yield* timeoutDetached("5 seconds")(readSchema).pipe(
-    Effect.mapError((error) =>
-      error._tag === "TimeoutError" ? new MigrationFailed({ cause: error }) : error
+export const assertSchema: Effect.Effect<void, MigrationFailed | SchemaMismatch, SqlClient.SqlClient> =
+  Effect.gen(function* () {
+    const { found, minimum } = yield* timeoutDetached("5 seconds")(readSchema).pipe(
+      Effect.mapError((error) =>
+        error._tag === "TimeoutError" ? new MigrationFailed({ cause: error }) : error
+      )
     )
-  )
-  const isExcluded = found > knownVersion && minimum > knownVersion
-  if (found < knownVersion || isExcluded) {
-    return yield* new SchemaMismatch({ found, expected: knownVersion, minimum })
-  }
-})
+    const isExcluded = found > knownVersion && minimum > knownVersion
+    if (found < knownVersion || isExcluded) {
+      return yield* new SchemaMismatch({ found, expected: knownVersion, minimum })
+    }
+  })

@@ -2,8 +2,8 @@
 import { randomBytes } from "node:crypto"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Schema } from "effect"
-import { SqlSchema } from "effect/sql"
 import { Unavailable } from "../domain/Errors.ts"
+import { oneRow } from "../infra/rows.ts"
 import { timeoutDetached } from "../infra/time.ts"
 
 export class ContextSecret extends Context.Service<
@@ -14,17 +14,13 @@ export class ContextSecret extends Context.Service<
   }
 >()("tollgate/secrets/ContextSecret") {}
 
-const Row = Schema.Struct({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
+const read = oneRow({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
 
 const make = Effect.gen(function* () {
   const sql = yield* PgClient.PgClient
-  const find = SqlSchema.findOne({
-    Request: Schema.Void,
-    Result: Row,
-    execute: () => sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`
-  })
   let secret: Buffer | undefined
-  const load = find(undefined).pipe(
+  const load = sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`.pipe(
+    Effect.flatMap(read),
     timeoutDetached("500 millis"),
     Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))

@@ -63,15 +63,6 @@ describe("Settings", () => {
     )
   })
 
-  it("when WORKERS asks for several processes, then the line says what to do; one process is what starts anyway", () => {
-    for (const workers of ["2", "auto", "0"]) {
-      const [line = "", ...others] = problems({ WORKERS: workers })
-      assert.match(line, /^WORKERS: .*one process a core behind a balancer/)
-      assert.deepStrictEqual(others, [])
-    }
-    for (const workers of ["", "1"]) assert.deepStrictEqual(problems({ WORKERS: workers }), [])
-  })
-
   it("when the discovery TTL is shorter than the refresh, then it is refused", () => {
     assert.deepStrictEqual(
       problems({ MODEL_DISCOVERY_REFRESH_S: "60", MODEL_DISCOVERY_CACHE_TTL_S: "59" }).map(

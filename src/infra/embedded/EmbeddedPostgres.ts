@@ -195,9 +195,6 @@ export const embeddedPostgres = Effect.fnUntraced(function* ({
     await fs.mkdir(dataDir, { recursive: true, mode: isRoot ? 0o711 : 0o700 })
     return fs.realpath(dataDir)
   })
-  if (existsSync(path.join(home, "postgres-password"))) {
-    return yield* unusable(`${dataDir} was made before the first release: move it away, or set DATA_DIR`)()
-  }
   const data = path.join(home, "postgres")
   const binaries = yield* postgresBinaries(path.join(home, "libraries"))
   const user = yield* io(() => userFor(data, home, binaries.native))

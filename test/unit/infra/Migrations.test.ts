@@ -86,20 +86,6 @@ it.live("when the schema is newer, then it runs the programs it admits, and no o
   }).pipe(Effect.provide(TestPostgres))
 )
 
-it.live(
-  "when the schema is from before the first release, then nothing runs on it, and one line says what to do",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`UPDATE schema_migrations SET name = 'initial' WHERE migration_id = 1`
-      yield* sql`ALTER TABLE schema_migrations DROP COLUMN minimum_version`
-      for (const attempt of [assertSchema, migrate, planMigrations]) {
-        const { message } = yield* Effect.flip(Effect.asVoid(attempt))
-        assert.match(message, /^the database schema is from before the first release: start anew .*$/)
-      }
-    }).pipe(Effect.provide(TestPostgres))
-)
-
 it.live("when an operator looks up one key, then the rows of others are not read", () =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
