@@ -73,59 +73,47 @@ interface Wall {
   readonly without?: Partial<Turn>
 }
 
-/** What stopped a request, by the error of the gateway. */
+/** A turn that is small enough for every bound. */
+const small: Partial<Turn> = { bytes: 2000, tools: 3 }
+
+type Advice = readonly [name: string, mend: string, without?: Partial<Turn>]
+
+/** What to do about an error of the gateway, by its type. */
+const walls: ReadonlyMap<string, Advice> = new Map<string, Advice>([
+  [outcomes.payloadTooLarge.type, ["body", "set MAX_REQUEST_BODY_BYTES to 4194304", small]],
+  [outcomes.tokensLimited.type, ["tokens a minute", "raise --tpm of the key or tenant (set-limits)"]],
+  [outcomes.budgetExceeded.type, ["budget", "raise the budget (set-budget)"]],
+  [
+    outcomes.contextExceeded.type,
+    ["window", "give the model server a larger window, and BACKEND_CONTEXT_LENGTH", small]
+  ]
+])
+
+/** The same for a request that is refused as wrong. */
+const refusals = (message: string): Advice | undefined =>
+  message.startsWith("max_tokens:")
+    ? ["output bound", "raise NUM_PREDICT_CAP to 65536, or set OUTPUT_ABOVE_CAP=lower", { bound: undefined }]
+    : message.includes("does not support")
+      ? ["tools", "use a model whose capabilities have tools", { tools: 0 }]
+      : undefined
+
+const otherMend = (status: number): string => {
+  if (status === outcomes.unauthorized.status) return "give a key that is valid"
+  return status === outcomes.forbidden.status
+    ? 'see which models the key may use ("tollgate show-key")'
+    : 'see the log, and "tollgate requests"'
+}
+
+/** What stopped a request. */
 const wallOf = ({ message, status, type }: Met): Wall => {
   const said = escapeText(message)
-  switch (type) {
-    case outcomes.payloadTooLarge.type:
-      return {
-        check: failed("agents: body", said, "set MAX_REQUEST_BODY_BYTES to 4194304"),
-        without: { bytes: 2000, tools: 3 }
-      }
-    case outcomes.tokensLimited.type:
-      return {
-        check: failed("agents: tokens a minute", said, "raise --tpm of the key or tenant (set-limits)")
-      }
-    case outcomes.budgetExceeded.type:
-      return { check: failed("agents: budget", said, "raise the budget (set-budget)") }
-    case outcomes.contextExceeded.type:
-      return {
-        check: failed(
-          "agents: window",
-          said,
-          "give the model server a larger window, and BACKEND_CONTEXT_LENGTH"
-        ),
-        without: { bytes: 2000, tools: 3 }
-      }
-    case outcomes.invalidRequest.type:
-      if (message.startsWith("max_tokens:"))
-        return {
-          check: failed(
-            "agents: output bound",
-            said,
-            "raise NUM_PREDICT_CAP to 65536, or set OUTPUT_ABOVE_CAP=lower"
-          ),
-          without: { bound: undefined }
-        }
-      if (message.includes("does not support"))
-        return {
-          check: failed("agents: tools", said, "use a model whose capabilities have tools"),
-          without: { tools: 0 }
-        }
-      break
-    default:
+  const wall = type === outcomes.invalidRequest.type ? refusals(message) : walls.get(type)
+  if (wall === undefined) {
+    const detail = `${status} ${said === "" ? "and no error that a gateway sends" : said}`
+    return { check: failed("agents: first turn", detail, otherMend(status)) }
   }
-  return {
-    check: failed(
-      "agents: first turn",
-      `${status} ${said === "" ? "and no error that a gateway sends" : said}`,
-      status === outcomes.unauthorized.status
-        ? "give a key that is valid"
-        : status === outcomes.forbidden.status
-          ? 'see which models the key may use ("tollgate show-key")'
-          : 'see the log, and "tollgate requests"'
-    )
-  }
+  const [name, mend, without] = wall
+  return { check: failed(`agents: ${name}`, said, mend), ...(without === undefined ? {} : { without }) }
 }
 
 const post = Effect.fnUntraced(function* (url: string, key: string, body: object) {

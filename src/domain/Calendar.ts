@@ -10,30 +10,11 @@ const dayMs = 86_400_000
 /** The number of the UTC day that holds an instant (epoch ms). */
 export const dayNumber = (epochMs: number): number => Math.floor(epochMs / dayMs)
 
-type CounterNames = { readonly [P in Period]: CounterName }
-
-const namesOfDay = (number: number): CounterNames => {
-  const day = new Date(number * dayMs).toISOString().slice(0, 10)
+/** The counters of a request that was admitted at an instant (epoch ms): `2026-11-21`, `2026-11` and `total`. */
+export const counterNamesAt = (epochMs: number): { readonly [P in Period]: CounterName } => {
+  const day = new Date(epochMs).toISOString().slice(0, 10)
   return { day, month: day.slice(0, 7), total: "total" }
 }
-
-/** Remembers the value of the last day, because consecutive calls usually have the same day. */
-const rememberDay = <A>(valueOf: (number: number) => A): ((epochMs: number) => A) => {
-  let last = { number: 0, value: valueOf(0) }
-  return (epochMs) => {
-    const number = dayNumber(epochMs)
-    if (number !== last.number) last = { number, value: valueOf(number) }
-    return last.value
-  }
-}
-
-/** The counters of a request that was admitted at an instant (epoch ms): `2026-11-21`, `2026-11` and `total`. */
-export const counterNamesAt = rememberDay(namesOfDay)
-
-const endOfMonthAt = rememberDay((number) => {
-  const day = new Date(number * dayMs)
-  return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1)
-})
 
 export const dayOf = (epochMs: number): string => counterNamesAt(epochMs).day
 
@@ -44,8 +25,10 @@ export const endOf = (period: Period, epochMs: number): number | undefined => {
   switch (period) {
     case "day":
       return (dayNumber(epochMs) + 1) * dayMs
-    case "month":
-      return endOfMonthAt(epochMs)
+    case "month": {
+      const day = new Date(epochMs)
+      return Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + 1, 1)
+    }
     case "total":
       return undefined
   }
