@@ -49,25 +49,6 @@ export interface ShareOptions {
   readonly cut: Effect.Effect<void>
 }
 
-export class AnswerMemory extends Context.Service<
-  AnswerMemory,
-  {
-    /** The memory of an answer, which is given back when the Scope closes. */
-    share(options: ShareOptions): Effect.Effect<AnswerShare, never, Scope.Scope>
-    /** Fails when the caller has too many unread bytes. Takes nothing. */
-    checkRoom(caller: Caller): Effect.Effect<void, RateLimited>
-    /** bytes of all answers */
-    readonly bytes: Effect.Effect<number>
-    /** number of answers cut since the start */
-    readonly cuts: Effect.Effect<number>
-    /** number of answers that wait for memory */
-    readonly waiting: Effect.Effect<number>
-  }
->()("tollgate/backend/AnswerMemory") {
-  static readonly layer = (options: AnswerMemoryOptions): Layer.Layer<AnswerMemory> =>
-    Layer.effect(AnswerMemory, make(options))
-}
-
 /** The memory of the gateway's own calls. They are few at a time, and each has a bound. */
 export const uncounted: AnswerShare = { collect: () => Effect.void, hold: () => Effect.void }
 
@@ -172,16 +153,19 @@ const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
       )
     })
 
-  return AnswerMemory.of({
-    share: Effect.fnUntraced(function* (shareOptions) {
+  return {
+    /** The memory of an answer, which is given back when the Scope closes. */
+    share: Effect.fnUntraced(function* (shareOptions: ShareOptions) {
       const answer: Answer = { ...shareOptions, collected: 0, unread: 0, since: 0 }
       yield* Scope.addFinalizer(yield* Effect.scope, hold(answer, 0))
-      return {
+      const share: AnswerShare = {
         collect: (bytes) => collect(answer, counted(bytes)),
         hold: (bytes) => hold(answer, bytes)
       }
+      return share
     }),
-    checkRoom: (caller) =>
+    /** Fails when the caller has too many unread bytes. Takes nothing. */
+    checkRoom: (caller: Caller) =>
       Effect.suspend(() => {
         const hasUnread =
           unreadAnswers.size > 0 && [...unreadAnswers].some((one) => one.caller.keyId === caller.keyId)
@@ -189,11 +173,19 @@ const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
           ? new RateLimited({ limit: "concurrency", value: caller.limits.concurrent, retryAfterS: 1 })
           : Effect.void
       }),
+    /** bytes of all answers */
     bytes: Effect.sync(() => shares.total),
+    /** number of answers cut since the start */
     cuts: Effect.sync(() => cuts),
+    /** number of answers that wait for memory */
     waiting: Effect.sync(() => waiters.size)
-  })
+  }
 })
+
+export class AnswerMemory extends Context.Service<AnswerMemory>()("tollgate/backend/AnswerMemory", { make }) {
+  static readonly layer = (options: AnswerMemoryOptions): Layer.Layer<AnswerMemory> =>
+    Layer.effect(AnswerMemory, make(options))
+}
 
 const crowded = Effect.suspend(
   () =>

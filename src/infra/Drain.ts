@@ -7,40 +7,28 @@
  */
 import { Context, Effect, Layer } from "effect"
 
-interface DrainState {
-  /** whether shutdown has begun */
-  readonly draining: () => boolean
-  readonly begin: Effect.Effect<void>
-  /** ends the requests that still run */
-  readonly cut: Effect.Effect<void>
-  /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
-  onCut(listener: () => void): () => void
-}
+const make = Effect.sync(() => {
+  let draining = false
+  let over = false
+  const listeners = new Set<() => void>()
+  return {
+    /** whether shutdown has begun */
+    draining: () => draining,
+    begin: Effect.sync(() => void (draining = true)),
+    /** ends the requests that still run */
+    cut: Effect.sync(() => {
+      over = true
+      for (const listener of listeners) listener()
+    }),
+    /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
+    onCut: (listener: () => void): (() => void) => {
+      if (over) listener()
+      else listeners.add(listener)
+      return () => void listeners.delete(listener)
+    }
+  }
+})
 
-export class Drain extends Context.Service<Drain, DrainState>()("tollgate/infra/Drain") {
-  static readonly layer = Layer.effect(
-    Drain,
-    Effect.sync((): DrainState => {
-      let draining = false
-      let over = false
-      const listeners = new Set<() => void>()
-      const onCut = (listener: () => void) => {
-        if (over) {
-          listener()
-          return () => undefined
-        }
-        listeners.add(listener)
-        return () => void listeners.delete(listener)
-      }
-      return {
-        draining: () => draining,
-        begin: Effect.sync(() => void (draining = true)),
-        cut: Effect.sync(() => {
-          over = true
-          for (const listener of listeners) listener()
-        }),
-        onCut
-      }
-    })
-  )
+export class Drain extends Context.Service<Drain>()("tollgate/infra/Drain", { make }) {
+  static readonly layer = Layer.effect(Drain, make)
 }

@@ -12,9 +12,8 @@ export class Discovery extends Context.Service<
   {
     /**
      * Checks the scope of the key, then finds the model: an exact match with a discovered name, or with `name:latest` when
-     * the name has no tag, or an alias of the tenant. Not installed, not permitted, unknown: the same error, and no backend call. Fails with
-     * `BadRequest` when the model is known to be unable to do what is asked. It may decide when it is called, so the effect
-     * must be run at once.
+     * the name has no tag, or an alias of the tenant. Not installed, not permitted, unknown: the same error, and no backend
+     * call. Fails with `BadRequest` when the model is known to be unable to do what is asked.
      */
     resolve(
       key: Evidence<"KeyStore">,

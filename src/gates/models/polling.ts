@@ -3,7 +3,7 @@
  * the layer, and the start does not wait for it. A list is valid for `ttlS` from the start of its poll; after that every
  * model is denied until the backend answers again.
  */
-import { Cause, Duration, Effect, Layer, Queue, Result } from "effect"
+import { Cause, Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
@@ -120,8 +120,8 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
 
   return Discovery.of({
     resolve: (key, asked) =>
-      Effect.fromResult(
-        Result.mapError(resolveModel(fresh(), key, asked, window), (error) =>
+      Effect.suspend(() =>
+        Effect.mapError(Effect.fromResult(resolveModel(fresh(), key, asked, window)), (error) =>
           error._tag === "Forbidden" && error.what === "model not installed" && isExpired()
             ? new Forbidden({ what: "model list expired" })
             : error

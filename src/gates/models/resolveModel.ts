@@ -1,11 +1,41 @@
-/** The decision of discovery about a request. Both layers use it. */
+/**
+ * The decision of discovery about a request. Both layers use it. It checks too whether a model can do what the request asks
+ * for, as far as its capabilities are known, and whether Ollama survives the request with this model
+ * (`backend/ollama/guards`). When the capabilities are unknown, the backend decides.
+ *
+ * A context belongs to one version of one model: another version may not know its token ids. An unknown id ends the process
+ * of every Ollama up to 0.24.0 (`test/real/survival.real.ts`).
+ */
 import { Result } from "effect"
-import { type BadRequest, Forbidden } from "../../domain/Errors.ts"
+import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
-import { scopeFor } from "../../domain/Inference.ts"
+import { type InferenceRequest, scopeFor } from "../../domain/Inference.ts"
 import { checkWindow, type WindowPolicy, windowOf } from "../../domain/promptWindow.ts"
 import type { Catalog } from "./Catalog.ts"
-import { checkCapabilities } from "./checkCapabilities.ts"
+import { imageProblem } from "../../backend/ollama/guards/images.ts"
+import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "../../backend/ollama/guards/textRuns.ts"
+import { cannotThink, type Model } from "../../domain/Model.ts"
+
+/** Fails with the first thing that the model cannot do. Runs before anything is reserved. */
+export const checkCapabilities = (request: InferenceRequest, model: Model): Decided<void> => {
+  if (request.contextDigest !== undefined && request.contextDigest !== model.digest) {
+    return refuse("context: expected one of this model, as it is installed now")
+  }
+  for (const image of request.images ?? []) {
+    const problem = imageProblem(model, image)
+    if (problem !== undefined) return refuse(`images: ${problem}`)
+  }
+  if (model.tokenizer !== undefined && overflowsOnLongRuns(model.tokenizer)) {
+    const field = fieldWithLongRun(request.body)
+    if (field !== undefined) {
+      return refuse(`${field}: this model takes at most ${maxRun} letters, digits, signs or blanks in a row`)
+    }
+  }
+  const { think } = request.body
+  return think !== undefined && think !== false && request.thinkIfAble !== true && cannotThink(model)
+    ? refuse("think: this model does not support thinking")
+    : Result.void
+}
 
 /** Checks in the order of refusal: scope, model, capabilities. */
 export const resolveModel = (

@@ -12,7 +12,7 @@ import {
   openContext,
   sealContext
 } from "../../../../../src/http/dialect/native/sealedContext.ts"
-import { checkCapabilities } from "../../../../../src/gates/models/checkCapabilities.ts"
+import { checkCapabilities } from "../../../../../src/gates/models/resolveModel.ts"
 import { ContextSecret } from "../../../../../src/secrets/ContextSecret.ts"
 import { modelNamed } from "../../../../support/permits.ts"
 import { decoding } from "../../decoding.ts"

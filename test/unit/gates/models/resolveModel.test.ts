@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import type { ImageInfo, Json } from "../../../../src/domain/Inference.ts"
 import { dropUnsupported, type Model } from "../../../../src/domain/Model.ts"
-import { checkCapabilities } from "../../../../src/gates/models/checkCapabilities.ts"
+import { checkCapabilities } from "../../../../src/gates/models/resolveModel.ts"
 import { callOf, modelNamed } from "../../../support/permits.ts"
 
 const thinker: Model = { ...modelNamed("t"), capabilities: ["completion", "thinking"] }
