@@ -42,17 +42,17 @@ const readOnly = (entries: ReadonlyArray<Parameters<typeof variablesOf>[0]>) =>
 
 export const settings = readOnly(used)
 
+const one = <K extends keyof typeof table>(setting: K) =>
+  Effect.map(readOnly([table[setting]]), (values) => values[setting])
+
 /** `REDIS_URL`; undefined: the gateway counts in its own memory. Only `status`, `doctor` and `reconcile` use Redis. */
-export const cacheUrl = Effect.map(readOnly([table.redisUrl]), ({ redisUrl }) => redisUrl)
+export const cacheUrl = one("redisUrl")
 
 /** `CONCURRENCY_LEASE_S`. Its default, where the gateway runs elsewhere. */
-export const leaseS = Effect.map(
-  readOnly([table.concurrencyLeaseS]),
-  ({ concurrencyLeaseS }) => concurrencyLeaseS
-)
+export const leaseS = one("concurrencyLeaseS")
 
-/** The most tokens of an answer that the gateway of this environment admits. Its defaults, where it runs elsewhere. */
-export const outputCap = Effect.map(readOnly([table.numPredictCap]), ({ numPredictCap }) => numPredictCap)
+/** The most tokens of an answer that the gateway of this environment admits. Its default, where it runs elsewhere. */
+export const outputCap = one("numPredictCap")
 
 export const databaseAddress = Effect.gen(function* () {
   const { dataDir, databaseUrl } = yield* settings

@@ -4,16 +4,9 @@ import type { SqlClient } from "effect/sql"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { oneRow } from "../infra/rows.ts"
 import { lockAccount } from "./budgets.ts"
-import {
-  DuplicateKey,
-  DuplicateTenant,
-  TenantInUse,
-  UnknownKey,
-  UnknownTenant,
-  withRegistryDown
-} from "./Errors.ts"
+import { DuplicateKey, DuplicateTenant, TenantInUse, UnknownKey, withRegistryDown } from "./Errors.ts"
 import { liveNames } from "./keys.ts"
-import { keyColumns, keyRows, lockTenant, tenantColumns, tenantRows } from "./rows.ts"
+import { keyColumns, keyRows, lockTenant, readTenant, requireTenant } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const countOf = oneRow({ keys: Schema.Finite, used: Schema.Boolean })
@@ -26,11 +19,7 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
       const taken = yield* sql`SELECT 1 FROM tenants WHERE name = ${name} AND name <> ${tenant}`
       if (taken.length > 0) return yield* new DuplicateTenant({ tenant: name })
       yield* sql`UPDATE tenants SET name = ${name} WHERE name = ${tenant}`
-      const row = yield* Effect.flatMap(
-        sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${name}`,
-        tenantRows.first
-      )
-      return row ?? (yield* new UnknownTenant({ tenant: name }))
+      return yield* readTenant(sql, name)
     },
     sql.withTransaction,
     withRegistryDown
@@ -38,8 +27,7 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
 
   const deleteTenant = Effect.fnUntraced(
     function* (tenant: string) {
-      const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR UPDATE`
-      if (found.length === 0) return yield* new UnknownTenant({ tenant })
+      yield* requireTenant(sql, tenant, "FOR UPDATE")
       const { keys, used } = yield* Effect.flatMap(
         sql`SELECT (SELECT count(*) FROM api_keys k WHERE k.tenant_id = t.id)::float8 AS keys,
             EXISTS (SELECT FROM ledger l WHERE l.tenant_id = t.id) AS used

@@ -17,7 +17,6 @@ import {
   RegistryDown,
   RevokedKey,
   UnknownKey,
-  UnknownTenant,
   withRegistryDown
 } from "./Errors.ts"
 import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
@@ -34,7 +33,15 @@ import {
   Registry,
   UsageTotals
 } from "./Registry.ts"
-import { keyColumns, keyRows, lockTenant, requireTenant, tenantColumns, tenantRows } from "./rows.ts"
+import {
+  keyColumns,
+  keyRows,
+  lockTenant,
+  readTenant,
+  requireTenant,
+  tenantColumns,
+  tenantRows
+} from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const encodeKey = Schema.encodeEffect(KeyChange)
@@ -65,13 +72,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const hashOf = options.hash ?? hashSecret
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-  const showTenant = Effect.fnUntraced(function* (tenant: string) {
-    const row = yield* Effect.flatMap(
-      sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`,
-      tenantRows.first
-    )
-    return row ?? (yield* new UnknownTenant({ tenant }))
-  })
+  const showTenant = (tenant: string) => readTenant(sql, tenant)
 
   const showKey = Effect.fnUntraced(function* (prefix: string) {
     const row = yield* Effect.flatMap(
@@ -114,7 +115,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const setModels = Effect.fnUntraced(
     function* (tenant: string, change: ModelsChange) {
-      yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR UPDATE`
+      yield* requireTenant(sql, tenant, "FOR UPDATE")
       return yield* changeTenant(tenant, yield* modelSettings(yield* showTenant(tenant), change))
     },
     sql.withTransaction,

@@ -27,17 +27,27 @@ export const keyColumns = (sql: SqlClient.SqlClient) => sql`
   ${selected(sql, "k", KeySettings.fields)},
   CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
 
+export const readTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
+  const row = yield* Effect.flatMap(
+    sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`,
+    tenantRows.first
+  )
+  return row ?? (yield* new UnknownTenant({ tenant }))
+})
+
 /** Fails when there is no such tenant. */
-export const requireTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
-  const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant}`
+export const requireTenant = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  tenant: string,
+  lock: "" | "FOR NO KEY UPDATE" | "FOR UPDATE" = ""
+) {
+  const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} ${sql.literal(lock)}`
   if (found.length === 0) return yield* new UnknownTenant({ tenant })
 })
 
 /** The same, and until the end of the transaction nobody else makes keys in the tenant or changes its models. */
-export const lockTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
-  const found = yield* sql`SELECT 1 FROM tenants WHERE name = ${tenant} FOR NO KEY UPDATE`
-  if (found.length === 0) return yield* new UnknownTenant({ tenant })
-})
+export const lockTenant = (sql: SqlClient.SqlClient, tenant: string) =>
+  requireTenant(sql, tenant, "FOR NO KEY UPDATE")
 
 /**
  * Runs a transaction that reads many rows: the settings of a request's short statements would plan it badly and end it after

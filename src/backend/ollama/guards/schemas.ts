@@ -19,13 +19,13 @@ import {
   isFilled,
   isType,
   namesIn,
+  patternOf,
   resolve,
   schemaBounds,
   typeOf,
   types,
   withoutAnnotations
 } from "./jsonSchema.ts"
-import { patternOf } from "./patterns.ts"
 
 /** The rules that every grammar may have. */
 const builtinRules = 2048

@@ -1,6 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { maxImages, maxPixels, maxSide, pixelsOf } from "../../../../../src/backend/ollama/guards/images.ts"
-import { readImage } from "../../../../../src/backend/ollama/guards/imageFormat.ts"
+import {
+  maxImages,
+  maxPixels,
+  maxSide,
+  pixelsOf,
+  readImage
+} from "../../../../../src/backend/ollama/guards/images.ts"
 import { nativeChat, nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
 import { openaiChat } from "../../../../../src/http/dialect/openai/dialect.ts"
 import { decodablePng, picture, pictures } from "../../../../support/pictures.ts"
