@@ -85,6 +85,9 @@ export const tagsBytes = 4 * mib
  */
 export const maxContainers = 65_536
 
+/** Tool calls of an answer. On some surfaces a call of 40 bytes becomes six events. */
+export const maxToolCalls = 1000
+
 /** Whether `text` has more than `most` braces and brackets, including those in strings. */
 export const hasMoreThan = (text: string, most: number): boolean => {
   if (text.length < 2 * most) return false

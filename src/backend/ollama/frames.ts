@@ -9,7 +9,7 @@ import { Array as Arr, Cause, Effect, type Pull } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { AnswerShare } from "../AnswerMemory.ts"
-import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers } from "../answerBounds.ts"
+import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCalls } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { fromErrorLine } from "./errors.ts"
 import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
@@ -62,6 +62,7 @@ class FrameDecoder {
   #folded = 0
   #bytes = 0
   #count = 0
+  #calls = 0
   /** how the frames end, once it is known */
   ending: Pull.Pull<never, BackendFailed> | undefined
   /** the backend's time of the last frame */
@@ -128,6 +129,9 @@ class FrameDecoder {
       this.#count += 1
       if (this.#count > this.#bounds.frames)
         return this.#fail("protocol", new Error(`more than ${this.#bounds.frames} frames`))
+      this.#calls += frame.toolCalls?.length ?? 0
+      if (this.#calls > maxToolCalls)
+        return this.#fail("protocol", new Error(`more than ${maxToolCalls} tool calls`))
       frames.push(frame)
       if (this.#isFolded) this.#folded += foldedBytesOf(frame, line.length)
       this.#lastAt = frame.createdAt

@@ -55,6 +55,26 @@ describe("the bounds of an answer", () => {
       )
   )
 
+  it.live("when an answer has more tool calls than any needs, in one line or in many, then it fails", () =>
+    withBackend((backend) =>
+      Effect.gen(function* () {
+        const call = { function: { name: "f", arguments: {} } }
+        const message = (count: number) => ({
+          role: "assistant",
+          content: "",
+          tool_calls: Array(count).fill(call)
+        })
+        const calls = (count: number) => ({ ...fake.chat(""), message: message(count) })
+        backend.script(stream([calls(500), calls(500), fake.done()]))
+        assert.lengthOf(yield* run(callOf({}, 4096)), 3)
+        for (const lines of [[calls(1001)], [calls(500), calls(501)]]) {
+          backend.script(stream([...lines, fake.done()]))
+          assert.strictEqual(named(yield* Effect.flip(run(callOf({}, 4096)))), "protocol")
+        }
+      })
+    )
+  )
+
   it.live("when an answer in one object is larger than its bound, then it is not read to its end", () =>
     withBackend((fakeBackend) =>
       Effect.gen(function* () {
