@@ -33,6 +33,9 @@ export class UnexpectedAnswer extends Error {
 /** No answer to a request, while the server does not answer the gateway's own question either. */
 export class NotAnswering extends Error {}
 
+/** A request ended before its time, because its model has sent nothing to the requests before it. */
+export class SilentBefore extends Error {}
+
 /** Faults that are the request's, or that pass by themselves. */
 const harmless: ReadonlySet<BackendFault> = new Set(["busy", "refused", "empty"])
 
@@ -42,6 +45,8 @@ export const verdictOf = (error: CallError): Verdict => {
   if (error.fault === "unreachable") return "outage"
   const { cause } = error
   if (cause instanceof NotAnswering) return "outage"
+  // The request that has waited for the whole time has told it.
+  if (cause instanceof SilentBefore) return "ignored"
   return cause instanceof UnexpectedAnswer && cause.status >= 400 && cause.status < 500
     ? "ignored"
     : "failure"

@@ -124,7 +124,7 @@ export const makeFinish = Effect.gen(function* () {
 
   /** The cost of the request. It also records how the model answered. */
   const charge = Effect.fnUntraced(function* (
-    { cost, model = "" }: RequestContext,
+    { caller, cost, model = "" }: RequestContext,
     { status }: Outcome,
     now: number
   ): Effect.fn.Return<Usage> {
@@ -137,7 +137,7 @@ export const makeFinish = Effect.gen(function* () {
     const { usage } = cost
     if (cost.final !== undefined) {
       rates.observe(model, usage.tokensOut, now - cost.sentAt)
-      if (cost.plan.unseen) rates.answeredUnseen(model, usage.tokensOut)
+      if (caller !== undefined && cost.plan.unseen) rates.answeredUnseen(caller.keyId, model, usage.tokensOut)
     }
     return usage
   })

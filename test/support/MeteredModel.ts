@@ -163,7 +163,7 @@ export class MeteredModel {
     const ask = {
       id,
       slot: true,
-      ...tokensToHold(plan, promptEstimate, maxTokens, this.rates.usual(thinker.name))
+      ...tokensToHold(plan, promptEstimate, maxTokens, this.rates.usual(key, thinker.name))
     }
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined

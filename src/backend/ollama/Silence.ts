@@ -27,7 +27,7 @@ export interface SilenceOptions {
 }
 
 /** A request waits at least for this part of the time: the end of the one before it may have freed the server. */
-const leastPart = 1 / 30
+const leastPart = 1 / 5
 
 export class Silence {
   readonly #options: SilenceOptions

@@ -31,8 +31,15 @@ import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
-import type { CallError } from "../errors.ts"
-import { beforeFirstFrame, fromStatus, fromTransport, refusesLevel, TransportError } from "./errors.ts"
+import { type CallError, SilentBefore } from "../errors.ts"
+import {
+  beforeFirstFrame,
+  DeadlineExceeded,
+  fromStatus,
+  fromTransport,
+  refusesLevel,
+  TransportError
+} from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
 import { decodeTags } from "./decodeTags.ts"
@@ -206,7 +213,12 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             heard: frame
           }
           const body = streamBodyOf(model.name, asked)
-          return yield* endingSoon(attempt(open(kind, body, limits, () => Math.min(own(), leftMs()))))
+          const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
+          return yield* Effect.mapError(endingSoon(opening), (error) =>
+            own() > 0 && wasLate(error)
+              ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
+              : error
+          )
         })
         if (!hasLevel(call)) return ask(call)
         if (levelless.has(model.digest)) return ask(withoutLevel(call))
@@ -331,6 +343,11 @@ const beginningWith = <A, E>(
   })
   return Stream.fromPull(Effect.succeed(next))
 }
+
+const wasLate = (error: CallError): boolean =>
+  error._tag === "BackendFailed" &&
+  error.cause instanceof TransportError &&
+  error.cause.cause instanceof DeadlineExceeded
 
 const endedEarly = Effect.suspend(
   () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })

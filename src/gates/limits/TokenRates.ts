@@ -20,7 +20,7 @@ const weight = 0.2
 /** The time of a shorter answer depends more on its prompt than on the speed of the model. */
 const fewestTokens = 8
 
-/** Answers of each model whose length is remembered. */
+/** Answers of each pair whose length is remembered. */
 const answers = 100
 /** The share of them that is not longer than what a request holds. */
 const share = 0.99
@@ -42,7 +42,7 @@ export class TokenRates {
   /** pairs of a key and a model whose last answer was kept back */
   readonly #collected = new Map<string, true>()
 
-  /** output tokens of the last answers of a model that were not seen while they were generated */
+  /** output tokens of the last answers of a model to a key that were not seen while they were generated */
   readonly #unseen = new Map<string, ReadonlyArray<number>>()
 
   get size(): number {
@@ -72,14 +72,18 @@ export class TokenRates {
     return this.#spoken.has(model) && !this.#collected.has(pairOf(key, model))
   }
 
-  /** Records an answer of `tokens` output tokens that was not seen while it was generated. */
-  answeredUnseen(model: string, tokens: number): void {
-    remember(this.#unseen, model, [...(this.#unseen.get(model) ?? []), tokens].slice(-answers), mostModels)
+  /** Records an answer of `model` to `key` of `tokens` output tokens that was not seen while it was generated. */
+  answeredUnseen(key: string, model: string, tokens: number): void {
+    const pair = pairOf(key, model)
+    remember(this.#unseen, pair, [...(this.#unseen.get(pair) ?? []), tokens].slice(-answers), mostPairs)
   }
 
-  /** What an answer of `model` that is not seen uses at most, but for one of a hundred; 0: not known. */
-  usual(model: string): number {
-    const lengths = (this.#unseen.get(model) ?? []).toSorted((one, other) => one - other)
+  /**
+   * What an answer of `model` to `key` that is not seen uses at most, but for one of a hundred; 0: not known. Answers to other keys
+   * say nothing: one long answer would fill the limits of every key.
+   */
+  usual(key: string, model: string): number {
+    const lengths = (this.#unseen.get(pairOf(key, model)) ?? []).toSorted((one, other) => one - other)
     return lengths[Math.ceil(share * lengths.length) - 1] ?? 0
   }
 

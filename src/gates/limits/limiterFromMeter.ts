@@ -78,7 +78,7 @@ export const layerFromMeter: Layer.Layer<
         const ask: ReserveRequest = {
           id: arrival.requestId,
           // The ledger books the least of it even when this process dies.
-          ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(resolved.name)),
+          ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(caller.keyId, resolved.name)),
           // Neither a description nor a count occupies the model, so they need no slot.
           slot: request.kind !== "show" && request.kind !== "count"
         }

@@ -111,13 +111,14 @@ describe("output that is collected", () => {
     const model = new MeteredModel(1_000_000)
     const tools = () => admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })).hold.held - 40
     assert.strictEqual(tools(), 2048)
-    for (let n = 0; n < 98; n += 1) model.rates.answeredUnseen("m", 100)
+    for (let n = 0; n < 98; n += 1) model.rates.answeredUnseen("k", "m", 100)
     assert.strictEqual(tools(), 2048)
-    model.rates.answeredUnseen("m", 60_000)
+    model.rates.answeredUnseen("another key", "m", 65_536)
+    model.rates.answeredUnseen("k", "m", 60_000)
     assert.strictEqual(tools(), 60_000)
-    model.rates.answeredUnseen("m", 5000)
+    model.rates.answeredUnseen("k", "m", 5000)
     assert.strictEqual(tools(), 5000)
-    for (let n = 0; n < 100; n += 1) model.rates.answeredUnseen("m", 100)
+    for (let n = 0; n < 100; n += 1) model.rates.answeredUnseen("k", "m", 100)
     assert.strictEqual(tools(), 2048)
   })
 

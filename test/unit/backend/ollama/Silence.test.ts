@@ -37,8 +37,8 @@ it.effect(
         [first.isOver(), later.isOver(), last.isOver(), other.isOver()],
         [true, true, false, false]
       )
-      // The last one has ten seconds of its own.
-      yield* after(9)
+      // The last one has sixty seconds of its own.
+      yield* after(59)
       assert.isTrue(last.isOver())
       yield* Effect.forEach([first, later, last, other], ({ end }) => end)
       assert.strictEqual(silence.size, 0)

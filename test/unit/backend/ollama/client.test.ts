@@ -9,7 +9,7 @@ import { Drain } from "../../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
-import { withBackend, forward, run, failure, texts, generate, stream } from "../calls.ts"
+import { withBackend, forward, run, failure, named, texts, generate, stream } from "../calls.ts"
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
 
 describe("a model server that hangs", () => {
@@ -55,17 +55,19 @@ describe("a model server that hangs", () => {
     )
   )
 
-  it.live("when a request comes while another waits in vain, then both end together", () =>
+  it.live("when a request comes while another waits in vain, then both end together, as one failure", () =>
     withBackend(
       (backend) =>
         Effect.gen(function* () {
           backend.script({ does: "hang" }, { does: "hang" })
-          const first = yield* Effect.forkChild(failure, { startImmediately: true })
+          const late = Effect.flip(run())
+          const first = yield* Effect.forkChild(late, { startImmediately: true })
           yield* backend.until(() => backend.requests.length === 1)
           // Real time: the server has to be silent for a part of its time first.
           yield* Effect.sleep("1500 millis")
-          assert.strictEqual(yield* failure, "timeout")
-          assert.strictEqual(yield* Fiber.join(first), "timeout")
+          const errors = [yield* late, yield* Fiber.join(first)]
+          assert.deepStrictEqual(errors.map(named), ["timeout", "timeout"])
+          assert.deepStrictEqual(errors.map(verdictOf), ["ignored", "failure"])
         }),
       { firstByteTimeoutMs: 3000 }
     ).pipe(
