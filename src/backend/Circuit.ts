@@ -3,7 +3,7 @@
  *
  * Closed, it counts consecutive failures, and opens at `failures` of them. Open, it refuses calls for `openMs`. Then it is
  * half-open: one call at a time passes as a probe. The probe's first frame closes it, and the probe's failure opens it again. A
- * probe that has no result after `openMs` no longer keeps the next one waiting.
+ * probe that has no result after a third of `openMs` no longer keeps the next one waiting: it may be slow by what it asks for.
  */
 
 export type BreakerState = "closed" | "open" | "half-open"
@@ -28,6 +28,9 @@ export interface Pass {
 
 /** While a probe runs, its result may come at any moment. */
 const probingWaitMs = 1000
+
+/** The part of `openMs` for which a probe is alone. */
+const probePart = 1 / 3
 
 export class Circuit {
   readonly #options: CircuitOptions
@@ -60,7 +63,7 @@ export class Circuit {
     const pass = { generation: this.#generation, probe: this.#probeFrom !== undefined }
     if (pass.probe) {
       this.#probe = pass
-      this.#probeFrom = now + this.#options.openMs
+      this.#probeFrom = now + this.#options.openMs * probePart
     }
     return pass
   }

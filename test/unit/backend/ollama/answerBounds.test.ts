@@ -62,7 +62,7 @@ describe("the bounds of an answer", () => {
         const message = (count: number) => ({
           role: "assistant",
           content: "",
-          tool_calls: Array(count).fill(call)
+          tool_calls: Array.from({ length: count }, () => call)
         })
         const calls = (count: number) => ({ ...fake.chat(""), message: message(count) })
         backend.script(stream([calls(500), calls(500), fake.done()]))
