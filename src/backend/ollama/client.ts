@@ -34,11 +34,12 @@ import { decodeDescription, decodeShow } from "./decodeShow.ts"
 import { type CallError, SilentBefore } from "../errors.ts"
 import {
   beforeFirstFrame,
-  DeadlineExceeded,
   fromStatus,
   fromTransport,
   refusesLevel,
-  TransportError
+  TransportError,
+  wasClosedIdle,
+  wasLate
 } from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
@@ -344,11 +345,6 @@ const beginningWith = <A, E>(
   return Stream.fromPull(Effect.succeed(next))
 }
 
-const wasLate = (error: CallError): boolean =>
-  error._tag === "BackendFailed" &&
-  error.cause instanceof TransportError &&
-  error.cause.cause instanceof DeadlineExceeded
-
 const endedEarly = Effect.suspend(
   () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
 )
@@ -395,9 +391,6 @@ const beginningOf = (call: UpstreamCall): Effect.Effect<string> =>
       })
     )
   })
-
-const wasClosedIdle = (error: CallError | TransportError): boolean =>
-  error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
 
 export const layerOllama = (options: OllamaOptions): Layer.Layer<Backend, never, CircuitBreaker | Drain> =>
   Layer.effect(Backend, make(options))

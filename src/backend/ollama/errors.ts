@@ -4,7 +4,7 @@
  */
 import { errors } from "undici"
 import { BackendFailed, BadRequest, Forbidden, ShuttingDown } from "../../domain/Errors.ts"
-import { loggable, UnexpectedAnswer } from "../errors.ts"
+import { type CallError, loggable, UnexpectedAnswer } from "../errors.ts"
 import { type Refusal, refusalOf, refusals } from "./refusals.ts"
 
 /** The gateway itself has closed a request that it no longer wants. */
@@ -51,6 +51,16 @@ export class TransportError extends Error {
     this.reused = reused
   }
 }
+
+/** Whether the server has closed an idle connection while the request was sent on it. */
+export const wasClosedIdle = (error: CallError | TransportError): boolean =>
+  error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
+
+/** Whether a call has ended because no time was left. */
+export const wasLate = (error: CallError): boolean =>
+  error._tag === "BackendFailed" &&
+  error.cause instanceof TransportError &&
+  error.cause.cause instanceof DeadlineExceeded
 
 export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown => {
   switch (error.kind) {
