@@ -5,7 +5,7 @@
  * After the check of the secret the status is read again, because the check may take long.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Cause, Data, Effect, Layer, Result, Schema, type Scope, Stream } from "effect"
+import { Cause, Data, Effect, Layer, Result, Schema, Semaphore, type Scope, Stream } from "effect"
 import { type Caller, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
@@ -171,6 +171,8 @@ const listen = Effect.fnUntraced(function* (
   onRevoked: (latencyMs: number) => Effect.Effect<void>
 ): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
   const outage = yield* makeOutage("revocation_notifications", logListenFailure)
+  // Many keys may be revoked at once. Their latency is a sample.
+  const measured = (yield* Semaphore.make(1)).withPermitsIfAvailable(1)
   const listening = Effect.gen(function* () {
     const notifications = yield* pg.listen(channel)
     yield* outage.over
@@ -178,7 +180,10 @@ const listen = Effect.fnUntraced(function* (
     yield* keys.evictAll
     yield* Stream.fromQueue(notifications).pipe(
       Stream.runForEach(({ payload }) =>
-        Effect.andThen(keys.evict(payload), Effect.forkScoped(reportLatency(pg, payload, onRevoked)))
+        Effect.andThen(
+          keys.evict(payload),
+          Effect.forkScoped(measured(reportLatency(pg, payload, onRevoked)))
+        )
       )
     )
     return yield* new ListeningEnded()
