@@ -1,5 +1,5 @@
 /** Keys for many people at once. */
-import { Console, Effect, FileSystem, Ref, Stdio } from "effect"
+import { Array as Arr, Console, Effect, FileSystem, Ref, Stdio } from "effect"
 import { Command } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { type MadeKey, Registry } from "../../src/admin/Registry.ts"
@@ -63,8 +63,11 @@ const print = (made: ReadonlyArray<MadeKey>) =>
     ? Effect.void
     : Console.log(csvLines(made.map(({ name, prefix, secret }) => [name, prefix, secret])))
 
-const batchesOf = <A>(all: ReadonlyArray<A>): ReadonlyArray<ReadonlyArray<A>> =>
-  Array.from({ length: Math.ceil(all.length / batch) }, (_, at) => all.slice(at * batch, (at + 1) * batch))
+type Named = Pick<MadeKey, "name" | "prefix">
+
+/** A line about some keys, and a line for each of them. */
+const section = (keys: ReadonlyArray<Named>, about: string): ReadonlyArray<string> =>
+  keys.length === 0 ? [] : [about, ...keys.map(({ name, prefix }) => `  ${prefix}  ${escapeText(name)}`)]
 
 export const createKeys = Command.make(
   "create-keys",
@@ -99,8 +102,8 @@ export const createKeys = Command.make(
     const keep = file === undefined ? print : yield* keepIn(file, kept)
     const common = { tenant, ...(yield* newKeyOf(given)) }
     let [created, seen] = [0, 0]
-    const skipped: Array<{ readonly name: string; readonly prefix: string }> = []
-    for (const some of [[], ...batchesOf(names)]) {
+    const skipped: Array<Named> = []
+    for (const some of [[], ...Arr.chunksOf(names, batch)]) {
       const done = yield* registry.createKeys({ ...common, names: some }, keep)
       if (file === undefined && seen === 0 && some.length === 0) yield* Console.log("name,prefix,key")
       created += done.made.length
@@ -110,34 +113,23 @@ export const createKeys = Command.make(
     }
     const { ended, listed } = yield* Ref.get(kept)
     const elsewhere = file === undefined ? [] : skipped.filter(({ prefix }) => !listed.has(prefix))
-    const listOf = (keys: ReadonlyArray<{ readonly name: string; readonly prefix: string }>) =>
-      keys.map(({ name, prefix }) => `  ${prefix}  ${escapeText(name)}`)
     yield* notesAsText([
-      ...(ended.length === 0
-        ? []
-        : [
-            `${counted(ended.length, "line")} of keys that are not in force went to ${unusedFile(file ?? "")}:`,
-            ...listOf(ended)
-          ]),
-      ...(skipped.length === 0
-        ? []
-        : [`${counted(skipped.length, "name")} had a live key and got no other:`, ...listOf(skipped)]),
+      ...section(
+        ended,
+        `${counted(ended.length, "line")} of keys that are not in force went to ${unusedFile(file ?? "")}:`
+      ),
+      ...section(skipped, `${counted(skipped.length, "name")} had a live key and got no other:`),
       ...(elsewhere.length === 0
         ? []
         : [
             `${counted(elsewhere.length, "key")} of these ${elsewhere.length === 1 ? "is" : "are"} not in ${file}: use rotate-key when the text of a key is lost`
           ])
     ])
-    const inFile = ({ name, prefix }: (typeof skipped)[number]) => ({
-      name,
-      prefix,
-      inFile: listed.has(prefix)
-    })
     const summary = {
       tenant,
       out: file ?? null,
       created,
-      skipped: skipped.map(inFile),
+      skipped: skipped.map(({ name, prefix }) => ({ name, prefix, inFile: listed.has(prefix) })),
       unused: ended.map(({ name, prefix }) => ({ name, prefix }))
     }
     const text = `${counted(created, "key")} created`

@@ -90,7 +90,8 @@ const readAliases = (text: string): Option.Option<Readonly<Record<string, string
     : Option.some(Object.fromEntries(pairs.map((pair) => [pair?.[1]?.trim(), pair?.[2]?.trim()])))
 }
 
-const list = (name: string, description: string) => flags.optional(flags.text(name, "list", description))
+const list = (name: string, description: string) =>
+  flags.optional(Flag.map(flags.text(name, "list", description), flags.commaList))
 
 /** Whether the tenant can use a model; without a catalog each model of its allowlist may be installed. */
 const isUsable = (catalog: Catalog | undefined, tenant: TenantInfo): boolean =>
@@ -112,13 +113,13 @@ const listChanges = (before: TenantInfo, after: TenantInfo): ReadonlyArray<strin
 /** The models of one key: a part of its tenant's. */
 const setKeyModels = Effect.fnUntraced(function* (
   prefix: string,
-  { models, yes, ...others }: { readonly models: string | undefined; readonly yes: boolean }
+  { models, yes, ...others }: { readonly models: ReadonlyArray<string> | undefined; readonly yes: boolean }
 ) {
   const registry = yield* Registry
   if (models === undefined || Object.values(others).some((flag) => flag !== undefined)) {
     return yield* new InvalidValue({ field: "models", expected: "given with --key, and no other option" })
   }
-  const ownModels = models === "none" ? null : flags.commaList(models)
+  const ownModels = models.join() === "none" ? null : models
   const before = yield* registry.showKey(prefix)
   const ofTenant = namesOf(yield* registry.showTenant(before.tenant)).models
   const granted = grantOf(ofTenant, ownModels ?? [])
@@ -180,12 +181,8 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
       if (models !== undefined && (add !== undefined || remove !== undefined)) {
         return yield* new InvalidValue({ field: "models", expected: "given without --add and --remove" })
       }
-      const listOf = (text: string | undefined) => (text === undefined ? undefined : flags.commaList(text))
-      const [wanted, added, removed] = [listOf(models), listOf(add), listOf(remove)]
       const catalog =
-        aliases === undefined &&
-        allowAll !== false &&
-        [wanted, added, removed].every((one) => one === undefined)
+        aliases === undefined && allowAll !== false && [models, add, remove].every((one) => one === undefined)
           ? undefined
           : yield* installedModels(backend)
       // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
@@ -196,12 +193,12 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         Effect.gen(function* () {
           const before = yield* registry.showTenant(tenant)
           const changed = yield* registry.setModels(tenant, {
-            models: wanted,
-            add: added,
-            remove: removed,
+            models,
+            add,
+            remove,
             allowAll,
             aliases,
-            removeAliases: listOf(removeAliases)
+            removeAliases
           })
           // Nothing is changed when this fails.
           if (!yes && isUsable(catalog, before) && !isUsable(catalog, changed)) {
@@ -220,7 +217,7 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
       yield* notes(
         new Set([
-          ...allowlistHints(catalog, [...(wanted ?? []), ...(added ?? [])]),
+          ...allowlistHints(catalog, [...(models ?? []), ...(add ?? [])]),
           ...aliasHints(catalog, changed, aliases ?? {}),
           ...tenantHints(changed),
           ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
