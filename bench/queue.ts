@@ -13,6 +13,7 @@ const ticket = (i: number, tenants: number): Ticket => ({
   id: `r${i}`,
   tenant: `tenant-${i % tenants}`,
   key: `key-${i % tenants}`,
+  model: "m",
   weight: 1,
   priority: "interactive",
   cost: 300

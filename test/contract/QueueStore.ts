@@ -2,7 +2,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Effect, type Layer, type Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { Full, Granted, QueueStore, type Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
+import {
+  type Beat,
+  Full,
+  Granted,
+  QueueStore,
+  type Ticket,
+  Waiting
+} from "../../src/gates/queue/QueueStore.ts"
 
 export const leaseS = 30
 export const graceMs = 2500
@@ -23,6 +30,7 @@ export const ticket = (id: string, more: Partial<Ticket> = {}): Ticket => ({
   id,
   tenant: "t",
   key: "k",
+  model: "m",
   weight: 1,
   priority: "interactive",
   cost: 100,
@@ -30,6 +38,8 @@ export const ticket = (id: string, more: Partial<Ticket> = {}): Ticket => ({
 })
 
 const bounds = { places: 2, depth: 8 }
+
+const toldBy = ({ displaced, granted, unknown }: Beat) => ({ displaced, granted, unknown })
 
 export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void => {
   const test = (
@@ -70,7 +80,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* a.end("1", 100, bounds)
         yield* (yield* Replicas).delivered
         assert.deepStrictEqual(told, ["b 3"])
-        assert.deepStrictEqual(yield* b.beat([], ["3"], bounds), {
+        assert.deepStrictEqual(toldBy(yield* b.beat([], ["3"], bounds)), {
           granted: ["3"],
           unknown: [],
           displaced: []
@@ -120,7 +130,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         // Three wait, and it would be the fourth: two seconds each.
         assert.deepStrictEqual(told, ["4 8"])
         const beat = yield* b.beat(["1"], ["2", "3", "4"], small)
-        assert.deepStrictEqual(beat, {
+        assert.deepStrictEqual(toldBy(beat), {
           granted: [],
           unknown: [],
           displaced: [{ id: "4", retryAfterS: 8 }]
@@ -327,7 +337,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         if (!(waiting instanceof Waiting)) return
         yield* (yield* Replicas).clear
         assert.instanceOf(yield* b.enter(ticket("new"), bounds), Waiting)
-        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), {
+        assert.deepStrictEqual(toldBy(yield* a.beat(["1"], ["3"], bounds)), {
           granted: [],
           unknown: ["1", "3"],
           displaced: []
@@ -341,7 +351,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         )
         yield* b.restore([{ ticket: ticket("2"), order: undefined }], bounds)
         yield* TestClock.adjust(graceMs)
-        assert.deepStrictEqual(yield* a.beat(["1"], ["3"], bounds), {
+        assert.deepStrictEqual(toldBy(yield* a.beat(["1"], ["3"], bounds)), {
           granted: [],
           unknown: [],
           displaced: []

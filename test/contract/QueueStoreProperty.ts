@@ -7,7 +7,15 @@ import { Context, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
 import { layerMemoryOf, QueueMemory } from "../../src/gates/queue/memory.ts"
-import { Granted, type Held, QueueStore, type Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
+import {
+  type Bounds,
+  Granted,
+  type Held,
+  QueueStore,
+  type Seen,
+  type Ticket,
+  Waiting
+} from "../../src/gates/queue/QueueStore.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas } from "./QueueStore.ts"
 
 const names = ["a", "b"] as const
@@ -20,6 +28,7 @@ const step = fc.oneof(
       replica: fc.constantFrom(...names),
       tenant: fc.constantFrom("t1", "t2", "t3"),
       key: fc.constantFrom("k1", "k2"),
+      model: fc.constantFrom("m1", "m2", "m2 4096", "m3"),
       priority: fc.constantFrom("interactive", "interactive", "batch"),
       cost: fc.integer({ min: 1, max: 50 })
     })
@@ -29,11 +38,25 @@ const step = fc.oneof(
     arbitrary: fc.record({
       verb: fc.constant("end"),
       which: fc.nat(9),
-      used: fc.integer({ min: 0, max: 90 })
+      used: fc.integer({ min: 0, max: 90 }),
+      loadMs: fc.constantFrom(undefined, 0, 249, 250, 3000, 12_000)
     })
   },
   { weight: 2, arbitrary: fc.record({ verb: fc.constant("leave"), which: fc.nat(9) }) },
-  { weight: 3, arbitrary: fc.record({ verb: fc.constant("beat"), replica: fc.constantFrom(...names) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      verb: fc.constant("beat"),
+      replica: fc.constantFrom(...names),
+      seen: fc.option(
+        fc.record({
+          names: fc.uniqueArray(fc.constantFrom("m1", "m2", "m3", "other"), { maxLength: 3 }),
+          agoMs: fc.constantFrom(0, 1, 1500)
+        }),
+        { nil: undefined }
+      )
+    })
+  },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("die"), replica: fc.constantFrom(...names) }) },
   { weight: 1, arbitrary: fc.record({ verb: fc.constant("clear") }) },
   {
@@ -58,10 +81,7 @@ interface Known {
 
 type Store = QueueStore["Service"]
 
-const play = Effect.fnUntraced(function* (
-  steps: ReadonlyArray<Step>,
-  bounds: { readonly places: number; readonly depth: number }
-) {
+const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, bounds: Bounds) {
   const replicas = yield* Replicas
   const memory = new QueueMemory({ leaseS, graceMs, batchEveryMs })
   const twinOf = (name: string) =>
@@ -100,14 +120,15 @@ const play = Effect.fnUntraced(function* (
     if (waits || live instanceof Granted) known.set(ticket.id, { replica, ticket, waits, orders })
   })
 
-  const beat = Effect.fnUntraced(function* (name: "a" | "b") {
+  const beat = Effect.fnUntraced(function* (name: "a" | "b", seen?: Seen) {
     const own = [...known].filter(([, { replica }]) => replica === name)
     const running = own.filter(([, { waits }]) => !waits).map(([id]) => id)
     const waiting = own.filter(([, { waits }]) => waits).map(([id]) => id)
     const { live } = yield* ask(
       name,
-      (store) => store.beat(running, waiting, bounds),
-      ({ displaced, granted, unknown }) => [
+      (store) => store.beat(running, waiting, bounds, seen),
+      ({ displaced, granted, models, unknown }) => [
+        models.toSorted((one, two) => (one.name < two.name ? -1 : 1)),
         displaced.map(({ id, retryAfterS }) => `${id} ${retryAfterS}`).toSorted(),
         granted.toSorted(),
         unknown.toSorted()
@@ -145,6 +166,7 @@ const play = Effect.fnUntraced(function* (
           tenant: one.tenant,
           key: `${one.tenant}-${one.key}`,
           weight: weights[one.tenant] ?? 1,
+          model: one.model,
           priority: one.priority === "batch" ? "batch" : "interactive",
           cost: one.cost
         })
@@ -154,12 +176,13 @@ const play = Effect.fnUntraced(function* (
         const [id, entry] = [...known][one.which] ?? []
         if (id === undefined || entry === undefined) break
         known.delete(id)
-        if (one.verb === "end") yield* ask(entry.replica, (store) => store.end(id, one.used, bounds), String)
+        if (one.verb === "end")
+          yield* ask(entry.replica, (store) => store.end(id, one.used, bounds, one.loadMs), String)
         else yield* ask(entry.replica, (store) => store.leave(id, bounds), String)
         break
       }
       case "beat":
-        yield* beat(one.replica)
+        yield* beat(one.replica, one.seen)
         break
       case "die":
         for (const [id, { replica }] of known) if (replica === one.replica) known.delete(id)
@@ -183,7 +206,15 @@ const play = Effect.fnUntraced(function* (
   yield* beat("a")
   yield* TestClock.adjust(graceMs)
   for (let i = 0; i < bounds.places; i++) {
-    yield* enter("a", { id: `last${i}`, tenant: "t", key: "k", weight: 1, priority: "interactive", cost: 1 })
+    yield* enter("a", {
+      id: `last${i}`,
+      tenant: "t",
+      key: "k",
+      model: "m1",
+      weight: 1,
+      priority: "interactive",
+      cost: 1
+    })
     assert.isFalse(known.get(`last${i}`)?.waits, "a place is free")
   }
 })
@@ -203,9 +234,12 @@ export const properties = (
             fc.asyncProperty(
               fc.array(step, { maxLength: 80, size: "max" }),
               fc.record({ places: fc.integer({ min: 1, max: 3 }), depth: fc.integer({ min: 0, max: 6 }) }),
-              (steps, bounds) =>
+              fc.constantFrom({}, { maxLoadedModels: 1 }, { maxLoadedModels: 2, turnMaxMs: 5000 }),
+              (steps, places, models) =>
                 Effect.runPromiseWith(context)(
-                  Effect.provide(Effect.scoped(play(steps, bounds)), layer(), { local: true })
+                  Effect.provide(Effect.scoped(play(steps, { ...places, ...models })), layer(), {
+                    local: true
+                  })
                 )
             ),
             { numRuns: runs }

@@ -16,6 +16,8 @@ export interface Entry {
   /** finish tags of its tenant and key when it got its place, should both be forgotten before it ends */
   tenantTag: number
   keyTag: number
+  /** whether its model was loaded when it got its place, as far as is known */
+  loaded: boolean
 }
 
 /** Requests that share a tag: those of a key, or of all keys of a tenant. */
@@ -32,24 +34,34 @@ interface KeyFlow extends Flow {
 }
 
 interface TenantFlow extends Flow {
-  /** virtual time among its keys: the start tag of the last request that went */
+  /** virtual time among its keys, as `FairLine` has it among tenants */
   time: number
   readonly keys: Map<string, KeyFlow>
 }
 
-const waitingIn = ({ keys }: TenantFlow): number =>
-  [...keys.values()].reduce((sum, { waiting }) => sum + waiting.length, 0)
+const entriesOf = ({ keys }: TenantFlow): ReadonlyArray<Entry> =>
+  [...keys.values()].flatMap(({ waiting }) => waiting)
 
-/** The one with the smallest tag. */
-const first = <F extends Flow>(flows: ReadonlyArray<F>): F | undefined =>
-  flows.toSorted((one, two) => one.tag - two.tag || one.since - two.since)[0]
+const waitingIn = (tenant: TenantFlow): number => entriesOf(tenant).length
+
+const isFor =
+  (model: string) =>
+  ({ ticket }: Entry): boolean =>
+    ticket.model === model
+
+/** The smallest tag first. */
+const inOrder = <F extends Flow>(flows: Iterable<F>): ReadonlyArray<F> =>
+  [...flows].sort((one, two) => one.tag - two.tag || one.since - two.since)
 
 /** The name with the most waiting requests; of equal ones the last by name. */
 const mostOf = (counts: ReadonlyMap<string, number>): readonly [name: string, count: number] =>
   [...counts].toSorted((one, two) => two[1] - one[1] || (one[0] < two[0] ? 1 : -1))[0] ?? ["", 0]
 
 export class FairLine {
-  /** virtual time among tenants: the start tag of the last request that went */
+  /**
+   * Virtual time among tenants: the start tag of the last request that went. When it passed others, because their model is not
+   * loaded, the smallest tag of those: who comes then is not behind the ones that were served meanwhile.
+   */
   #time = 0
   /** A flow without waiting requests is kept while its tag is ahead: later it would start at the virtual time anyway. */
   readonly #tenants = new Map<string, TenantFlow>()
@@ -78,26 +90,61 @@ export class FairLine {
     key.waiting.splice(at + 1, 0, entry)
   }
 
-  /** The request whose turn it is. */
-  next(): Entry | undefined {
-    const tenant = first([...this.#tenants.values()].filter((one) => waitingIn(one) > 0))
-    const key = first([...(tenant?.keys.values() ?? [])].filter(({ waiting }) => waiting.length > 0))
-    return key?.waiting[0]
+  /** The first request, in the fair order, of those whose model `may` go. */
+  next(may: (model: string) => boolean): Entry | undefined {
+    for (const { keys } of inOrder(this.#tenants.values())) {
+      for (const { waiting } of inOrder(keys.values())) {
+        const entry = waiting.find(({ ticket }) => may(ticket.model))
+        if (entry !== undefined) return entry
+      }
+    }
+    return undefined
   }
 
-  /** A waiting request goes, and its flows are charged `tokens`. */
-  start(entry: Entry, tokens: number): void {
-    const tenant = this.#tenants.get(entry.ticket.tenant)
-    const key = tenant?.keys.get(entry.ticket.key)
+  waitingFor(model: string): number {
+    return [...this.#tenants.values()].flatMap(entriesOf).filter(isFor(model)).length
+  }
+
+  /** By how much the tenant of one waiting request is ahead of another's; of two of one tenant, their keys. */
+  lead({ ticket: one }: Entry, { ticket: two }: Entry): number {
+    const [first, second] = [this.#tenants.get(one.tenant), this.#tenants.get(two.tenant)]
+    const [ahead, behind] =
+      first === second ? [first?.keys.get(one.key), second?.keys.get(two.key)] : [first, second]
+    return (ahead?.tag ?? 0) - (behind?.tag ?? 0)
+  }
+
+  /**
+   * A waiting request goes, and its flows are charged `tokens`. When others had to make room for its model, the tenants that wait
+   * for the model are charged `load`, the virtual time of loading it, in equal parts, and within a tenant its keys. `load` is
+   * undefined for a request that began before this queue did, which passes nobody.
+   */
+  start(entry: Entry, tokens: number, load: number | undefined): void {
+    const { key: keyName, model, tenant: tenantName, weight } = entry.ticket
+    const tenant = this.#tenants.get(tenantName)
+    const key = tenant?.keys.get(keyName)
     if (tenant === undefined || key === undefined) return
-    this.#time = Math.max(this.#time, tenant.tag)
-    tenant.time = Math.max(tenant.time, key.tag)
-    tenant.tag += tokens / entry.ticket.weight
+    const isLeast = load !== undefined
+    const tenants = isLeast ? [...this.#tenants.values()].filter((one) => waitingIn(one) > 0) : [tenant]
+    const keys = isLeast ? [...tenant.keys.values()].filter((one) => one.waiting.length > 0) : [key]
+    this.#time = Math.max(this.#time, Math.min(...tenants.map(({ tag }) => tag)))
+    tenant.time = Math.max(tenant.time, Math.min(...keys.map(({ tag }) => tag)))
+    if (load !== undefined && load > 0) this.#charge(model, load)
+    tenant.tag += tokens / weight
     key.tag += tokens
     entry.charged = tokens
     entry.tenantTag = tenant.tag
     entry.keyTag = key.tag
     this.remove(entry)
+  }
+
+  #charge(model: string, load: number): void {
+    const tenants = [...this.#tenants.values()].filter((tenant) => entriesOf(tenant).some(isFor(model)))
+    for (const tenant of tenants) {
+      const part = load / tenants.length
+      const keys = [...tenant.keys.values()].filter(({ waiting }) => waiting.some(isFor(model)))
+      tenant.tag += part
+      for (const key of keys) key.tag += part / keys.length
+    }
   }
 
   /** Removes a waiting request. */

@@ -4,18 +4,24 @@
  * are compared (`test/contract/QueueStoreProperty.ts`).
  */
 import type { Priority } from "../../domain/settings.ts"
+import { Average } from "./Average.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
+import { LoadedModels, type ModelState } from "./LoadedModels.ts"
 import {
   assumedTurnMs,
   type Beat,
   type Bounds,
+  defaultTurnMaxMs,
   Full,
   Granted,
   type Held,
+  lingerMsOf,
   maxRetryAfterS,
   type Message,
+  type ModelUse,
+  noticeableLoadMs,
+  type Seen,
   type Ticket,
-  turnsRemembered,
   Waiting
 } from "./QueueStore.ts"
 
@@ -38,35 +44,16 @@ export interface Outcome<A> {
   readonly messages: ReadonlyArray<Message & { readonly replica: string }>
 }
 
-/** The average of about the last `turnsRemembered` figures. It starts as their plain mean, so that the first count in full. */
-class Average {
-  #count = 0
-  #mean: number
-
-  /** `assumed`: before the first figure */
-  constructor(assumed: number) {
-    this.#mean = assumed
-  }
-
-  get value(): number {
-    return this.#mean
-  }
-
-  add(figure: number): void {
-    this.#count = Math.min(this.#count + 1, turnsRemembered)
-    this.#mean = this.#count === 1 ? figure : this.#mean + (figure - this.#mean) / this.#count
-  }
-}
-
 export class FairScheduler {
   readonly #options: SchedulerOptions
   readonly #entries = new Map<string, Entry>()
   readonly #replicas = new Map<string, Replica>()
   readonly #lines: Record<Priority, FairLine> = { interactive: new FairLine(), batch: new FairLine() }
+  readonly #models = new LoadedModels()
   readonly #opensAt: number
   #order: number
   #lastBatchAt = Number.NEGATIVE_INFINITY
-  /** how long the last requests had their places */
+  /** how long the last requests had their places, without the loading of models */
   readonly #turnMs = new Average(assumedTurnMs)
   /** what the last requests used */
   readonly #used = new Average(1)
@@ -100,12 +87,17 @@ export class FairScheduler {
       const gone = this.#lines[instead ? "batch" : ticket.priority].crowded(ticket, instead)
       const retryAfterS = this.#retryAfterS(bounds)
       if (gone === undefined) return this.#outcome(new Full({ retryAfterS }))
-      this.#remove(gone)
+      this.#remove(now, gone)
       this.#replicas.get(gone.replica)?.displaced.set(gone.ticket.id, retryAfterS)
       this.#messages.push({ replica: gone.replica, id: gone.ticket.id, retryAfterS })
     }
     const entry = this.#add(now, replica, ticket, (this.#order += 1))
     this.#dispatch(now, bounds)
+    // A place was free, and another model must leave first.
+    if (!entry.running && this.waiting > bounds.depth) {
+      this.#remove(now, entry)
+      return this.#outcome(new Full({ retryAfterS: this.#retryAfterS(bounds) }))
+    }
     return this.#standing(entry)
   }
 
@@ -113,24 +105,27 @@ export class FairScheduler {
     const entry = this.#entries.get(id)
     if (entry !== undefined) {
       if (entry.running) this.#lines[entry.ticket.priority].correct(entry, 0)
-      this.#remove(entry)
+      this.#remove(now, entry)
     }
     this.#settle(now, bounds)
     return this.#outcome(this.#retryAfterS(bounds))
   }
 
-  end(now: number, id: string, used: number, bounds: Bounds): Outcome<void> {
+  end(now: number, id: string, used: number, bounds: Bounds, loadMs = -1): Outcome<number> {
     const entry = this.#entries.get(id)
+    let loaded = 0
     if (entry?.running === true) {
       if (used > 0) {
         this.#lines[entry.ticket.priority].correct(entry, used)
         this.#used.add(used)
       }
-      if (entry.startedAt !== undefined) this.#turnMs.add(Math.max(0, now - entry.startedAt))
+      if (loadMs >= 0) loaded = this.#models.answered(entry.ticket.model, entry.loaded, loadMs)
+      const lost = loadMs >= noticeableLoadMs ? loadMs : 0
+      if (entry.startedAt !== undefined) this.#turnMs.add(Math.max(0, now - entry.startedAt - lost))
     }
-    if (entry !== undefined) this.#remove(entry)
+    if (entry !== undefined) this.#remove(now, entry)
     this.#settle(now, bounds)
-    return this.#outcome(undefined)
+    return this.#outcome(loaded)
   }
 
   beat(
@@ -138,20 +133,23 @@ export class FairScheduler {
     name: string,
     running: ReadonlyArray<string>,
     waiting: ReadonlyArray<string>,
-    bounds: Bounds
+    bounds: Bounds,
+    seen?: Seen
   ): Outcome<Beat> {
     const replica = this.#replica(now, name)
     const named = new Set([...running, ...waiting])
     for (const entry of this.#entriesOf(name)) {
-      if (!named.has(entry.ticket.id) && entry.beat < replica.beats) this.#remove(entry)
+      if (!named.has(entry.ticket.id) && entry.beat < replica.beats) this.#remove(now, entry)
     }
     for (const id of replica.displaced.keys()) if (!named.has(id)) replica.displaced.delete(id)
     replica.beats += 1
+    if (seen !== undefined) this.#models.see(now, seen)
     this.#settle(now, bounds)
     return this.#outcome({
       granted: waiting.filter((id) => this.#entries.get(id)?.running === true),
       displaced: [...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS })),
-      unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id))
+      unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
+      models: this.#uses()
     })
   }
 
@@ -161,7 +159,7 @@ export class FairScheduler {
       this.#order = Math.max(this.#order, order ?? 0)
       const entry = this.#add(now, replica, ticket, order ?? 0)
       // It has a place, and began before.
-      if (order === undefined) this.#start(now, entry, undefined)
+      if (order === undefined) this.#start(now, entry, bounds, true)
     }
     this.#settle(now, bounds)
     return this.#outcome(undefined)
@@ -174,9 +172,9 @@ export class FairScheduler {
   }
 
   /** Where a request stands. Its caller reads it in the answer, and needs no message. */
-  #standing({ order, running, ticket }: Entry): Outcome<Granted | Waiting> {
+  #standing({ loaded, order, running, ticket }: Entry): Outcome<Granted | Waiting> {
     this.#messages = this.#messages.filter(({ id }) => id !== ticket.id)
-    return this.#outcome(running ? new Granted() : new Waiting({ order }))
+    return this.#outcome(running ? new Granted({ loaded }) : new Waiting({ order }))
   }
 
   #entriesOf(replica: string): ReadonlyArray<Entry> {
@@ -202,23 +200,31 @@ export class FairScheduler {
       startedAt: undefined,
       charged: 0,
       tenantTag: 0,
-      keyTag: 0
+      keyTag: 0,
+      loaded: false
     }
     this.#entries.set(ticket.id, entry)
     this.#lines[ticket.priority].add(entry, () => (this.#order += 1))
     return entry
   }
 
-  #remove(entry: Entry): void {
+  #remove(now: number, entry: Entry): void {
     this.#entries.delete(entry.ticket.id)
-    if (!entry.running) this.#lines[entry.ticket.priority].remove(entry)
+    if (entry.running) this.#models.release(now, entry.ticket.model)
+    else this.#lines[entry.ticket.priority].remove(entry)
   }
 
-  #start(now: number, entry: Entry, startedAt: number | undefined): void {
-    const { cost, priority } = entry.ticket
-    this.#lines[priority].start(entry, Math.min(cost, this.#used.value))
+  /** `before`: it began before this queue did. */
+  #start(now: number, entry: Entry, bounds: Bounds, before = false): void {
+    const { cost, model, priority } = entry.ticket
+    const line = this.#lines[priority]
+    const leaving = before ? [] : this.#inTheWayOf(model, line, bounds)
+    for (const one of leaving) this.#models.unload(now, one)
+    const load = leaving.length > 0 ? this.#loadTime(model, bounds) : 0
+    line.start(entry, Math.min(cost, this.#used.value), before ? undefined : load)
+    entry.loaded = this.#models.start(now, model, bounds.turnMaxMs ?? defaultTurnMaxMs)
     entry.running = true
-    entry.startedAt = startedAt
+    entry.startedAt = before ? undefined : now
     if (priority === "batch") this.#lastBatchAt = now
   }
 
@@ -226,7 +232,7 @@ export class FairScheduler {
   #settle(now: number, bounds: Bounds): void {
     for (const [name, { leaseEnd }] of this.#replicas) {
       if (leaseEnd > now) continue
-      for (const entry of this.#entriesOf(name)) this.#remove(entry)
+      for (const entry of this.#entriesOf(name)) this.#remove(now, entry)
       this.#replicas.delete(name)
     }
     this.#dispatch(now, bounds)
@@ -238,21 +244,80 @@ export class FairScheduler {
 
   #dispatch(now: number, bounds: Bounds): void {
     while (this.#open(now, bounds)) {
-      const entry = this.#next(now)
+      const entry = this.#choose(now, this.#nextLine(now), bounds)
       if (entry === undefined) return
-      this.#start(now, entry, now)
-      this.#messages.push({ replica: entry.replica, id: entry.ticket.id })
+      this.#start(now, entry, bounds)
+      this.#messages.push({ replica: entry.replica, id: entry.ticket.id, loaded: entry.loaded })
     }
   }
 
   /** Batch requests go when nobody else waits, and one of them every `batchEveryMs`. */
-  #next(now: number): Entry | undefined {
+  #nextLine(now: number): FairLine {
     const { batch, interactive } = this.#lines
     const runs = [...this.#entries.values()].some(
       ({ running, ticket }) => running && ticket.priority === "batch"
     )
     const isDue = !runs && now - this.#lastBatchAt >= this.#options.batchEveryMs
-    return (isDue ? batch.next() : undefined) ?? interactive.next() ?? batch.next()
+    return (isDue && batch.waiting > 0) || interactive.waiting === 0 ? batch : interactive
+  }
+
+  /**
+   * The request that goes next: in the fair order, of those whose model is loaded, or for which no other must leave. When the
+   * turn of the models in the way is over, they get no more requests, and once those they have are done, it is the first of the
+   * requests that wait for another model. undefined: no request may go now.
+   */
+  #choose(now: number, line: FairLine, bounds: Bounds): Entry | undefined {
+    const hasRoom = (model: string) => this.#inTheWayOf(model, line, bounds).length === 0
+    const ready = line.next(hasRoom)
+    const blocked = line.next((model) => !hasRoom(model))
+    if (blocked === undefined) return ready
+    const { model } = blocked.ticket
+    const leaving = this.#inTheWayOf(model, line, bounds)
+    if (!leaving.every((one) => this.#isOver(now, line, one, blocked, bounds))) return ready
+    for (const one of leaving) one.until = Math.min(one.until, now)
+    if (leaving.every(({ running }) => running === 0)) return blocked
+    // Others may use the places that those who wait for the model cannot use.
+    const spare = bounds.places - this.running - line.waitingFor(model)
+    const isStaying = (name: string) =>
+      this.#models.of(name).resident && leaving.every((one) => one.name !== name)
+    return spare > 0 ? line.next(isStaying) : undefined
+  }
+
+  /**
+   * Whether a model's turn is over: its time is, or its share is a load ahead of the one that waits, or nobody uses it and
+   * nobody came back in a moment.
+   */
+  #isOver(now: number, line: FairLine, model: ModelState, blocked: Entry, bounds: Bounds): boolean {
+    if (model.until <= now) return true
+    const own = line.next((name) => name === model.name)
+    if (own !== undefined) return line.lead(own, blocked) >= this.#loadTime(blocked.ticket.model, bounds)
+    return (
+      model.running === 0 &&
+      now - model.changed >= lingerMsOf(this.#models.of(blocked.ticket.model).loadMs.value)
+    )
+  }
+
+  #inTheWayOf(model: string, line: FairLine, bounds: Bounds): ReadonlyArray<ModelState> {
+    return this.#models.inTheWayOf(model, bounds, (name) => line.waitingFor(name) > 0)
+  }
+
+  #uses(): ReadonlyArray<ModelUse> {
+    const waiting = [...this.#entries.values()].filter((entry) => !entry.running)
+    const names = new Set([...this.#models.resident, ...waiting.map(({ ticket }) => ticket.model)])
+    return [...names].map((name) => {
+      const { resident, running } = this.#models.of(name)
+      return {
+        name,
+        resident,
+        running,
+        waiting: waiting.filter(({ ticket }) => ticket.model === name).length
+      }
+    })
+  }
+
+  /** The tokens that the server would generate while it loads a model: the virtual time of a load. */
+  #loadTime(model: string, { places }: Bounds): number {
+    return (this.#models.of(model).loadMs.value * places * this.#used.value) / this.#turnMs.value
   }
 
   #retryAfterS({ places }: Bounds): number {

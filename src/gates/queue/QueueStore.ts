@@ -8,10 +8,18 @@
  * request may use at most, the virtual time would run ahead, and tenants that come later would wait for that. A tenant that comes back after a pause starts at the virtual time of the queue: a pause neither
  * saves up a share nor costs one. There is no clock in this order.
  *
+ * **Models.** A model that is loaded has a turn: its requests go first, in the order above, until its next one is a load ahead of
+ * the first request that waits for another model, or `turnMaxMs` after it was loaded. Then it gets no more requests, and leaves when
+ * those it has are done. Those who waited for the other model are charged for the load, as many tokens as the server would have
+ * generated in that time, whatever their weights are: so shares of the service stay as the weights are. A model without requests
+ * leaves when nobody came back for a moment. A request waits for its fair share, at most a turn and the load before that, and a load.
+ * With one model there are no turns.
+ *
  * **Guarantees** (both twins; `test/contract/QueueStore.ts` holds them to it)
  * - At most `places` requests have a place, but for those of a replica that stopped renewing: these count until its lease
  *   ends, and are given to others then.
- * - Nobody waits while a place is free, except just after the store lost its state (see `restore`).
+ * - Nobody waits while a place is free, except for a model that another one must leave for, and just after the store lost its
+ *   state (see `restore`).
  * - Every verb is idempotent by request id. A request that left or ended is forgotten at once.
  * - Time is the store's own, never the host's, and decides leases only.
  */
@@ -27,6 +35,8 @@ export interface Ticket {
   readonly id: string
   readonly tenant: string
   readonly key: string
+  /** the model it loads; a window of its own follows after a blank */
+  readonly model: string
   /** of the tenant: twice the weight is twice the share; above 0 */
   readonly weight: number
   readonly priority: Priority
@@ -40,10 +50,21 @@ export interface Bounds {
   readonly places: number
   /** requests that may wait at the same time, over all replicas */
   readonly depth: number
+  /** models that the server has loaded at the same time (`BACKEND_MAX_LOADED_MODELS`); undefined: learned */
+  readonly maxLoadedModels?: number
+  /** how long a model goes on while others wait (`MODEL_TURN_MAX_MS`). 30,000 */
+  readonly turnMaxMs?: number
 }
 
-/** The request has a place: the backend may be called. */
-export class Granted extends Data.TaggedClass("Granted")<{}> {}
+/** The models that the server says it has loaded. */
+export interface Seen {
+  readonly names: ReadonlyArray<string>
+  /** how long ago it was asked, milliseconds */
+  readonly agoMs: number
+}
+
+/** The request has a place: the backend may be called. `loaded`: whether its model is, as far as is known */
+export class Granted extends Data.TaggedClass("Granted")<{ readonly loaded: boolean }> {}
 /** The request waits. `order` is its number among all requests that ever came, for `restore`. */
 export class Waiting extends Data.TaggedClass("Waiting")<{ readonly order: number }> {}
 /**
@@ -63,6 +84,8 @@ export interface Held {
 /** A request got its place because of another one, or, with `retryAfterS`, it was displaced. */
 export interface Message {
   readonly id: string
+  /** as in `Granted` */
+  readonly loaded?: boolean
   readonly retryAfterS?: number
 }
 
@@ -85,6 +108,18 @@ export interface Beat {
   readonly displaced: ReadonlyArray<Displaced>
   /** which of its requests the store has lost; the replica gives them back with `restore` */
   readonly unknown: ReadonlyArray<string>
+  /** the models that are loaded or waited for */
+  readonly models: ReadonlyArray<ModelUse>
+}
+
+/** A model at the server, over all replicas. */
+export interface ModelUse {
+  readonly name: string
+  readonly resident: boolean
+  /** requests that have a place */
+  readonly running: number
+  /** requests that wait */
+  readonly waiting: number
 }
 
 export class QueueStore extends Context.Service<
@@ -110,17 +145,22 @@ export class QueueStore extends Context.Service<
     /**
      * The request has ended and used this many tokens. The next request gets its place. A request that used none
      * counts as much as it was charged: otherwise a tenant whose requests all fail would always go first.
+     *
+     * `loadMs`: how long it waited for its model to be loaded, as the server says. Returns how long the server loaded the model,
+     * milliseconds: 0 when it was loaded, or loaded for a request that ended before.
      */
-    end(id: string, used: number, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
+    end(id: string, used: number, bounds: Bounds, loadMs?: number): Effect.Effect<number, QueueStoreDown>
 
     /**
      * Reports that this replica is alive, with its requests: those with a place, and those that wait. The store
-     * forgets requests of the replica that are not reported, if they came before its last beat.
+     * forgets requests of the replica that are not reported, if they came before its last beat. `seen`: what the server said
+     * since the last beat.
      */
     beat(
       running: ReadonlyArray<string>,
       waiting: ReadonlyArray<string>,
-      bounds: Bounds
+      bounds: Bounds,
+      seen?: Seen
     ): Effect.Effect<Beat, QueueStoreDown>
 
     /**
@@ -154,3 +194,12 @@ export const turnsRemembered = 16
 export const assumedTurnMs = 2000
 /** Longest `Retry-After`, in seconds. */
 export const maxRetryAfterS = 600
+export const defaultTurnMaxMs = 30_000
+/** How long a model is taken to load, before the first one was loaded. */
+export const assumedLoadMs = 5000
+/** A model was loaded when its request waited so long for that; the server takes some milliseconds anyway. */
+export const noticeableLoadMs = 250
+/** More models than a server has loaded; the figures of further ones are forgotten. */
+export const maxModels = 64
+/** How long a model stays without requests while another waits: somebody who asks one thing after the other comes back. */
+export const lingerMsOf = (loadMs: number): number => (loadMs < 2000 ? 0 : Math.min(1000, loadMs / 8))

@@ -29,10 +29,13 @@ const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queu
 
 const withoutPlace = (reserved: Evidence<"Limiter">) => seal.Queue(reserved, { place: undefined })
 
-const ticketOf = ({ facts: { caller, expectedTokens, reservation } }: Evidence<"Limiter">): Ticket => ({
+const ticketOf = ({
+  facts: { caller, expectedTokens, model, reservation }
+}: Evidence<"Limiter">): Ticket => ({
   id: reservation.id,
   tenant: caller.tenantId,
   key: caller.keyId,
+  model: model.name,
   weight: caller.weight,
   priority: caller.priority,
   cost: Math.max(1, expectedTokens)

@@ -55,9 +55,10 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
       return QueueStore.of({
         enter: (ticket, bounds) => run((scheduler, now) => scheduler.enter(now, replica, ticket, bounds)),
         leave: (id, bounds) => run((scheduler, now) => scheduler.leave(now, id, bounds)),
-        end: (id, used, bounds) => run((scheduler, now) => scheduler.end(now, id, used, bounds)),
-        beat: (running, waiting, bounds) =>
-          run((scheduler, now) => scheduler.beat(now, replica, running, waiting, bounds)),
+        end: (id, used, bounds, loadMs) =>
+          run((scheduler, now) => scheduler.end(now, id, used, bounds, loadMs)),
+        beat: (running, waiting, bounds, seen) =>
+          run((scheduler, now) => scheduler.beat(now, replica, running, waiting, bounds, seen)),
         restore: (held, bounds) => run((scheduler, now) => scheduler.restore(now, replica, held, bounds)),
         onMessage: (listener) => {
           const own: Listener = (message) => (message.replica === replica ? listener(message) : Effect.void)

@@ -15,9 +15,14 @@ import {
   type Displaced,
   Full,
   Granted,
+  assumedLoadMs,
   assumedTurnMs,
+  defaultTurnMaxMs,
+  maxModels,
   maxRetryAfterS,
   type Message,
+  type ModelUse,
+  noticeableLoadMs,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
@@ -33,15 +38,13 @@ export interface RedisQueueStoreOptions extends QueueStoreOptions {
 
 const lua = readFileSync(path.join(import.meta.dirname, "queue.lua"), "utf8")
 
-const Entered = Schema.Union([
-  Schema.Tuple([Schema.Literal("granted")]),
-  Schema.Tuple([Schema.Literals(["waiting", "full"]), Schema.FiniteFromString])
-])
+const Entered = Schema.Tuple([Schema.Literals(["granted", "waiting", "full"]), Schema.FiniteFromString])
 const Left = Schema.Tuple([Schema.Literal("left"), Schema.FiniteFromString])
-const Done = Schema.Tuple([Schema.Literals(["ended", "restored"])])
+const Ended = Schema.Tuple([Schema.Literal("ended"), Schema.FiniteFromString])
+const Restored = Schema.Tuple([Schema.Literal("restored")])
 const Texts = Schema.Array(Schema.String)
-/** granted, unknown, displaced */
-const Beaten = Schema.Tuple([Schema.Literal("beat"), Texts, Texts, Texts])
+/** granted, unknown, displaced, models */
+const Beaten = Schema.Tuple([Schema.Literal("beat"), Texts, Texts, Texts, Texts])
 
 /** `<retryAfterS> <id>` */
 const displacedOf = (words: string): ReadonlyArray<Displaced> => {
@@ -49,13 +52,25 @@ const displacedOf = (words: string): ReadonlyArray<Displaced> => {
   return figure === undefined || id === undefined ? [] : [{ id, retryAfterS: Number(figure) }]
 }
 
+/** `<resident> <running> <waiting> <name>` */
+const useOf = (words: string): ReadonlyArray<ModelUse> => {
+  const [, resident, running, waiting, name] = /^([01]) (\d+) (\d+) (.+)$/.exec(words) ?? []
+  return name === undefined
+    ? []
+    : [{ name, resident: resident === "1", running: Number(running), waiting: Number(waiting) }]
+}
+
+/** `<loaded> <id>` */
+const grantOf = (words: string): Message => ({ id: words.slice(2), loaded: words.startsWith("1") })
+
 const wordsOf = (ticket: Ticket): ReadonlyArray<RedisArgument> => [
   ticket.id,
   ticket.tenant,
   ticket.key,
   ticket.weight,
   ticket.priority,
-  ticket.cost
+  ticket.cost,
+  ticket.model
 ]
 
 /** `time` (epoch ms) takes the place of Redis's own time in tests: -1 lets the script ask Redis. */
@@ -75,14 +90,17 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     options.batchEveryMs ?? defaultBatchEveryMs,
     turnsRemembered,
     assumedTurnMs,
-    maxRetryAfterS
+    maxRetryAfterS,
+    assumedLoadMs,
+    noticeableLoadMs,
+    maxModels
   ]
 
   const listeners = new Set<(message: Message) => Effect.Effect<void>>()
   yield* redis.subscribe(
     [granted, displaced],
     Effect.fnUntraced(function* (channel, text) {
-      const messages: ReadonlyArray<Message> = channel === granted ? [{ id: text }] : displacedOf(text)
+      const messages: ReadonlyArray<Message> = channel === granted ? [grantOf(text)] : displacedOf(text)
       for (const message of messages) for (const listener of listeners) yield* listener(message)
     })
   )
@@ -90,20 +108,23 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   /** Runs one verb, and decodes its answer. */
   const call = <A, I>(answer: Schema.Codec<A, I>) => {
     const decode = Schema.decodeUnknownEffect(answer)
-    return (verb: string, { depth, places }: Bounds, more: ReadonlyArray<RedisArgument>) =>
+    return (verb: string, bounds: Bounds, more: ReadonlyArray<RedisArgument>) =>
       Effect.gen(function* () {
-        const args = [verb, yield* time, redis.runId(), ...fixed, places, depth, ...more]
+        const { depth, maxLoadedModels = -1, places, turnMaxMs = defaultTurnMaxMs } = bounds
+        const limits = [places, depth, maxLoadedModels, turnMaxMs]
+        const args = [verb, yield* time, redis.runId(), ...fixed, ...limits, ...more]
         return yield* decode(yield* script([prefix], args))
       }).pipe(Effect.mapError((cause) => new QueueStoreDown({ cause })))
   }
-  const [enter, leave, done, beat] = [call(Entered), call(Left), call(Done), call(Beaten)]
+  const [enter, leave, end] = [call(Entered), call(Left), call(Ended)]
+  const [beat, restore] = [call(Beaten), call(Restored)]
 
   return QueueStore.of({
     enter: Effect.fnUntraced(function* (ticket, bounds) {
       const answer = yield* enter("enter", bounds, wordsOf(ticket))
       switch (answer[0]) {
         case "granted":
-          return new Granted()
+          return new Granted({ loaded: answer[1] === 1 })
         case "waiting":
           return new Waiting({ order: answer[1] })
         case "full":
@@ -111,15 +132,21 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
       }
     }),
     leave: (id, bounds) => Effect.map(leave("leave", bounds, [id]), ([, retryAfterS]) => retryAfterS),
-    end: (id, used, bounds) => Effect.asVoid(done("end", bounds, [id, used])),
-    beat: (running, waiting, bounds) =>
+    end: (id, used, bounds, loadMs = -1) =>
+      Effect.map(end("end", bounds, [id, used, loadMs]), ([, ms]) => ms),
+    beat: (running, waiting, bounds, { agoMs, names } = { agoMs: -1, names: [] }) =>
       Effect.map(
-        beat("beat", bounds, [running.length, ...running, ...waiting]),
-        ([, granted, unknown, displaced]) => ({ granted, unknown, displaced: displaced.flatMap(displacedOf) })
+        beat("beat", bounds, [agoMs, names.length, ...names, running.length, ...running, ...waiting]),
+        ([, granted, unknown, displaced, models]) => ({
+          granted,
+          unknown,
+          displaced: displaced.flatMap(displacedOf),
+          models: models.flatMap(useOf)
+        })
       ),
     restore: (held, bounds) =>
       Effect.asVoid(
-        done(
+        restore(
           "restore",
           bounds,
           held.flatMap(({ order, ticket }) => [...wordsOf(ticket), order ?? -1])

@@ -3,11 +3,12 @@
 --
 -- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
 -- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every (ms),
---          turns_remembered, assumed_turn (ms), most_retry (s), places, depth; then what the verb takes
+--          turns_remembered, assumed_turn (ms), most_retry (s), assumed_load, noticeable_load (ms), most_models, places,
+--          depth, models that fit or -1, turn (ms); then what the verb takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
 --
--- <prefix>:state              hash: the figures of `state` below
+-- <prefix>:state              hash: the figures of `state` below, and `models`, packed
 -- <prefix>:entries            hash: id -> entry, packed
 -- <prefix>:replicas           sorted set: replica by the end of its lease
 -- <prefix>:beats              hash: replica -> number of its beats
@@ -19,15 +20,16 @@
 -- <prefix>:<line>:idle        sorted set: other tenants by finish tag, as long as that is ahead of the line's time
 -- <prefix>:<line>:times       hash: tenant -> virtual time among its keys
 -- <prefix>:<line>:keys:<t>, :keysince:<t>, :idlekeys:<t>    the same for the keys of tenant t
--- <prefix>:<line>:wait:<t>:<k>                              sorted set: ids of key k that wait, by order
+-- <prefix>:<line>:wait:<t>:<m>\n<k>                         sorted set: ids of key k that wait for model m, by order
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 
 local PREFIX = KEYS[1]
 local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
 local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local TURNS, ASSUMED_TURN, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local PLACES, DEPTH = tonumber(ARGV[11]), tonumber(ARGV[12])
-local REST = 13
+local ASSUMED_LOAD, NOTICEABLE_LOAD, MOST_MODELS = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+local PLACES, DEPTH, FITTING, TURN = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
+local REST = 18
 
 local clock = call('TIME')
 local now = tonumber(ARGV[2])
@@ -48,6 +50,12 @@ local fields = {
   'time:interactive', 'time:batch', 'waiting:interactive', 'waiting:batch'
 }
 local state = {}
+-- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line.
+local models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
+
+local function queue_of(line, tenant, key, model)
+  return line .. ':wait:' .. tenant .. ':' .. model .. '\n' .. key
+end
 
 local function wipe()
   for _, priority in ipairs({'interactive', 'batch'}) do
@@ -57,7 +65,9 @@ local function wipe()
     for _, tenant in ipairs(call('ZRANGE', line .. ':idle', 0, -1)) do members[#members + 1] = tenant end
     for _, tenant in ipairs(members) do
       for _, member in ipairs(call('ZRANGE', line .. ':keys:' .. tenant, 0, -1)) do
-        call('DEL', line .. ':wait:' .. tenant .. ':' .. string.match(member, '^%d+:(.*)$'))
+        for model in pairs(models.waiting[priority]) do
+          call('DEL', queue_of(line, tenant, string.match(member, '^%d+:(.*)$'), model))
+        end
       end
       call('DEL', line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, line .. ':keycounts:' .. tenant)
     end
@@ -71,10 +81,13 @@ end
 
 -- A state of another process came out of a snapshot, and may be older than what was decided on it: it counts as lost.
 local function load()
-  local got = call('HMGET', PREFIX .. ':state', unpack(fields))
+  local got = call('HMGET', PREFIX .. ':state', 'models', unpack(fields))
+  local packed = table.remove(got, 1)
   local run = run_id()
+  if packed then models = cmsgpack.unpack(packed) end
   if got[1] ~= run then
     if got[1] then wipe() end
+    models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
     -- Places in the line that are older are smaller, whatever was lost.
     local order = clock[1] * 1000000 + clock[2]
     state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
@@ -85,7 +98,7 @@ local function load()
 end
 
 local function save()
-  local words = {}
+  local words = {'models', cmsgpack.pack(models)}
   for _, field in ipairs(fields) do
     words[#words + 1] = field
     words[#words + 1] = field == 'run' and state.run or text(state[field])
@@ -112,6 +125,104 @@ end
 
 local function touch(replica)
   call('ZADD', PREFIX .. ':replicas', text(now + LEASE), replica)
+end
+
+-- LoadedModels.ts
+
+local function model_of(name)
+  return models.known[name] or {resident = 0, loaded = 0, till = 0, changed = 0, running = 0, loads = 0, load_ms = ASSUMED_LOAD}
+end
+
+local function keep_model(name, model)
+  if not models.known[name] then
+    local count = 0
+    for _ in pairs(models.known) do count = count + 1 end
+    if count >= MOST_MODELS then
+      for other, one in pairs(models.known) do
+        if one.resident == 0 and one.running == 0 then models.known[other] = nil end
+      end
+    end
+  end
+  models.known[name] = model
+end
+
+local function base_of(name)
+  return string.match(name, '^[^ ]*')
+end
+
+local function pair_of(one, two)
+  one, two = base_of(one), base_of(two)
+  return one < two and one .. ' ' .. two or two .. ' ' .. one
+end
+
+-- Names of the loaded models that must leave before this one is loaded.
+local function in_the_way_of(name, awaited)
+  if model_of(name).resident == 1 then return {} end
+  local resident = {}
+  for other, model in pairs(models.known) do
+    if model.resident == 1 then resident[#resident + 1] = other end
+  end
+  local function busy(other)
+    return (model_of(other).running > 0 or awaited[other]) and 1 or 0
+  end
+  table.sort(resident, function(one, two)
+    if busy(one) ~= busy(two) then return busy(one) < busy(two) end
+    local first, second = model_of(one).till, model_of(two).till
+    if first ~= second then return first < second end
+    return one < two
+  end)
+  local leaving, others = {}, {}
+  for _, other in ipairs(resident) do
+    local same = base_of(other) == base_of(name)
+    table.insert(same and leaving or others, other)
+  end
+  for i, other in ipairs(others) do
+    local leaves = i <= #others + 1 - FITTING
+    if FITTING < 0 then leaves = not models.together[pair_of(other, name)] end
+    if leaves then leaving[#leaving + 1] = other end
+  end
+  return leaving
+end
+
+local function unload(model)
+  model.resident, model.loaded, model.changed = 0, 0, now
+end
+
+-- How long the server loaded the model for this request.
+local function answered(entry, load_ms)
+  local model = model_of(entry.model)
+  local counted = entry.loaded == 1 or model.loaded == 0
+  model.loaded = model.resident
+  if not counted or load_ms < NOTICEABLE_LOAD then return 0 end
+  if entry.loaded == 1 then
+    for pair in pairs(models.together) do
+      local one, two = string.match(pair, '^(.*) (.*)$')
+      if one == base_of(entry.model) or two == base_of(entry.model) then models.together[pair] = nil end
+    end
+  end
+  model.loads = min(model.loads + 1, TURNS)
+  model.load_ms = model.loads == 1 and load_ms or model.load_ms + (load_ms - model.load_ms) / model.loads
+  return load_ms
+end
+
+-- The server's own list.
+local function see(names, ago)
+  local listed, resident = {}, {}
+  for _, name in ipairs(names) do listed[name] = true end
+  for name, model in pairs(models.known) do
+    if model.resident == 1 and not listed[base_of(name)] and model.running == 0 and model.changed < now - ago then unload(model) end
+    if model.resident == 1 then resident[base_of(name)] = true end
+  end
+  for _, name in ipairs(names) do
+    for _, other in ipairs(names) do
+      if other ~= name then models.together[pair_of(name, other)] = true end
+    end
+    local model = model_of(name)
+    if not resident[name] and model.changed < now - ago then
+      model.resident, model.loaded, model.till = 1, 1, now
+      keep_model(name, model)
+    end
+  end
 end
 
 -- A flow that gets its first waiting request starts at the virtual time, or at its finish tag when that is ahead.
@@ -155,8 +266,11 @@ local function prune(line, time)
   end
 end
 
--- Counts a waiting request of a key that comes or goes.
-local function count(line, tenant, key, by)
+-- Counts a waiting request that comes or goes.
+local function count(line, entry, by)
+  local tenant, key, waiting = entry.tenant, entry.key, models.waiting[entry.priority]
+  local left = (waiting[entry.model] or 0) + by
+  waiting[entry.model] = left > 0 and left or nil
   for set, name in pairs({[line .. ':counts'] = tenant, [line .. ':keycounts:' .. tenant] = key}) do
     if tonumber(call('ZINCRBY', set, by, name)) <= 0 then call('ZREM', set, name) end
   end
@@ -166,6 +280,7 @@ local function add(ticket, replica, order)
   local line, tenant, key = line_of(ticket.priority), ticket.tenant, ticket.key
   local entry = {
     id = ticket.id, tenant = tenant, key = key, weight = ticket.weight, priority = ticket.priority, cost = ticket.cost,
+    model = ticket.model, loaded = 0,
     replica = replica, order = order, running = 0, beat = tonumber(call('HGET', PREFIX .. ':beats', replica) or 0),
     tenant_tag = 0, key_tag = 0
   }
@@ -176,19 +291,18 @@ local function add(ticket, replica, order)
   if call('HEXISTS', line .. ':since', tenant) == 0 and not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
   activate(line .. ':tenants', line .. ':since', line .. ':idle', tenant, time)
   activate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
-  call('ZADD', line .. ':wait:' .. tenant .. ':' .. key, text(order), ticket.id)
-  count(line, tenant, key, 1)
+  call('ZADD', queue_of(line, tenant, key, ticket.model), text(order), ticket.id)
+  count(line, entry, 1)
   keep(entry)
   return entry
 end
 
 local function withdraw(entry)
   local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
-  local queue = line .. ':wait:' .. tenant .. ':' .. key
-  if call('ZREM', queue, entry.id) == 0 then return end
+  if call('ZREM', queue_of(line, tenant, key, entry.model), entry.id) == 0 then return end
   state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] - 1
-  count(line, tenant, key, -1)
-  if call('EXISTS', queue) == 1 then return end
+  count(line, entry, -1)
+  if call('ZSCORE', line .. ':keycounts:' .. tenant, key) then return end
   deactivate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
   if call('EXISTS', line .. ':keys:' .. tenant) == 1 then return end
   local time = state['time:' .. entry.priority]
@@ -196,13 +310,43 @@ local function withdraw(entry)
   if not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
 end
 
-local function start(entry)
+-- The tag of a flow with waiting requests.
+local function tag_of(active, since, name)
+  return tonumber(call('ZSCORE', active, call('HGET', since, name)))
+end
+
+local function least_tag(active)
+  return tonumber(call('ZRANGE', active, 0, 0, 'WITHSCORES')[2])
+end
+
+-- Charges those who wait for a model.
+local function charge(line, model, load)
+  local tenants = {}
+  for _, member in ipairs(call('ZRANGE', line .. ':tenants', 0, -1)) do
+    local tenant, keys = string.match(member, '^%d+:(.*)$'), {}
+    for _, key in ipairs(call('ZRANGE', line .. ':keys:' .. tenant, 0, -1)) do
+      if call('EXISTS', queue_of(line, tenant, string.match(key, '^%d+:(.*)$'), model)) == 1 then keys[#keys + 1] = key end
+    end
+    if keys[1] then tenants[#tenants + 1] = {member = member, active = line .. ':keys:' .. tenant, keys = keys} end
+  end
+  for _, one in ipairs(tenants) do
+    call('ZINCRBY', line .. ':tenants', text(load / #tenants), one.member)
+    for _, key in ipairs(one.keys) do call('ZINCRBY', one.active, text(load / #tenants / #one.keys), key) end
+  end
+end
+
+-- `passes`: requests that wait for another model have smaller tags.
+local function start(entry, load, passes)
   local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
+  local tenants, keys = line .. ':tenants', line .. ':keys:' .. tenant
   local tenant_member, key_member = call('HGET', line .. ':since', tenant), call('HGET', line .. ':keysince:' .. tenant, key)
-  local tenant_tag = tonumber(call('ZSCORE', line .. ':tenants', tenant_member))
-  local key_tag = tonumber(call('ZSCORE', line .. ':keys:' .. tenant, key_member))
-  state['time:' .. entry.priority] = max(state['time:' .. entry.priority], tenant_tag)
-  local time = max(time_of(line, tenant), key_tag)
+  local tenant_tag, key_tag = tonumber(call('ZSCORE', tenants, tenant_member)), tonumber(call('ZSCORE', keys, key_member))
+  state['time:' .. entry.priority] = max(state['time:' .. entry.priority], passes and least_tag(tenants) or tenant_tag)
+  local time = max(time_of(line, tenant), passes and least_tag(keys) or key_tag)
+  if load > 0 then
+    charge(line, entry.model, load)
+    tenant_tag, key_tag = tonumber(call('ZSCORE', tenants, tenant_member)), tonumber(call('ZSCORE', keys, key_member))
+  end
   call('HSET', line .. ':times', tenant, text(time))
   call('ZREMRANGEBYSCORE', line .. ':idlekeys:' .. tenant, '-inf', text(time))
   entry.charged = min(entry.cost, state.counted == 0 and 1 or state.used)
@@ -210,7 +354,11 @@ local function start(entry)
   call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
   call('ZADD', line .. ':keys:' .. tenant, text(entry.key_tag), key_member)
   withdraw(entry)
-  entry.running, entry.started = 1, now
+  local model = model_of(entry.model)
+  if model.resident == 0 then model.resident, model.loaded, model.till = 1, 0, now + model.load_ms + TURN end
+  model.running, model.changed = model.running + 1, now
+  keep_model(entry.model, model)
+  entry.running, entry.started, entry.loaded = 1, now, model.loaded
   keep(entry)
   state.running = state.running + 1
   if entry.priority == 'batch' then
@@ -253,6 +401,8 @@ local function remove(entry)
   if entry.running == 1 then
     state.running = state.running - 1
     if entry.priority == 'batch' then state.batch_running = state.batch_running - 1 end
+    local model = model_of(entry.model)
+    model.running, model.changed = model.running - 1, now
   else
     withdraw(entry)
   end
@@ -266,17 +416,79 @@ local function next_priority()
   return state['waiting:interactive'] > 0 and 'interactive'
 end
 
+-- The first request in the fair order of those whose model is in `allowed`. `all`: every model is.
+local function first(line, allowed, all)
+  local last = all and 0 or -1
+  for _, tenant_member in ipairs(call('ZRANGE', line .. ':tenants', 0, last)) do
+    local tenant = string.match(tenant_member, '^%d+:(.*)$')
+    for _, key_member in ipairs(call('ZRANGE', line .. ':keys:' .. tenant, 0, last)) do
+      local key, id, order = string.match(key_member, '^%d+:(.*)$'), nil, math.huge
+      for model in pairs(allowed) do
+        local oldest = call('ZRANGE', queue_of(line, tenant, key, model), 0, 0, 'WITHSCORES')
+        if oldest[1] and tonumber(oldest[2]) < order then id, order = oldest[1], tonumber(oldest[2]) end
+      end
+      if id then return entry_of(id) end
+    end
+  end
+end
+
+local function load_time(name)
+  local used, turn = state.counted == 0 and 1 or state.used, state.turns == 0 and ASSUMED_TURN or state.turn_ms
+  return model_of(name).load_ms * PLACES * used / turn
+end
+
+local function lead(line, one, two)
+  if one.tenant ~= two.tenant then
+    return tag_of(line .. ':tenants', line .. ':since', one.tenant) - tag_of(line .. ':tenants', line .. ':since', two.tenant)
+  end
+  local keys, since = line .. ':keys:' .. one.tenant, line .. ':keysince:' .. one.tenant
+  return tag_of(keys, since, one.key) - tag_of(keys, since, two.key)
+end
+
+local function is_over(line, name, blocked)
+  local model = model_of(name)
+  if model.till <= now then return true end
+  local own = models.waiting[blocked.priority][name] and first(line, {[name] = true})
+  if own then return lead(line, own, blocked) >= load_time(blocked.model) end
+  local load = model_of(blocked.model).load_ms
+  return model.running == 0 and now - model.changed >= (load < 2000 and 0 or min(1000, load / 8))
+end
+
+-- The request of a line that goes next, the models that must leave for it, and whether it passes others.
+local function choose(priority)
+  local line, awaited = line_of(priority), models.waiting[priority]
+  local ready, behind, ways = {}, {}, {}
+  for name in pairs(awaited) do
+    ways[name] = in_the_way_of(name, awaited)
+    if ways[name][1] then behind[name] = true else ready[name] = true end
+  end
+  if not next(behind) then return first(line, ready, true), {}, false end
+  local blocked = first(line, behind)
+  local leaving, over, idle, staying = ways[blocked.model], true, true, {}
+  for _, name in ipairs(leaving) do over = over and is_over(line, name, blocked) end
+  if not over then return first(line, ready), {}, true end
+  for name in pairs(awaited) do
+    if model_of(name).resident == 1 then staying[name] = true end
+  end
+  for _, name in ipairs(leaving) do
+    local model = model_of(name)
+    model.till, idle, staying[name] = min(model.till, now), idle and model.running == 0, nil
+  end
+  if idle then return blocked, leaving, true end
+  if PLACES - state.running > awaited[blocked.model] then return first(line, staying), {}, true end
+end
+
 -- Fills the places. A request that gets a place by another call gets a message; `asking` reads its place in the answer.
 local function dispatch(asking)
   while is_open() do
     local priority = next_priority()
     if not priority then return end
-    local line = line_of(priority)
-    local tenant = string.match(call('ZRANGE', line .. ':tenants', 0, 0)[1], '^%d+:(.*)$')
-    local key = string.match(call('ZRANGE', line .. ':keys:' .. tenant, 0, 0)[1], '^%d+:(.*)$')
-    local entry = entry_of(call('ZRANGE', line .. ':wait:' .. tenant .. ':' .. key, 0, 0)[1])
-    start(entry)
-    if entry.id ~= asking then call('PUBLISH', PREFIX .. ':granted:' .. entry.replica, entry.id) end
+    local entry, leaving, passes = choose(priority)
+    if not entry then return end
+    local load = leaving[1] and load_time(entry.model) or 0
+    for _, name in ipairs(leaving) do unload(model_of(name)) end
+    start(entry, load, passes)
+    if entry.id ~= asking then call('PUBLISH', PREFIX .. ':granted:' .. entry.replica, entry.loaded .. ' ' .. entry.id) end
   end
 end
 
@@ -304,14 +516,14 @@ local function retry_after()
 end
 
 local function standing(entry)
-  if entry.running == 1 then return {'granted'} end
+  if entry.running == 1 then return {'granted', text(entry.loaded)} end
   return {'waiting', text(entry.order)}
 end
 
 local function ticket_at(i)
   return {
     id = ARGV[i], tenant = ARGV[i + 1], key = ARGV[i + 2], weight = tonumber(ARGV[i + 3]), priority = ARGV[i + 4],
-    cost = tonumber(ARGV[i + 5])
+    cost = tonumber(ARGV[i + 5]), model = ARGV[i + 6]
   }
 end
 
@@ -328,7 +540,11 @@ local function crowded(ticket)
   local key = call('ZREVRANGE', counts, 0, 0, 'WITHSCORES')
   if not key[1] then return end
   if not other and tonumber(key[2]) <= tonumber(call('ZSCORE', counts, ticket.key) or 0) + 1 then return end
-  local id = call('ZREVRANGE', line .. ':wait:' .. tenant .. ':' .. key[1], 0, 0)[1]
+  local id, order = nil, -1
+  for model in pairs(models.waiting[instead and 'batch' or ticket.priority]) do
+    local newest = call('ZREVRANGE', queue_of(line, tenant, key[1], model), 0, 0, 'WITHSCORES')
+    if newest[1] and tonumber(newest[2]) > order then id, order = newest[1], tonumber(newest[2]) end
+  end
   return id and entry_of(id)
 end
 
@@ -350,7 +566,13 @@ function verbs.enter()
   state.order = state.order + 1
   add(ticket, REPLICA, state.order)
   dispatch(ticket.id)
-  return standing(entry_of(ticket.id))
+  local entry = entry_of(ticket.id)
+  -- A place was free, and another model must leave first.
+  if entry.running == 0 and waiting() > DEPTH then
+    remove(entry)
+    return {'full', text(retry_after())}
+  end
+  return standing(entry)
 end
 
 function verbs.leave()
@@ -365,34 +587,41 @@ function verbs.leave()
 end
 
 verbs['end'] = function()
-  local entry = entry_of(ARGV[REST])
+  local entry, loaded = entry_of(ARGV[REST]), 0
   if entry then
     if entry.running == 1 then
-      local used = tonumber(ARGV[REST + 1])
+      local used, load = tonumber(ARGV[REST + 1]), tonumber(ARGV[REST + 2])
       if used > 0 then
         correct(entry, used)
         average('counted', 'used', used)
       end
-      if entry.started then average('turns', 'turn_ms', max(0, now - entry.started)) end
+      if load >= 0 then loaded = answered(entry, load) end
+      local lost = load >= NOTICEABLE_LOAD and load or 0
+      if entry.started then average('turns', 'turn_ms', max(0, now - entry.started - lost)) end
     end
     remove(entry)
   end
   bury()
   dispatch()
-  return {'ended'}
+  return {'ended', text(loaded)}
 end
 
--- The number of running ids, those ids, then the waiting ones.
+-- How long ago the server was asked, or -1, and the number of its models, with their names; the number of running ids, those
+-- ids, then the waiting ones.
 function verbs.beat()
   touch(REPLICA)
-  local count, named = tonumber(ARGV[REST]), {}
-  for i = REST + 1, #ARGV do named[ARGV[i]] = true end
+  local ago, names = tonumber(ARGV[REST]), {}
+  for i = REST + 2, REST + 1 + tonumber(ARGV[REST + 1]) do names[#names + 1] = ARGV[i] end
+  local at = REST + 2 + #names
+  local count, named = tonumber(ARGV[at]), {}
+  for i = at + 1, #ARGV do named[ARGV[i]] = true end
   local beats = tonumber(call('HGET', PREFIX .. ':beats', REPLICA) or 0)
   for _, id in ipairs(call('SMEMBERS', PREFIX .. ':ids:' .. REPLICA)) do
     local entry = not named[id] and entry_of(id)
     if entry and entry.beat < beats then remove(entry) end
   end
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
+  if ago >= 0 then see(names, ago) end
   bury()
   dispatch()
   local granted, unknown, displaced, out = {}, {}, {}, PREFIX .. ':out:' .. REPLICA
@@ -405,28 +634,40 @@ function verbs.beat()
       call('HDEL', out, gone[i])
     end
   end
-  for i = REST + 1, #ARGV do
+  for i = at + 1, #ARGV do
     local entry = entry_of(ARGV[i])
     if named[ARGV[i]] == 'displaced' then
       -- It is told below.
     elseif not entry then
       unknown[#unknown + 1] = ARGV[i]
-    elseif i > REST + count and entry.running == 1 then
+    elseif i > at + count and entry.running == 1 then
       granted[#granted + 1] = ARGV[i]
     end
   end
-  return {'beat', granted, unknown, displaced}
+  local used = {}
+  for name, model in pairs(models.known) do used[name] = {model.resident, model.running, 0} end
+  for _, line in pairs(models.waiting) do
+    for name, more in pairs(line) do
+      local one = used[name] or {0, 0, 0}
+      used[name], one[3] = one, one[3] + more
+    end
+  end
+  local uses = {}
+  for name, one in pairs(used) do
+    if one[1] == 1 or one[3] > 0 then uses[#uses + 1] = table.concat(one, ' ') .. ' ' .. name end
+  end
+  return {'beat', granted, unknown, displaced, uses}
 end
 
 -- Tickets, each followed by its order, or by -1 when it has a place.
 function verbs.restore()
-  for i = REST, #ARGV, 7 do
-    local ticket, order = ticket_at(i), tonumber(ARGV[i + 6])
+  for i = REST, #ARGV, 8 do
+    local ticket, order = ticket_at(i), tonumber(ARGV[i + 7])
     if not entry_of(ticket.id) then
       state.order = max(state.order, order)
       local entry = add(ticket, REPLICA, max(order, 0))
       if order < 0 then
-        start(entry)
+        start(entry, 0, false)
         -- It began before.
         entry.started = nil
         keep(entry)

@@ -18,6 +18,7 @@ const ticket = (id: string, tenant = "t"): Ticket => ({
   id,
   tenant,
   key: "k",
+  model: "m",
   weight: 1,
   priority: "interactive",
   cost: 100

@@ -64,6 +64,7 @@ const simulate = ({ durationMs, expected, flows, places, serviceMs }: Simulation
       id,
       tenant: flow.tenant,
       key: flow.tenant,
+      model: "m",
       weight: flow.weight ?? 1,
       priority: "interactive",
       cost: expected ?? serviceMs
@@ -157,7 +158,12 @@ describe("fairness of the line", () => {
     const scheduler = new FairScheduler({ leaseMs: 1e12, graceMs: 0, batchEveryMs: 600_000 }, 0, true)
     const bounds = { places, depth: 1000 }
     const add = (now: number, id: string, priority: Ticket["priority"]) =>
-      scheduler.enter(now, "a", { id, tenant: priority, key: "k", weight: 1, priority, cost: 10 }, bounds)
+      scheduler.enter(
+        now,
+        "a",
+        { id, tenant: priority, key: "k", model: "m", weight: 1, priority, cost: 10 },
+        bounds
+      )
     for (let i = 0; i < 20; i++) add(0, `i${i}`, "interactive")
     for (let i = 0; i < 20; i++) add(0, `b${i}`, "batch")
     let running = "i0"
@@ -215,7 +221,7 @@ const spread = (
   }
   const add = (replica: string, tenant: string, weight: number, cost: number) => {
     const id = `r${count++}`
-    const ticket: Ticket = { id, tenant, key: tenant, weight, priority: "interactive", cost }
+    const ticket: Ticket = { id, tenant, key: tenant, model: "m", weight, priority: "interactive", cost }
     if (replica === "alive") tickets.set(id, ticket)
     const { answer, messages } = scheduler.enter(now, replica, ticket, bounds)
     if (answer instanceof Granted) go(id)
@@ -286,7 +292,15 @@ describe("places", () => {
           for (const [now, { does, priority, tenant, used, which }] of steps.entries()) {
             const id = [...known][which]
             if (does === "enter") {
-              const ticket: Ticket = { id: `r${now}`, tenant, key: tenant, weight: 1, priority, cost: 10 }
+              const ticket: Ticket = {
+                id: `r${now}`,
+                tenant,
+                key: tenant,
+                model: "m",
+                weight: 1,
+                priority,
+                cost: 10
+              }
               const { answer, messages } = scheduler.enter(now, "a", ticket, bounds)
               if (!(answer instanceof Full)) known.add(ticket.id)
               drop(messages)

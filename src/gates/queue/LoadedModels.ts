@@ -1,0 +1,147 @@
+/**
+ * The models that the model server has loaded, as far as the queue knows: a request that goes loads its model, and others leave
+ * for it where not all fit. The server's own list (`see`) corrects this.
+ *
+ * How many fit is `BACKEND_MAX_LOADED_MODELS`. Without it two models fit together once the server was seen with both, until one
+ * of them is found gone.
+ */
+import { Average } from "./Average.ts"
+import { assumedLoadMs, type Bounds, maxModels, noticeableLoadMs, type Seen } from "./QueueStore.ts"
+
+export interface ModelState {
+  readonly name: string
+  /** it is loaded, or a request that loads it has a place */
+  resident: boolean
+  /** a request of it has ended since it was loaded */
+  loaded: boolean
+  /** end of its turn, when another model waits */
+  until: number
+  /** when it was loaded, used or unloaded last */
+  changed: number
+  /** requests that have a place */
+  running: number
+  readonly loadMs: Average
+}
+
+/** The name without its window: a model is loaded with one window at a time. */
+const baseOf = (name: string): string => name.split(" ", 1)[0] ?? name
+
+const pairOf = (one: string, two: string): string => [baseOf(one), baseOf(two)].sort().join(" ")
+
+export class LoadedModels {
+  readonly #models = new Map<string, ModelState>()
+  /** pairs of models that fit together */
+  readonly #together = new Set<string>()
+
+  get #all(): ReadonlyArray<ModelState> {
+    return [...this.#models.values()]
+  }
+
+  /** names of the loaded models */
+  get resident(): ReadonlyArray<string> {
+    return this.#all.filter(({ resident }) => resident).map(({ name }) => name)
+  }
+
+  /** A model that was never asked for is not loaded. */
+  of(name: string): ModelState {
+    const fresh = { name, resident: false, loaded: false, until: 0, changed: 0, running: 0 }
+    return this.#models.get(name) ?? { ...fresh, loadMs: new Average(assumedLoadMs) }
+  }
+
+  #keep(model: ModelState): void {
+    if (!this.#models.has(model.name) && this.#models.size >= maxModels) {
+      for (const { name, resident, running } of this.#all)
+        if (!resident && running === 0) this.#models.delete(name)
+    }
+    this.#models.set(model.name, model)
+  }
+
+  /** The loaded models that must leave before this one is loaded. One that runs, or that requests wait for, leaves last. */
+  inTheWayOf(
+    name: string,
+    { maxLoadedModels }: Bounds,
+    isAwaited: (model: string) => boolean
+  ): ReadonlyArray<ModelState> {
+    if (this.#models.get(name)?.resident === true) return []
+    const isBusy = (model: ModelState) => (model.running > 0 || isAwaited(model.name) ? 1 : 0)
+    const resident = this.#all
+      .filter((model) => model.resident)
+      .sort(
+        (one, two) => isBusy(one) - isBusy(two) || one.until - two.until || (one.name < two.name ? -1 : 1)
+      )
+    const same = resident.filter((model) => baseOf(model.name) === baseOf(name))
+    const others = resident.filter((model) => !same.includes(model))
+    const leaving =
+      maxLoadedModels === undefined
+        ? others.filter((model) => !this.#together.has(pairOf(model.name, name)))
+        : others.slice(0, Math.max(0, others.length + 1 - maxLoadedModels))
+    return [...same, ...leaving]
+  }
+
+  /** A request of the model goes. Returns whether the model was loaded. `turnMaxMs`: of a turn, after the load */
+  start(now: number, name: string, turnMaxMs: number): boolean {
+    const model = this.of(name)
+    if (!model.resident) {
+      model.resident = true
+      model.loaded = false
+      model.until = now + model.loadMs.value + turnMaxMs
+    }
+    model.running += 1
+    model.changed = now
+    this.#keep(model)
+    return model.loaded
+  }
+
+  unload(now: number, model: ModelState): void {
+    model.resident = false
+    model.loaded = false
+    model.changed = now
+  }
+
+  /** A request of the model gives up its place. */
+  release(now: number, name: string): void {
+    const model = this.of(name)
+    model.running -= 1
+    model.changed = now
+  }
+
+  /**
+   * A request had an answer. `wasLoaded` when it went; `loadMs`: how long it waited for its model, as the server says. Returns how
+   * long the server loaded the model: of the requests that waited for one load, the first to end counts it.
+   */
+  answered(name: string, wasLoaded: boolean, loadMs: number): number {
+    const model = this.of(name)
+    const isCounted = wasLoaded || !model.loaded
+    model.loaded = model.resident
+    // A model that was loaded all the same tells nothing of its loads.
+    if (!isCounted || loadMs < noticeableLoadMs) return 0
+    if (wasLoaded) this.#forget(baseOf(name))
+    model.loadMs.add(loadMs)
+    return loadMs
+  }
+
+  /** The model was found gone: it does not fit together with others. */
+  #forget(base: string): void {
+    for (const pair of this.#together) if (pair.split(" ").includes(base)) this.#together.delete(pair)
+  }
+
+  /** The server's own list. What was used since it was asked for is not judged by it. */
+  see(now: number, { agoMs, names }: Seen): void {
+    const listed = names.slice(0, maxModels)
+    for (const model of this.#all) {
+      const isListed = listed.includes(baseOf(model.name))
+      if (model.resident && !isListed && model.running === 0 && model.changed < now - agoMs)
+        this.unload(now, model)
+    }
+    for (const name of listed) {
+      for (const other of listed) if (other !== name) this.#together.add(pairOf(name, other))
+      if (this.#all.some((model) => model.resident && baseOf(model.name) === name)) continue
+      const model = this.of(name)
+      if (model.changed >= now - agoMs) continue
+      model.resident = true
+      model.loaded = true
+      model.until = now
+      this.#keep(model)
+    }
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * A model server that holds one model and takes eight seconds to load another, in virtual time. Two replicas send it the requests
+ * of a few tenants, through a `QueueStore`, or without a queue. The store reads the `TestClock`.
+ *
+ * The server works as Ollama does: it takes requests in the order they come. One for another model than the loaded one waits until
+ * the running ones are done, with all that came after it.
+ */
+import { Effect } from "effect"
+import { TestClock } from "effect/testing"
+import { Granted, type QueueStore, type Ticket } from "../../src/gates/queue/QueueStore.ts"
+
+export interface Tenant {
+  readonly name: string
+  readonly weight?: number
+  /** asked for in turn, or at random */
+  readonly models: ReadonlyArray<string>
+  /** always so many requests, or one every so many ms on average */
+  readonly load: { readonly always: number } | { readonly everyMs: number }
+}
+
+export interface World {
+  readonly tenants: ReadonlyArray<Tenant>
+  readonly places: number
+  readonly serviceMs: number
+  readonly loadMs: number
+  readonly durationMs: number
+  readonly turnMaxMs?: number
+}
+
+/** `none`: the server's own order. `blind`: the queue without models. */
+export type Queue =
+  | { readonly kind: "none" }
+  | { readonly kind: "blind" | "models"; readonly replicas: readonly [Store, Store] }
+type Store = QueueStore["Service"]
+
+export interface Figures {
+  readonly loads: number
+  readonly served: number
+  /** share of the time of all places in which an answer was made */
+  readonly busy: number
+  readonly servedOf: (tenant: string) => number
+  /** from its arrival to the begin of its service, milliseconds */
+  readonly waitOf: (tenant: string, share: number) => number
+}
+
+interface Request {
+  readonly id: string
+  readonly tenant: Tenant
+  readonly model: string
+  readonly arrivedAt: number
+  readonly store: Store | undefined
+  waits: boolean
+  /** how long the server loaded the model for it */
+  loadMs: number
+}
+
+/** A generator of its own, so that a run can be repeated. */
+const makeRandom = () => {
+  let seed = 7
+  return () => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+    return seed / 2_147_483_648
+  }
+}
+
+export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue) {
+  const { durationMs, loadMs, places, serviceMs, tenants } = world
+  const bounds = {
+    places,
+    depth: 1e6,
+    maxLoadedModels: 1,
+    ...(world.turnMaxMs === undefined ? {} : { turnMaxMs: world.turnMaxMs })
+  }
+  const random = makeRandom()
+  const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+  const events: Array<{ readonly at: number; readonly run: Effect.Effect<void, unknown> }> = []
+  const plan = (at: number, run: Effect.Effect<void, unknown>) => {
+    const index = events.findLastIndex((event) => event.at <= at)
+    events.splice(index + 1, 0, { at, run })
+  }
+  const waits = new Map<string, Array<number>>(tenants.map(({ name }) => [name, []]))
+  const live = new Map<string, Request>()
+  let [now, count, loads] = [0, 0, 0]
+
+  // The server
+  const pending: Array<Request> = []
+  let [loaded, loadedAt, running] = ["", 0, 0]
+  const serve: Effect.Effect<void, unknown> = Effect.suspend(() => {
+    while (running < places) {
+      const next = pending[0]
+      if (next === undefined || (next.model !== loaded && running > 0)) return Effect.void
+      pending.shift()
+      if (next.model !== loaded) {
+        loads += 1
+        loaded = next.model
+        loadedAt = now + loadMs
+      }
+      running += 1
+      next.loadMs = Math.max(0, loadedAt - now)
+      waits.get(next.tenant.name)?.push(now + next.loadMs - next.arrivedAt)
+      plan(now + next.loadMs + serviceMs, end(next))
+    }
+    return Effect.void
+  })
+
+  // The gateway
+  /** What waits and got a place meanwhile. */
+  const learn = Effect.gen(function* () {
+    if (queue.kind === "none") return
+    for (const store of queue.replicas) {
+      const own = [...live.values()].filter((one) => one.store === store)
+      const { granted } = yield* store.beat(
+        own.filter((one) => !one.waits).map(({ id }) => id),
+        own.filter((one) => one.waits).map(({ id }) => id),
+        bounds
+      )
+      for (const id of granted) {
+        const one = live.get(id)
+        if (one === undefined) continue
+        one.waits = false
+        pending.push(one)
+      }
+    }
+    yield* serve
+  })
+  const arrive = (tenant: Tenant): Effect.Effect<void, unknown> =>
+    Effect.gen(function* () {
+      const id = `r${count++}`
+      const model = tenant.models[Math.floor(random() * tenant.models.length)] ?? ""
+      const store = queue.kind === "none" ? undefined : queue.replicas[count % 2]
+      const request: Request = { id, tenant, model, arrivedAt: now, store, waits: true, loadMs: 0 }
+      live.set(id, request)
+      if (store !== undefined) {
+        const ticket: Ticket = {
+          id,
+          tenant: tenant.name,
+          key: tenant.name,
+          model: queue.kind === "blind" ? "any" : model,
+          weight: tenant.weight ?? 1,
+          priority: "interactive",
+          cost: serviceMs
+        }
+        if (!((yield* store.enter(ticket, bounds)) instanceof Granted)) return yield* learn
+      }
+      request.waits = false
+      pending.push(request)
+      yield* serve
+    })
+  const end = (request: Request): Effect.Effect<void, unknown> =>
+    Effect.gen(function* () {
+      running -= 1
+      live.delete(request.id)
+      yield* request.store?.end(request.id, serviceMs, bounds, request.loadMs) ?? Effect.void
+      yield* serve
+      yield* learn
+      if ("always" in request.tenant.load) yield* arrive(request.tenant)
+    })
+
+  for (const tenant of tenants) {
+    const { load } = tenant
+    if ("always" in load) {
+      for (let i = 0; i < load.always; i++) plan(i, arrive(tenant))
+    } else {
+      const pause = () => -load.everyMs * Math.log(1 - random())
+      const again: Effect.Effect<void, unknown> = Effect.suspend(() => {
+        plan(now + pause(), again)
+        return arrive(tenant)
+      })
+      plan(pause(), again)
+    }
+  }
+  const beat: Effect.Effect<void, unknown> = Effect.suspend(() => {
+    plan(now + 1000, beat)
+    return learn
+  })
+  plan(500, beat)
+  for (let event = events.shift(); event !== undefined && event.at < durationMs; event = events.shift()) {
+    now = event.at
+    yield* TestClock.setTime(startedAt + now)
+    yield* event.run
+  }
+  const sorted = (tenant: string) => (waits.get(tenant) ?? []).toSorted((one, two) => one - two)
+  const served = [...waits.values()].reduce((sum, { length }) => sum + length, 0)
+  const figures: Figures = {
+    loads,
+    served,
+    busy: (served * serviceMs) / places / durationMs,
+    servedOf: (tenant) => waits.get(tenant)?.length ?? 0,
+    waitOf: (tenant, share) => sorted(tenant)[Math.floor((waits.get(tenant)?.length ?? 0) * share)] ?? 0
+  }
+  return figures
+})
