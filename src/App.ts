@@ -60,7 +60,9 @@ const layerQueue = (settings: SettingsValues) => {
   return layerQueueFromStore({
     places: settings.backendMaxConcurrent,
     depth: settings.queueMaxDepth,
-    maxWaitMs: settings.queueMaxWaitMs
+    maxWaitMs: settings.queueMaxWaitMs,
+    maxLoadedModels: settings.backendMaxLoadedModels,
+    turnMaxMs: settings.modelTurnMaxMs
   }).pipe(Layer.provide(store))
 }
 

@@ -171,6 +171,8 @@ export const table = {
   backendMaxConcurrent: optionalInteger("BACKEND_MAX_CONCURRENT", "requests", 1, 100_000, "unset: no queue"),
   queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),
   queueMaxDepth: integer("QUEUE_MAX_DEPTH", 256, "requests", 0, 100_000),
+  backendMaxLoadedModels: optionalInteger("BACKEND_MAX_LOADED_MODELS", "models", 1, 64, "unset: learned"),
+  modelTurnMaxMs: integer("MODEL_TURN_MAX_MS", 30_000, "milliseconds", 1, msPerDay),
   numCtxCap: optionalInteger("NUM_CTX_CAP", "tokens", 4, 10_000_000, "unset: a client's num_ctx is dropped"),
   promptOverflow: choice("PROMPT_OVERFLOW", "warn", ["warn", "refuse"]),
   backendContextLength: optionalInteger(

@@ -50,7 +50,7 @@ export interface InMemoryOptions {
   /** in place of a store of `keys` */
   readonly keyStore?: Layer.Layer<KeyStore>
   /** default: the one model `m:latest` */
-  readonly discovery?: Layer.Layer<Discovery, never, Backend | Metrics.Metrics>
+  readonly discovery?: Layer.Layer<Discovery, never, Backend | FairQueue | Metrics.Metrics>
   /** default: no queue, as without `BACKEND_MAX_CONCURRENT` */
   readonly queue?: Layer.Layer<FairQueue, never, Metrics.Metrics>
   readonly meter?: Layer.Layer<Meter>
@@ -98,7 +98,6 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
         )
       )
     ),
-    options.queue ?? layerNoQueue,
     // No key has opted in to the prompt log.
     Layer.succeed(PromptLog, { transcript: () => undefined }),
     LeaseKeeper.layer({ leaseS }),
@@ -108,6 +107,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),
+    Layer.provideMerge(options.queue ?? layerNoQueue),
     Layer.provideMerge(AnswerMemory.layer({ maxBytes: 100_663_296 })),
     Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
     Layer.provideMerge(Metrics.layer),

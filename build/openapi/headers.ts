@@ -50,6 +50,9 @@ export const lowered = {
 export const queued = {
   "X-Queue-Wait-Ms": count(
     "milliseconds that the request waited in the queue for the model server; only where BACKEND_MAX_CONCURRENT is set"
+  ),
+  "X-Model-Loaded": text(
+    "`false` when the model server had to load the model for this request, else `true`, as far as the gateway knows; only where BACKEND_MAX_CONCURRENT is set"
   )
 }
 

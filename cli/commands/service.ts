@@ -30,6 +30,11 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
       (total, [key, found]) => (key === name || key.startsWith(`${name}{`) ? total + (found ?? 0) : total),
       0
     )
+  const loadedModels = Object.entries(gauges).flatMap(([key, loaded]) => {
+    const [, model] = /^tollgate_queue_model_loaded\{(.*)\}$/.exec(key) ?? []
+    if (model === undefined) return []
+    return [{ model, loaded: loaded === 1, waiting: value(`tollgate_queue_model_waiting{${model}}`) ?? 0 }]
+  })
   const down = ["database", "cache", "backend"].filter(
     (dependency) => gauges[`tollgate_ready{${dependency}}`] === 0
   )
@@ -48,6 +53,7 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
     openRequests: value("tollgate_open_leases"),
     waiting: sum("tollgate_queue_depth"),
     atBackend: value("tollgate_queue_places_in_use"),
+    loadedModels,
     auditBacklog: value("tollgate_audit_backlog")
   }
 }
@@ -63,6 +69,15 @@ const breakerOf = ({ breaker, keysRefused }: State): string =>
 const readyOf = ({ alive, notReady }: State): string =>
   !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
 
+/** The models that are loaded or waited for, over all replicas. */
+const loadedOf = ({ loadedModels }: State): string =>
+  loadedModels
+    .map(({ loaded, model, waiting }) => {
+      const more = [...(loaded ? [] : ["not loaded"]), ...(waiting > 0 ? [`${waiting} wait`] : [])]
+      return more.length === 0 ? model : `${model} (${more.join(", ")})`
+    })
+    .join(", ") || "-"
+
 const replicaTable = (states: ReadonlyArray<State>): string =>
   tableOf(states, {
     REPLICA: ({ replica }) => replica,
@@ -75,6 +90,7 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
     "LIST AGE": ({ discoveryAgeS }) => figure(discoveryAgeS, " s"),
     OPEN: ({ openRequests }) => figure(openRequests),
     WAITING: ({ waiting }) => figure(waiting),
+    LOADED: loadedOf,
     BACKLOG: ({ auditBacklog }) => figure(auditBacklog)
   })
 

@@ -23,6 +23,7 @@ export interface MemoryScript {
   embed?(call: ModelCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
   show?(admitted: Facts<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
+  readonly loaded?: Effect.Effect<ReadonlyArray<string>, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 
@@ -60,6 +61,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
           callWithBreaker(breaker, permit, (admitted) => beforeCut(script.show?.(admitted) ?? unscripted)),
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
+        loaded: script.loaded ?? unscripted,
         ping: script.ping ?? Effect.void
       })
     })

@@ -56,6 +56,8 @@ export interface Reservation {
 export interface Place {
   /** milliseconds the request waited for it */
   readonly queuedMs: number
+  /** whether its model was loaded then; undefined: not known */
+  readonly loaded: boolean | undefined
   /** Gives the place to the next request, when the backend is done with this one. A second call does nothing. */
   readonly giveBack: Effect.Effect<void>
 }

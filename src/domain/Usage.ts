@@ -20,8 +20,11 @@ export const noUsage: Usage = { tokensIn: 0, tokensOut: 0, source: "estimated" }
 
 export const totalTokens = (usage: Usage): number => usage.tokensIn + usage.tokensOut
 
-/** The fields of a final frame that decide the charge. */
-export type Counted = Pick<Frame, "doneReason" | "promptEvalCount" | "promptEvalCachedCount" | "evalCount">
+/** The fields of a final frame that decide the charge, and what the queue learns. */
+export type Counted = Pick<
+  Frame,
+  "doneReason" | "loadDuration" | "promptEvalCount" | "promptEvalCachedCount" | "evalCount"
+>
 
 /** What the gateway itself counted. The backend's counts are checked against it. */
 export interface Seen {

@@ -42,6 +42,7 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     headers["x-num-ctx"] = String(resolved.window ?? "default")
   if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
+  if (context.modelLoaded !== undefined) headers["x-model-loaded"] = String(context.modelLoaded)
   if (context.listExpired) headers["x-model-list"] = "expired"
   if (context.tellsScopes && context.key !== undefined)
     headers["x-key-scopes"] = [...context.key.facts.caller.scopes].join(", ")

@@ -136,6 +136,14 @@ const make = Effect.sync(() => {
     "How long requests waited for a place at the backend, by tenant; those that were refused or left too",
     ["tenant"]
   )
+  const loads = counter(
+    "tollgate_model_loads_total",
+    "Loads of models that requests with a place waited for, by model",
+    ["model"]
+  )
+  const loadSeconds = counter("tollgate_model_load_seconds_total", "How long these loads took, by model", [
+    "model"
+  ])
   const queueRefusals = counter(
     "tollgate_queue_refused_total",
     "Requests refused because too many waited or the wait was too long, by tenant",
@@ -203,6 +211,12 @@ const make = Effect.sync(() => {
             )
           )
         }),
+    /** Counts a load of a model, which took `ms`. 0: there was none, and the series begins. */
+    modelLoaded: (model: string, ms: number) =>
+      Effect.sync(() => {
+        loads.inc({ model }, ms > 0 ? 1 : 0)
+        loadSeconds.inc({ model }, ms / 1000)
+      }),
     /** Adds a figure. When its read fails or hangs, a gauge shows that, and the other metrics are still given. */
     probe: ({ help, labels: labelNames = [], name, read, type = "gauge" }: Probe) =>
       Effect.map(Effect.context(), (context) => {

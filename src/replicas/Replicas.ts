@@ -93,6 +93,8 @@ const reported = [
   "tollgate_open_leases",
   "tollgate_queue_depth",
   "tollgate_queue_places_in_use",
+  "tollgate_queue_model_loaded",
+  "tollgate_queue_model_waiting",
   "tollgate_audit_backlog"
 ]
 

@@ -41,6 +41,8 @@ export class RequestContext {
   queuedSince: number | undefined
   /** how long it waited, in ms; undefined while it waits and without a queue */
   queuedMs: number | undefined
+  /** whether its model was loaded when it got its place; undefined: not known */
+  modelLoaded: boolean | undefined
   /** from its arrival to the first frame of its answer, in ms */
   firstFrameMs: number | undefined
   /** the intent row exists */

@@ -124,6 +124,7 @@ const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefi
   if (request.kind === "embeddings") return undefined
   return {
     evalCount: 0,
+    ...(answer.loadDuration === undefined ? {} : { loadDuration: answer.loadDuration }),
     ...(answer.promptEvalCount === undefined ? {} : { promptEvalCount: answer.promptEvalCount })
   }
 }

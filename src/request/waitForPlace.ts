@@ -6,14 +6,21 @@ import { Effect, Scope } from "effect"
 import type { Evidence } from "../domain/Evidence.ts"
 import { totalTokens } from "../domain/Usage.ts"
 import { Meter, meterUnavailable } from "../gates/meter/Meter.ts"
-import { FairQueue } from "../gates/queue/FairQueue.ts"
+import { FairQueue, type Used } from "../gates/queue/FairQueue.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { Hold } from "./Hold.ts"
 import { LeaseKeeper } from "./LeaseKeeper.ts"
+import type { RequestCost } from "./RequestCost.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
 /** After a shorter wait the lease is not renewed, because nearly all of it is left. */
 const shortMs = 1000
+const nsPerMs = 1_000_000
+
+const usedOf = (cost: RequestCost) => (): Used => ({
+  tokens: totalTokens(cost.usage),
+  loadMs: cost.final?.loadDuration === undefined ? undefined : cost.final.loadDuration / nsPerMs
+})
 
 export const makeWaitForPlace = Effect.gen(function* () {
   const [leases, meter, metrics, queue] = [yield* LeaseKeeper, yield* Meter, yield* Metrics, yield* FairQueue]
@@ -27,7 +34,7 @@ export const makeWaitForPlace = Effect.gen(function* () {
         .keep(hold)
         .pipe(
           Scope.provide(lease),
-          Effect.andThen(queue.enter(reserved, () => totalTokens(cost.usage))),
+          Effect.andThen(queue.enter(reserved, usedOf(cost))),
           metrics.queueing(reserved.facts.caller.tenantName)
         )
     )
@@ -35,6 +42,7 @@ export const makeWaitForPlace = Effect.gen(function* () {
     if (place === undefined) return queued
     cost.place = place
     context.queuedMs = Math.round(place.queuedMs)
+    context.modelLoaded = place.loaded
     if (place.queuedMs < shortMs) return queued
     // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
@@ -46,5 +54,5 @@ export const makeWaitForPlace = Effect.gen(function* () {
   return (context: RequestContext, reserved: Evidence<"Limiter">) =>
     queue.limited && reserved.facts.reservation.slot
       ? wait(context, reserved)
-      : queue.enter(reserved, () => totalTokens(context.cost.usage))
+      : queue.enter(reserved, usedOf(context.cost))
 })

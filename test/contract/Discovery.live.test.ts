@@ -10,6 +10,7 @@ import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { layerPolling } from "../../src/gates/models/polling.ts"
+import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { verified, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
@@ -24,7 +25,12 @@ const polling = (models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>, des
     Layer.provide(
       layerMemory({ models, describe, reply: () => new BackendFailed({ fault: "unreachable" }) })
     ),
-    Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer, Metrics.layer])
+    Layer.provide([
+      layerNoQueue,
+      layerCircuitBreaker({ failures: 5, openMs: 30_000 }),
+      Drain.layer,
+      Metrics.layer
+    ])
   )
 
 suite("polling", (installed, test, descriptions) =>

@@ -364,6 +364,140 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         )
       }))
 
+    const one = { places: 2, depth: 64, maxLoadedModels: 1, turnMaxMs: 30_000 }
+    /** Tells the store how long a load takes: the average of all loads so far. */
+    const loadOf = Effect.fnUntraced(function* (store: QueueStore["Service"], ms: number) {
+      for (const model of ["a", "b", "a", "b"]) {
+        yield* store.enter(ticket(`${model} first`, { tenant: "before", model }), one)
+        yield* TestClock.adjust(ms)
+        yield* store.end(`${model} first`, 100, one, ms)
+        yield* TestClock.adjust(ms)
+      }
+    })
+
+    test("when a model is loaded, then its requests go first until they are a load ahead, and the swap waits for those that run", (a, b) =>
+      Effect.gen(function* () {
+        yield* loadOf(a, 8000)
+        const names: Array<string> = []
+        for (let i = 0; i < 40; i++) {
+          names.push(`b${i}`)
+          yield* a.enter(ticket(`b${i}`, { tenant: "flood", model: "b" }), one)
+        }
+        assert.instanceOf(yield* b.enter(ticket("a0", { tenant: "few", model: "a" }), one), Waiting)
+        let running = ["b0", "b1"]
+        let turns = 0
+        while (running.length > 0 && turns < 60) {
+          turns += 1
+          yield* TestClock.adjust(1000)
+          const [first = ""] = running
+          yield* a.end(first, 100, one, 0)
+          names.splice(names.indexOf(first), 1)
+          const waiting = names.filter((name) => !running.includes(name))
+          const { granted } = yield* a.beat(running.slice(1), waiting, one)
+          running = [...running.slice(1), ...granted]
+        }
+        // A request takes two seconds, and there are two places: a load of 8 s is worth eight requests and more.
+        assert.isAtLeast(turns, 8)
+        assert.isAtMost(turns, 30)
+        assert.deepStrictEqual(
+          (yield* b.beat([], ["a0"], one)).granted,
+          ["a0"],
+          "it goes when the last one is done"
+        )
+        const { models } = yield* b.beat(["a0"], [], one)
+        assert.deepStrictEqual(
+          models.map(({ name, resident, running: places }) => [name, resident, places]).sort(),
+          [
+            ["a", true, 1],
+            ["b", false, 0]
+          ]
+        )
+      }))
+
+    test("when the time of a turn is over, then the other model comes, whatever its share is", (a) =>
+      Effect.gen(function* () {
+        yield* loadOf(a, 8000)
+        yield* a.enter(ticket("b0", { model: "b" }), one)
+        yield* a.enter(ticket("a0", { model: "a" }), one)
+        assert.instanceOf(yield* a.enter(ticket("b1", { model: "b" }), one), Granted, "the turn of its model")
+        for (let s = 0; s < 40; s += 20) {
+          yield* TestClock.adjust("20 seconds")
+          yield* a.beat(["b0", "b1"], ["a0"], one)
+        }
+        assert.instanceOf(yield* a.enter(ticket("b2", { model: "b" }), one), Waiting)
+        yield* a.end("b0", 100, one)
+        assert.deepStrictEqual((yield* a.beat(["b1"], ["a0", "b2"], one)).granted, [], "a place is free")
+        yield* a.end("b1", 100, one)
+        assert.deepStrictEqual((yield* a.beat([], ["a0", "b2"], one)).granted, ["a0"])
+      }))
+
+    test("when a request waits for a swap, then others pass it only on places that it cannot use", (a) =>
+      Effect.gen(function* () {
+        const three = { places: 3, depth: 64, maxLoadedModels: 2, turnMaxMs: 1 }
+        for (const model of ["a", "b"]) yield* a.enter(ticket(`${model}0`, { model }), three)
+        yield* TestClock.adjust("10 seconds")
+        assert.instanceOf(yield* a.enter(ticket("c0", { model: "c" }), three), Waiting)
+        assert.instanceOf(yield* a.enter(ticket("b1", { model: "b" }), three), Waiting, "the place is for c")
+        yield* a.end("b0", 100, three)
+        assert.deepStrictEqual(
+          (yield* a.beat(["a0"], ["c0", "b1"], three)).granted,
+          ["b1"],
+          "one more is free"
+        )
+        yield* a.end("a0", 100, three)
+        assert.deepStrictEqual((yield* a.beat(["b1"], ["c0"], three)).granted, ["c0"], "nobody uses a")
+      }))
+
+    test("when the server had two models at the same time, then they fit together until one is found gone", (a) =>
+      Effect.gen(function* () {
+        const learning = { places: 2, depth: 64 }
+        yield* a.enter(ticket("a0", { model: "a" }), learning)
+        assert.instanceOf(yield* a.enter(ticket("b0", { model: "b" }), learning), Waiting)
+        yield* TestClock.adjust("2 seconds")
+        assert.deepStrictEqual(
+          (yield* a.beat(["a0"], ["b0"], learning, { names: ["a", "b"], agoMs: 0 })).granted,
+          ["b0"]
+        )
+        assert.deepStrictEqual(
+          yield* a.enter(ticket("b0", { model: "b" }), learning),
+          new Granted({ loaded: true })
+        )
+        assert.strictEqual(yield* a.end("a0", 100, learning, 20), 0, "it was loaded")
+        yield* a.end("b0", 100, learning, 20)
+        assert.deepStrictEqual(
+          yield* a.enter(ticket("a1", { model: "a" }), learning),
+          new Granted({ loaded: true })
+        )
+        assert.strictEqual(yield* a.end("a1", 100, learning, 3000), 3000, "it was gone")
+        yield* a.enter(ticket("a2", { model: "a" }), learning)
+        assert.instanceOf(yield* a.enter(ticket("c", { model: "c" }), learning), Waiting)
+      }))
+
+    test("when several requests wait for one load, then it is counted once; a model that the server lost is loaded again", (a) =>
+      Effect.gen(function* () {
+        for (const id of ["1", "2"])
+          assert.deepStrictEqual(yield* a.enter(ticket(id), one), new Granted({ loaded: false }))
+        assert.strictEqual(yield* a.end("1", 100, one, 4000), 4000)
+        assert.strictEqual(yield* a.end("2", 100, one, 4000), 0)
+        assert.deepStrictEqual(yield* a.enter(ticket("3"), one), new Granted({ loaded: true }))
+        yield* a.end("3", 100, one, 4)
+        yield* TestClock.adjust("10 seconds")
+        yield* a.beat([], [], one, { names: [], agoMs: 20_000 })
+        assert.deepStrictEqual(yield* a.enter(ticket("4"), one), new Granted({ loaded: true }), "an old list")
+        yield* a.end("4", 100, one, 4)
+        yield* TestClock.adjust("10 seconds")
+        yield* a.beat([], [], one, { names: [], agoMs: 100 })
+        assert.deepStrictEqual(yield* a.enter(ticket("5"), one), new Granted({ loaded: false }))
+      }))
+
+    test("when nobody may wait, then a request for a model that has no room yet is refused", (a) =>
+      Effect.gen(function* () {
+        const none = { ...one, depth: 0 }
+        yield* a.enter(ticket("a0", { model: "a" }), none)
+        assert.instanceOf(yield* a.enter(ticket("b0", { model: "b" }), none), Full)
+        assert.deepStrictEqual((yield* a.beat(["a0"], ["b0"], none)).unknown, ["b0"])
+      }))
+
     test("when everything ended, then nothing is left behind", (a) =>
       Effect.gen(function* () {
         for (let i = 0; i < 50; i++) {

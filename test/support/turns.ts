@@ -24,7 +24,7 @@ export interface World {
   readonly serviceMs: number
   readonly loadMs: number
   readonly durationMs: number
-  readonly turnMaxMs?: number
+  readonly turnMaxMs: number
 }
 
 /** `none`: the server's own order. `blind`: the queue without models. */
@@ -42,6 +42,35 @@ export interface Figures {
   /** from its arrival to the begin of its service, milliseconds */
   readonly waitOf: (tenant: string, share: number) => number
 }
+
+export const light: Tenant = { name: "light", models: ["a"], load: { everyMs: 60_000 } }
+/** A flood with both models, a team with one, and somebody who asks now and then. */
+export const teams: ReadonlyArray<Tenant> = [
+  { name: "flood", models: ["a", "b"], load: { always: 40 } },
+  { name: "team", models: ["b"], load: { always: 8 } },
+  light
+]
+export const weighted: ReadonlyArray<Tenant> = [
+  { name: "one", models: ["a"], load: { always: 40 } },
+  { name: "three", models: ["b"], weight: 3, load: { always: 40 } }
+]
+
+export const makeWorld = (tenants: ReadonlyArray<Tenant>, more: Partial<World> = {}): World => ({
+  tenants,
+  places: 2,
+  serviceMs: 1000,
+  loadMs: 8000,
+  turnMaxMs: 30_000,
+  durationMs: 1_200_000,
+  ...more
+})
+
+/**
+ * The longest that a tenant may wait that asks for less than its share: what runs, a request of each other tenant, a turn with the
+ * load before it, and the load of its own model.
+ */
+export const boundOf = ({ loadMs, serviceMs, tenants, turnMaxMs }: World): number =>
+  tenants.length * serviceMs + loadMs + turnMaxMs + loadMs
 
 interface Request {
   readonly id: string
@@ -64,12 +93,12 @@ const makeRandom = () => {
 }
 
 export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue) {
-  const { durationMs, loadMs, places, serviceMs, tenants } = world
+  const { durationMs, loadMs, places, serviceMs, tenants, turnMaxMs } = world
   const bounds = {
     places,
     depth: 1e6,
     maxLoadedModels: 1,
-    ...(world.turnMaxMs === undefined ? {} : { turnMaxMs: world.turnMaxMs })
+    turnMaxMs
   }
   const random = makeRandom()
   const startedAt = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
@@ -186,7 +215,10 @@ export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue)
     served,
     busy: (served * serviceMs) / places / durationMs,
     servedOf: (tenant) => waits.get(tenant)?.length ?? 0,
-    waitOf: (tenant, share) => sorted(tenant)[Math.floor((waits.get(tenant)?.length ?? 0) * share)] ?? 0
+    waitOf: (tenant, share) => {
+      const all = sorted(tenant)
+      return all[Math.min(all.length - 1, Math.floor(all.length * share))] ?? 0
+    }
   }
   return figures
 })

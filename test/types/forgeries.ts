@@ -68,7 +68,7 @@ export const story = Effect.gen(function* () {
   const [audit, backend] = [yield* Audit, yield* Backend]
   const verified = yield* keys.verify("secret")
   const found = yield* discovery.resolve(verified, asked)
-  const place = yield* queue.enter(yield* limiter.reserve(found), () => 0)
+  const place = yield* queue.enter(yield* limiter.reserve(found), () => ({ tokens: 0, loadMs: undefined }))
   return yield* backend.forward(yield* audit.open(place), uncounted)
 })
 

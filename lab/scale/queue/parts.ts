@@ -211,7 +211,7 @@ export const kills = Effect.fnUntraced(function* ({ kills: times }: Plan) {
   yield* Effect.forEach(runs, ({ stop }) => stop, { concurrency: "unbounded" })
   const answers = runs.flatMap((run) => run.answers)
   yield* seconds(leaseS + 2)
-  const left = yield* Effect.promise(() => redis.hlen("tollgate:{queue}:entries"))
+  const left = yield* Effect.promise(() => redis.hlen("tollgate:{queue}:2:entries"))
   const [key] = keys
   const last =
     key === undefined ? [] : yield* Effect.forEach(both, ({ url }) => ask(url, key), { concurrency: 2 })
@@ -290,7 +290,7 @@ const full = Effect.fnUntraced(function* (duration: number) {
   backend.setServiceMs(10)
   yield* Effect.forEach(urls, (url) => Effect.forEach(keys, (key) => ask(url, key)), { concurrency: 2 })
   backend.setServiceMs(3_600_000)
-  const entries = Effect.promise(() => redis.hlen("tollgate:{queue}:entries"))
+  const entries = Effect.promise(() => redis.hlen("tollgate:{queue}:2:entries"))
   const until = Effect.fnUntraced(function* (count: number) {
     const since = performance.now()
     while ((yield* entries) !== count && performance.now() - since < 30_000) yield* Effect.sleep("5 millis")

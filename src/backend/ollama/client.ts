@@ -82,15 +82,17 @@ const paths = {
   show: "/api/show",
   describe: "/api/show",
   models: "/api/tags",
+  loaded: "/api/ps",
   ping: "/api/version"
 } as const
 type Path = keyof typeof paths
 
 /** Calls that the gateway makes for itself. They have their own connections. */
-type Lookup = "describe" | "models" | "ping"
+type Lookup = "describe" | "models" | "loaded" | "ping"
 /** How long a call may still wait. */
 type LeftMs = () => number
-const isLookup = (path: Path): path is Lookup => path === "describe" || path === "models" || path === "ping"
+const isLookup = (path: Path): path is Lookup =>
+  path === "describe" || path === "models" || path === "loaded" || path === "ping"
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
@@ -254,6 +256,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
       ),
     models: lookUp("models", null, list, listTimeoutMs),
+    loaded: Effect.map(lookUp("loaded", null, list, listTimeoutMs), (models) =>
+      models.map(({ name }) => name)
+    ),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
     ping
   })

@@ -15,6 +15,7 @@ import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
 import { Descriptions } from "./Descriptions.ts"
 import { Discovery } from "./Discovery.ts"
+import { FairQueue } from "../queue/FairQueue.ts"
 import { resolveModel } from "./resolveModel.ts"
 
 export interface DiscoveryOptions {
@@ -40,7 +41,7 @@ const faultOf = (cause: Cause.Cause<unknown>): object => {
 }
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }: DiscoveryOptions) {
-  const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
+  const [backend, nowMs, queue] = [yield* Backend, yield* makeMonotonicMs, yield* FairQueue]
   const requested = yield* Queue.sliding<void>(1)
   const descriptions = new Descriptions(backend.describe, nowMs)
   const listed = yield* Queue.sliding<void>(1)
@@ -55,6 +56,16 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
     catalog = new Catalog(descriptions.complete(models))
     askedAt = startedAt
     yield* Queue.offer(listed, undefined)
+  })
+
+  /** Only the queue needs it, and does without where the server does not tell. */
+  const seeLoaded = Effect.suspend(() => {
+    const startedAt = nowMs()
+    return backend.loaded.pipe(
+      Effect.timeout(Duration.seconds(refreshS)),
+      Effect.map((names) => queue.seeLoaded(names, nowMs() - startedAt)),
+      Effect.catchCause((cause) => Effect.logDebug("the loaded models are not known", faultOf(cause)))
+    )
   })
 
   const pause = (failed: boolean) => {
@@ -75,7 +86,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
   )
   yield* background(
     "model_discovery",
-    poll,
+    queue.limited ? Effect.andThen(poll, seeLoaded) : poll,
     { pause },
     {
       failed: (cause) =>
@@ -133,5 +144,6 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
   })
 })
 
-export const layerPolling = (options: DiscoveryOptions): Layer.Layer<Discovery, never, Backend | Metrics> =>
-  Layer.effect(Discovery, make(options))
+export const layerPolling = (
+  options: DiscoveryOptions
+): Layer.Layer<Discovery, never, Backend | FairQueue | Metrics> => Layer.effect(Discovery, make(options))

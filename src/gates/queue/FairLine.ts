@@ -39,10 +39,10 @@ interface TenantFlow extends Flow {
   readonly keys: Map<string, KeyFlow>
 }
 
-const entriesOf = ({ keys }: TenantFlow): ReadonlyArray<Entry> =>
-  [...keys.values()].flatMap(({ waiting }) => waiting)
+const waitingIn = ({ keys }: TenantFlow): number =>
+  [...keys.values()].reduce((sum, { waiting }) => sum + waiting.length, 0)
 
-const waitingIn = (tenant: TenantFlow): number => entriesOf(tenant).length
+const leastTag = (flows: Iterable<Flow>): number => Math.min(...[...flows].map(({ tag }) => tag))
 
 const isFor =
   (model: string) =>
@@ -65,6 +65,7 @@ export class FairLine {
   #time = 0
   /** A flow without waiting requests is kept while its tag is ahead: later it would start at the virtual time anyway. */
   readonly #tenants = new Map<string, TenantFlow>()
+  readonly #models = new Map<string, number>()
 
   get waiting(): number {
     return [...this.#tenants.values()].reduce((sum, tenant) => sum + waitingIn(tenant), 0)
@@ -88,21 +89,23 @@ export class FairLine {
     // Nearly always the last one: only restored requests come out of order.
     const at = key.waiting.findLastIndex(({ order }) => order <= entry.order)
     key.waiting.splice(at + 1, 0, entry)
+    this.#count(entry, 1)
   }
 
-  /** The first request, in the fair order, of those whose model `may` go. */
-  next(may: (model: string) => boolean): Entry | undefined {
+  /** The models that requests wait for, with how many do. */
+  get models(): ReadonlyMap<string, number> {
+    return this.#models
+  }
+
+  /** The first request in the fair order, or with `may`, of those whose model may go. */
+  next(may?: (model: string) => boolean): Entry | undefined {
     for (const { keys } of inOrder(this.#tenants.values())) {
       for (const { waiting } of inOrder(keys.values())) {
-        const entry = waiting.find(({ ticket }) => may(ticket.model))
+        const entry = may === undefined ? waiting[0] : waiting.find(({ ticket }) => may(ticket.model))
         if (entry !== undefined) return entry
       }
     }
     return undefined
-  }
-
-  waitingFor(model: string): number {
-    return [...this.#tenants.values()].flatMap(entriesOf).filter(isFor(model)).length
   }
 
   /** By how much the tenant of one waiting request is ahead of another's; of two of one tenant, their keys. */
@@ -114,21 +117,22 @@ export class FairLine {
   }
 
   /**
-   * A waiting request goes, and its flows are charged `tokens`. When others had to make room for its model, the tenants that wait
-   * for the model are charged `load`, the virtual time of loading it, in equal parts, and within a tenant its keys. `load` is
-   * undefined for a request that began before this queue did, which passes nobody.
+   * A waiting request goes, and its flows are charged `tokens`. `passes`: others with smaller tags wait for another model. When
+   * others had to make room for its model, the tenants that wait for the model are charged `load`, the virtual time of loading it,
+   * in equal parts, and within a tenant its keys.
    */
-  start(entry: Entry, tokens: number, load: number | undefined): void {
+  start(entry: Entry, tokens: number, load = 0, passes = false): void {
     const { key: keyName, model, tenant: tenantName, weight } = entry.ticket
     const tenant = this.#tenants.get(tenantName)
     const key = tenant?.keys.get(keyName)
     if (tenant === undefined || key === undefined) return
-    const isLeast = load !== undefined
-    const tenants = isLeast ? [...this.#tenants.values()].filter((one) => waitingIn(one) > 0) : [tenant]
-    const keys = isLeast ? [...tenant.keys.values()].filter((one) => one.waiting.length > 0) : [key]
-    this.#time = Math.max(this.#time, Math.min(...tenants.map(({ tag }) => tag)))
-    tenant.time = Math.max(tenant.time, Math.min(...keys.map(({ tag }) => tag)))
-    if (load !== undefined && load > 0) this.#charge(model, load)
+    const tenants = [...this.#tenants.values()]
+    const keys = [...tenant.keys.values()]
+    const least = passes ? leastTag(tenants.filter((one) => waitingIn(one) > 0)) : tenant.tag
+    const leastKey = passes ? leastTag(keys.filter(({ waiting }) => waiting.length > 0)) : key.tag
+    this.#time = Math.max(this.#time, least)
+    tenant.time = Math.max(tenant.time, leastKey)
+    if (load > 0) this.#charge(model, load)
     tenant.tag += tokens / weight
     key.tag += tokens
     entry.charged = tokens
@@ -138,10 +142,12 @@ export class FairLine {
   }
 
   #charge(model: string, load: number): void {
-    const tenants = [...this.#tenants.values()].filter((tenant) => entriesOf(tenant).some(isFor(model)))
-    for (const tenant of tenants) {
-      const part = load / tenants.length
+    const asking = [...this.#tenants.values()].flatMap((tenant) => {
       const keys = [...tenant.keys.values()].filter(({ waiting }) => waiting.some(isFor(model)))
+      return keys.length === 0 ? [] : [{ tenant, keys }]
+    })
+    for (const { keys, tenant } of asking) {
+      const part = load / asking.length
       tenant.tag += part
       for (const key of keys) key.tag += part / keys.length
     }
@@ -151,7 +157,10 @@ export class FairLine {
   remove(entry: Entry): void {
     const key = this.#tenants.get(entry.ticket.tenant)?.keys.get(entry.ticket.key)
     const at = key?.waiting.indexOf(entry) ?? -1
-    if (at !== -1) key?.waiting.splice(at, 1)
+    if (at !== -1) {
+      key?.waiting.splice(at, 1)
+      this.#count(entry, -1)
+    }
     this.#forgetIdle()
   }
 
@@ -184,6 +193,12 @@ export class FairLine {
     const [crowdedKey, keyCount] = mostOf(keyCounts)
     if (!isOther && keyCount <= (keyCounts.get(ticket.key) ?? 0) + 1) return undefined
     return keys.get(crowdedKey)?.waiting.at(-1)
+  }
+
+  #count({ ticket: { model } }: Entry, by: number): void {
+    const waiting = (this.#models.get(model) ?? 0) + by
+    if (waiting > 0) this.#models.set(model, waiting)
+    else this.#models.delete(model)
   }
 
   #forgetIdle(): void {

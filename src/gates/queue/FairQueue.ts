@@ -9,6 +9,7 @@
 import { Context, type Effect, type Scope } from "effect"
 import type { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
+import type { ModelUse } from "./QueueStore.ts"
 
 /** The queue, as this replica sees it. */
 export interface QueueStatus {
@@ -16,6 +17,15 @@ export interface QueueStatus {
   readonly running: number
   /** requests of this replica that wait, by tenant id */
   readonly waiting: ReadonlyMap<string, number>
+  /** the models that are loaded or waited for, over all replicas, at the last beat */
+  readonly models: ReadonlyArray<ModelUse>
+}
+
+/** What a request used, when it gives up its place. */
+export interface Used {
+  readonly tokens: number
+  /** how long the model server loaded its model before it began; undefined: it did not say */
+  readonly loadMs: number | undefined
 }
 
 export class FairQueue extends Context.Service<
@@ -24,8 +34,8 @@ export class FairQueue extends Context.Service<
     /** Whether `BACKEND_MAX_CONCURRENT` is set. Without it there is no queue, and `enter` returns at once. */
     readonly limited: boolean
     /**
-     * Waits for a place, at most `QUEUE_MAX_WAIT_MS`. Closing the scope gives it back; `used` is then called for the
-     * tokens of the request. An interrupted wait leaves the queue and costs nothing. A request without a slot
+     * Waits for a place, at most `QUEUE_MAX_WAIT_MS`. Closing the scope gives it back; `used` is then called for what
+     * the request used. An interrupted wait leaves the queue and costs nothing. A request without a slot
      * (`show`) needs no place.
      *
      * Fails with `CapacityExceeded` when too many wait or the wait was too long, and with `Unavailable` when the
@@ -33,8 +43,10 @@ export class FairQueue extends Context.Service<
      */
     enter(
       reserved: Evidence<"Limiter">,
-      used: () => number
+      used: () => Used
     ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope>
+    /** The models that the model server says it has loaded, asked for `agoMs` ago. */
+    readonly seeLoaded: (names: ReadonlyArray<string>, agoMs: number) => void
     /** For metrics, without I/O. */
     readonly status: () => QueueStatus
   }

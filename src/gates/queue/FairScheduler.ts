@@ -32,6 +32,13 @@ interface Replica {
   readonly displaced: Map<string, number>
 }
 
+/** What goes next. `leaving`: models that make room for its own. `passes`: others wait for another model. */
+interface Choice {
+  readonly entry: Entry | undefined
+  readonly leaving: ReadonlyArray<ModelState>
+  readonly passes: boolean
+}
+
 export interface SchedulerOptions {
   readonly leaseMs: number
   readonly graceMs: number
@@ -82,7 +89,8 @@ export class FairScheduler {
     const known = this.#entries.get(ticket.id)
     if (known !== undefined) return this.#standing(known)
     // A request that can go at once does not wait, so the depth does not matter.
-    if (this.waiting >= bounds.depth && !(this.waiting === 0 && this.#open(now, bounds))) {
+    const isDirect = this.waiting === 0 && this.#open(now, bounds)
+    if (this.waiting >= bounds.depth && !isDirect) {
       const instead = ticket.priority === "interactive" && this.#lines.batch.waiting > 0
       const gone = this.#lines[instead ? "batch" : ticket.priority].crowded(ticket, instead)
       const retryAfterS = this.#retryAfterS(bounds)
@@ -94,7 +102,7 @@ export class FairScheduler {
     const entry = this.#add(now, replica, ticket, (this.#order += 1))
     this.#dispatch(now, bounds)
     // A place was free, and another model must leave first.
-    if (!entry.running && this.waiting > bounds.depth) {
+    if (isDirect && !entry.running && bounds.depth === 0) {
       this.#remove(now, entry)
       return this.#outcome(new Full({ retryAfterS: this.#retryAfterS(bounds) }))
     }
@@ -159,7 +167,10 @@ export class FairScheduler {
       this.#order = Math.max(this.#order, order ?? 0)
       const entry = this.#add(now, replica, ticket, order ?? 0)
       // It has a place, and began before.
-      if (order === undefined) this.#start(now, entry, bounds, true)
+      if (order === undefined) {
+        this.#start(now, entry, bounds, { leaving: [], passes: false })
+        entry.startedAt = undefined
+      }
     }
     this.#settle(now, bounds)
     return this.#outcome(undefined)
@@ -214,17 +225,14 @@ export class FairScheduler {
     else this.#lines[entry.ticket.priority].remove(entry)
   }
 
-  /** `before`: it began before this queue did. */
-  #start(now: number, entry: Entry, bounds: Bounds, before = false): void {
+  #start(now: number, entry: Entry, bounds: Bounds, { leaving, passes }: Omit<Choice, "entry">): void {
     const { cost, model, priority } = entry.ticket
-    const line = this.#lines[priority]
-    const leaving = before ? [] : this.#inTheWayOf(model, line, bounds)
     for (const one of leaving) this.#models.unload(now, one)
     const load = leaving.length > 0 ? this.#loadTime(model, bounds) : 0
-    line.start(entry, Math.min(cost, this.#used.value), before ? undefined : load)
+    this.#lines[priority].start(entry, Math.min(cost, this.#used.value), load, passes)
     entry.loaded = this.#models.start(now, model, bounds.turnMaxMs ?? defaultTurnMaxMs)
     entry.running = true
-    entry.startedAt = before ? undefined : now
+    entry.startedAt = now
     if (priority === "batch") this.#lastBatchAt = now
   }
 
@@ -244,10 +252,11 @@ export class FairScheduler {
 
   #dispatch(now: number, bounds: Bounds): void {
     while (this.#open(now, bounds)) {
-      const entry = this.#choose(now, this.#nextLine(now), bounds)
-      if (entry === undefined) return
-      this.#start(now, entry, bounds)
-      this.#messages.push({ replica: entry.replica, id: entry.ticket.id, loaded: entry.loaded })
+      const choice = this.#choose(now, this.#nextLine(now), bounds)
+      if (choice.entry === undefined) return
+      this.#start(now, choice.entry, bounds, choice)
+      const { loaded, replica, ticket } = choice.entry
+      this.#messages.push({ replica, id: ticket.id, loaded })
     }
   }
 
@@ -264,23 +273,29 @@ export class FairScheduler {
   /**
    * The request that goes next: in the fair order, of those whose model is loaded, or for which no other must leave. When the
    * turn of the models in the way is over, they get no more requests, and once those they have are done, it is the first of the
-   * requests that wait for another model. undefined: no request may go now.
+   * requests that wait for another model.
    */
-  #choose(now: number, line: FairLine, bounds: Bounds): Entry | undefined {
-    const hasRoom = (model: string) => this.#inTheWayOf(model, line, bounds).length === 0
-    const ready = line.next(hasRoom)
-    const blocked = line.next((model) => !hasRoom(model))
-    if (blocked === undefined) return ready
+  #choose(now: number, line: FairLine, bounds: Bounds): Choice {
+    const ways = new Map(
+      [...line.models.keys()].map((model) => [model, this.#models.inTheWayOf(model, bounds, line.models)])
+    )
+    const hasRoom = (model: string) => ways.get(model)?.length === 0
+    const passing = (entry: Entry | undefined): Choice => ({ entry, leaving: [], passes: true })
+    const blocked = ways.values().every(({ length }) => length === 0)
+      ? undefined
+      : line.next((model) => !hasRoom(model))
+    if (blocked === undefined) return { entry: line.next(), leaving: [], passes: false }
     const { model } = blocked.ticket
-    const leaving = this.#inTheWayOf(model, line, bounds)
-    if (!leaving.every((one) => this.#isOver(now, line, one, blocked, bounds))) return ready
+    const leaving = ways.get(model) ?? []
+    if (!leaving.every((one) => this.#isOver(now, line, one, blocked, bounds)))
+      return passing(line.next(hasRoom))
     for (const one of leaving) one.until = Math.min(one.until, now)
-    if (leaving.every(({ running }) => running === 0)) return blocked
+    if (leaving.every(({ running }) => running === 0)) return { entry: blocked, leaving, passes: true }
     // Others may use the places that those who wait for the model cannot use.
-    const spare = bounds.places - this.running - line.waitingFor(model)
-    const isStaying = (name: string) =>
+    const spare = bounds.places - this.running - (line.models.get(model) ?? 0)
+    const stays = (name: string) =>
       this.#models.of(name).resident && leaving.every((one) => one.name !== name)
-    return spare > 0 ? line.next(isStaying) : undefined
+    return passing(spare > 0 ? line.next(stays) : undefined)
   }
 
   /**
@@ -291,14 +306,8 @@ export class FairScheduler {
     if (model.until <= now) return true
     const own = line.next((name) => name === model.name)
     if (own !== undefined) return line.lead(own, blocked) >= this.#loadTime(blocked.ticket.model, bounds)
-    return (
-      model.running === 0 &&
-      now - model.changed >= lingerMsOf(this.#models.of(blocked.ticket.model).loadMs.value)
-    )
-  }
-
-  #inTheWayOf(model: string, line: FairLine, bounds: Bounds): ReadonlyArray<ModelState> {
-    return this.#models.inTheWayOf(model, bounds, (name) => line.waitingFor(name) > 0)
+    const lingerMs = lingerMsOf(this.#models.of(blocked.ticket.model).loadMs.value)
+    return model.running === 0 && now - model.changed >= lingerMs
   }
 
   #uses(): ReadonlyArray<ModelUse> {

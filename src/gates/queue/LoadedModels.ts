@@ -60,10 +60,10 @@ export class LoadedModels {
   inTheWayOf(
     name: string,
     { maxLoadedModels }: Bounds,
-    isAwaited: (model: string) => boolean
+    awaited: ReadonlyMap<string, number>
   ): ReadonlyArray<ModelState> {
     if (this.#models.get(name)?.resident === true) return []
-    const isBusy = (model: ModelState) => (model.running > 0 || isAwaited(model.name) ? 1 : 0)
+    const isBusy = (model: ModelState) => (model.running > 0 || awaited.has(model.name) ? 1 : 0)
     const resident = this.#all
       .filter((model) => model.resident)
       .sort(

@@ -51,7 +51,7 @@ export interface Bounds {
   /** requests that may wait at the same time, over all replicas */
   readonly depth: number
   /** models that the server has loaded at the same time (`BACKEND_MAX_LOADED_MODELS`); undefined: learned */
-  readonly maxLoadedModels?: number
+  readonly maxLoadedModels?: number | undefined
   /** how long a model goes on while others wait (`MODEL_TURN_MAX_MS`). 30,000 */
   readonly turnMaxMs?: number
 }

@@ -1,16 +1,17 @@
 /** The queue on a `QueueStore`, and the layer without a queue. */
 import { Deferred, Duration, Effect, Layer } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
-import type { Metrics } from "../../observability/Metrics.ts"
+import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later, spaced } from "../../observability/background.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
-import { FairQueue, type QueueStatus } from "./FairQueue.ts"
+import { FairQueue, type QueueStatus, type Used } from "./FairQueue.ts"
 import {
   type Bounds,
   type Displaced,
   Full,
   type Held,
+  type ModelUse,
   QueueStore,
   type QueueStoreDown,
   type Ticket,
@@ -44,7 +45,8 @@ const ticketOf = ({
 /** One request of this replica in the store. */
 interface Local {
   readonly ticket: Ticket
-  readonly turn: Deferred.Deferred<void, CapacityExceeded | Unavailable>
+  /** with whether its model was loaded; undefined: not known */
+  readonly turn: Deferred.Deferred<boolean | undefined, CapacityExceeded | Unavailable>
   /** number in the queue; undefined once it has a place at the backend */
   order: number | undefined
   /** whether the store has answered or given a place; before that, it may not have the request */
@@ -52,16 +54,19 @@ interface Local {
 }
 
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
-  const [store, now] = [yield* QueueStore, yield* makeMonotonicMs]
+  const [metrics, store, now] = [yield* Metrics, yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
+  let models: ReadonlyArray<ModelUse> = []
+  /** what the model server has loaded, until the store knows it */
+  let seen: { readonly names: ReadonlyArray<string>; readonly at: number } | undefined
 
-  const grant = (id: string): Effect.Effect<void> =>
+  const grant = (id: string, loaded?: boolean): Effect.Effect<void> =>
     Effect.suspend(() => {
       const local = locals.get(id)
       if (local === undefined) return Effect.void
       local.order = undefined
       local.known = true
-      return Effect.asVoid(Deferred.succeed(local.turn, undefined))
+      return Effect.asVoid(Deferred.succeed(local.turn, loaded))
     })
   /** The store has forgotten the request already. */
   const displace = ({ id, retryAfterS }: Displaced): Effect.Effect<void> =>
@@ -71,8 +76,8 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       locals.delete(id)
       return Effect.asVoid(Deferred.fail(local.turn, new CapacityExceeded({ retryAfterS })))
     })
-  yield* store.onMessage(({ id, retryAfterS }) =>
-    retryAfterS === undefined ? grant(id) : displace({ id, retryAfterS })
+  yield* store.onMessage(({ id, loaded, retryAfterS }) =>
+    retryAfterS === undefined ? grant(id, loaded) : displace({ id, retryAfterS })
   )
 
   /** When the store misses the end of a request, two beats without the request report it. */
@@ -87,13 +92,16 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const leave = (id: string): Effect.Effect<number> =>
     Effect.suspend(() => (locals.delete(id) ? reportOver(store.leave(id, options), 1) : Effect.succeed(1)))
 
-  const end = (id: string, used: () => number): Effect.Effect<void> =>
+  const end = ({ id, model }: Ticket, used: () => Used): Effect.Effect<void> =>
     Effect.suspend(() => {
       locals.delete(id)
-      return reportOver(store.end(id, used(), options), undefined)
+      const { loadMs, tokens } = used()
+      return Effect.flatMap(reportOver(store.end(id, tokens, options, loadMs), 0), (ms) =>
+        metrics.modelLoaded(model, ms)
+      )
     })
 
-  const waitForTurn = (local: Local): Effect.Effect<void, CapacityExceeded | Unavailable> =>
+  const waitForTurn = (local: Local): Effect.Effect<boolean | undefined, CapacityExceeded | Unavailable> =>
     Deferred.await(local.turn).pipe(
       Effect.timeoutOrElse({
         duration: Duration.millis(options.maxWaitMs),
@@ -102,12 +110,12 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       })
     )
 
-  const enter = (reserved: Evidence<"Limiter">, used: () => number) =>
+  const enter = (reserved: Evidence<"Limiter">, used: () => Used) =>
     Effect.uninterruptibleMask(
       Effect.fnUntraced(function* (restore) {
         if (!reserved.facts.reservation.slot) return withoutPlace(reserved)
         const [since, ticket] = [now(), ticketOf(reserved)]
-        const turn = yield* Deferred.make<void, CapacityExceeded | Unavailable>()
+        const turn = yield* Deferred.make<boolean | undefined, CapacityExceeded | Unavailable>()
         const local: Local = { ticket, turn, order: undefined, known: false }
         locals.set(ticket.id, local)
         const answer = yield* store.enter(ticket, options).pipe(
@@ -119,16 +127,17 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
           locals.delete(ticket.id)
           return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
         }
+        let loaded = answer instanceof Waiting ? undefined : answer.loaded
         if (answer instanceof Waiting) {
           // The message about its place, or that it was displaced, may come before the answer that it waits.
           if (!local.known) local.order = answer.order
           local.known = true
-          yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
+          loaded = yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
         }
         local.known = true
-        const giveBack = Effect.suspend(() => (locals.has(ticket.id) ? end(ticket.id, used) : Effect.void))
+        const giveBack = Effect.suspend(() => (locals.has(ticket.id) ? end(ticket, used) : Effect.void))
         yield* Effect.addFinalizer(() => giveBack)
-        return seal.Queue(reserved, { place: { queuedMs: now() - since, giveBack } })
+        return seal.Queue(reserved, { place: { queuedMs: now() - since, loaded, giveBack } })
       })
     )
 
@@ -142,7 +151,12 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     for (const [id, { known, order }] of locals) {
       if (known) (order === undefined ? running : waiting).push(id)
     }
-    const { displaced, granted, unknown } = yield* store.beat(running, waiting, options)
+    const sent = seen
+    const told = sent && { names: sent.names, agoMs: now() - sent.at }
+    const beaten = yield* store.beat(running, waiting, options, told)
+    const { displaced, granted, unknown } = beaten
+    models = beaten.models
+    if (seen === sent) seen = undefined
     for (const id of granted) yield* grant(id)
     for (const one of displaced) yield* displace(one)
     // Requests that ended meanwhile are not given back.
@@ -172,10 +186,14 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       if (order === undefined) running += 1
       else waiting.set(ticket.tenant, (waiting.get(ticket.tenant) ?? 0) + 1)
     }
-    return { running, waiting }
+    return { running, waiting, models }
   }
 
-  return FairQueue.of({ limited: true, enter, status })
+  const seeLoaded = (names: ReadonlyArray<string>, agoMs: number) => {
+    seen = { names, at: now() - agoMs }
+  }
+
+  return FairQueue.of({ limited: true, enter, seeLoaded, status })
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
@@ -189,6 +207,7 @@ export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
   FairQueue.of({
     limited: false,
     enter: (reserved) => Effect.succeed(withoutPlace(reserved)),
-    status: () => ({ running: 0, waiting: new Map() })
+    seeLoaded: () => undefined,
+    status: () => ({ running: 0, waiting: new Map(), models: [] })
   })
 )

@@ -1,4 +1,4 @@
-/** A gauge of the places at the backend that are taken, to compare with `BACKEND_MAX_CONCURRENT`. */
+/** Gauges of the places at the backend that are taken, to compare with `BACKEND_MAX_CONCURRENT`, and of its models. */
 import { Effect, Layer } from "effect"
 import { Metrics } from "../../observability/Metrics.ts"
 import { FairQueue } from "./FairQueue.ts"
@@ -10,6 +10,24 @@ export const layerQueueGauge: Layer.Layer<never, never, FairQueue | Metrics> = L
       name: "tollgate_queue_places_in_use",
       help: "Requests of this replica that have a place at the backend; 0 when BACKEND_MAX_CONCURRENT is not set",
       read: Effect.sync(() => queue.status().running)
+    })
+    yield* metrics.probe({
+      name: "tollgate_queue_model_loaded",
+      help: "Models that the backend has loaded, as far as the queue knows, and those that requests wait for: 1 or 0",
+      labels: ["model"],
+      read: Effect.sync(() =>
+        queue
+          .status()
+          .models.map(({ name, resident }) => ({ labels: { model: name }, value: resident ? 1 : 0 }))
+      )
+    })
+    yield* metrics.probe({
+      name: "tollgate_queue_model_waiting",
+      help: "Requests of all replicas that wait for a place at the backend, by model",
+      labels: ["model"],
+      read: Effect.sync(() =>
+        queue.status().models.map(({ name, waiting }) => ({ labels: { model: name }, value: waiting }))
+      )
     })
   })
 )

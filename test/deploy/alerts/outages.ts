@@ -368,6 +368,23 @@ export const outages: ReadonlyArray<Outage> = [
     ]
   },
   {
+    name: "the model server loads models most of the time",
+    series: both((of) => ({ [`tollgate_model_load_seconds_total{${of},model="m"}`]: grows(4.5) })),
+    at: [
+      ["8m", []],
+      [
+        "20m",
+        [
+          {
+            alert: "TollgateModelsThrash",
+            labels: job,
+            summary: "The model server loads models 60% of the time"
+          }
+        ]
+      ]
+    ]
+  },
+  {
     name: "a replica has too much to do",
     series: { [`process_cpu_seconds_total{${a}}`]: grows(14.5) },
     at: [

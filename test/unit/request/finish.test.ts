@@ -52,7 +52,11 @@ const world = Effect.gen(function* () {
   )
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
-  context.cost.place = { queuedMs: 0, giveBack: Effect.sync(() => void did.push("place given back")) }
+  context.cost.place = {
+    queuedMs: 0,
+    loaded: undefined,
+    giveBack: Effect.sync(() => void did.push("place given back"))
+  }
   const end = (how: Omit<Ending, "outcome"> & Partial<Ending>) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
   return { context, did, end, lines, release }

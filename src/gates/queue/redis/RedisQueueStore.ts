@@ -80,7 +80,8 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
 ) {
   const redis = yield* Redis
   const replica = randomUUID()
-  const prefix = `${options.prefix ?? "tollgate:"}{queue}`
+  // The number changes with the form of what is stored: two versions do not read each other.
+  const prefix = `${options.prefix ?? "tollgate:"}{queue}:2`
   const [granted, displaced] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
   const script = redis.script(lua)
   const fixed = [

@@ -8,7 +8,7 @@
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
 --
--- <prefix>:state              hash: the figures of `state` below, and `models`, packed
+-- <prefix>:state              the figures of `state` and `models` below, packed
 -- <prefix>:entries            hash: id -> entry, packed
 -- <prefix>:replicas           sorted set: replica by the end of its lease
 -- <prefix>:beats              hash: replica -> number of its beats
@@ -45,9 +45,9 @@ local function run_id()
   return string.match(call('INFO', 'server'), 'run_id:(%x+)')
 end
 
-local fields = {
-  'run', 'opens', 'order', 'running', 'batch_running', 'last_batch', 'turns', 'turn_ms', 'counted', 'used',
-  'time:interactive', 'time:batch', 'waiting:interactive', 'waiting:batch'
+local figures = {
+  'running', 'batch_running', 'turns', 'turn_ms', 'counted', 'used', 'time:interactive', 'time:batch', 'waiting:interactive',
+  'waiting:batch'
 }
 local state = {}
 -- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line.
@@ -81,29 +81,19 @@ end
 
 -- A state of another process came out of a snapshot, and may be older than what was decided on it: it counts as lost.
 local function load()
-  local got = call('HMGET', PREFIX .. ':state', 'models', unpack(fields))
-  local packed = table.remove(got, 1)
-  local run = run_id()
-  if packed then models = cmsgpack.unpack(packed) end
-  if got[1] ~= run then
-    if got[1] then wipe() end
-    models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
-    -- Places in the line that are older are smaller, whatever was lost.
-    local order = clock[1] * 1000000 + clock[2]
-    state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
-  end
-  for i, field in ipairs(fields) do
-    if state[field] == nil then state[field] = field == 'run' and got[i] or tonumber(got[i] or 0) end
-  end
+  local packed, run = call('GET', PREFIX .. ':state'), run_id()
+  if packed then state, models = unpack(cmsgpack.unpack(packed)) end
+  if state.run == run then return end
+  if packed then wipe() end
+  -- Places in the line that are older are smaller, whatever was lost.
+  local order = clock[1] * 1000000 + clock[2]
+  state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
+  for _, figure in ipairs(figures) do state[figure] = state[figure] or 0 end
+  models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
 end
 
 local function save()
-  local words = {'models', cmsgpack.pack(models)}
-  for _, field in ipairs(fields) do
-    words[#words + 1] = field
-    words[#words + 1] = field == 'run' and state.run or text(state[field])
-  end
-  call('HSET', PREFIX .. ':state', unpack(words))
+  call('SET', PREFIX .. ':state', cmsgpack.pack({state, models}))
 end
 
 local function entry_of(id)
@@ -556,7 +546,8 @@ function verbs.enter()
   dispatch(ticket.id)
   local known = entry_of(ticket.id)
   if known then return standing(known) end
-  if waiting() >= DEPTH and not (waiting() == 0 and is_open()) then
+  local direct = waiting() == 0 and is_open()
+  if waiting() >= DEPTH and not direct then
     local gone, retry = crowded(ticket), text(retry_after())
     if not gone then return {'full', retry} end
     remove(gone)
@@ -568,7 +559,7 @@ function verbs.enter()
   dispatch(ticket.id)
   local entry = entry_of(ticket.id)
   -- A place was free, and another model must leave first.
-  if entry.running == 0 and waiting() > DEPTH then
+  if direct and entry.running == 0 and DEPTH == 0 then
     remove(entry)
     return {'full', text(retry_after())}
   end
