@@ -46,8 +46,8 @@ export class Backend extends Context.Service<
     readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** `POST /api/show` for discovery: what a model can do. It does not use the breaker. */
     describe(name: string): Effect.Effect<Description, BackendFailed>
-    /** `GET /api/ps`: the names of the models that are loaded, or being loaded. It does not use the breaker. */
-    readonly loaded: Effect.Effect<ReadonlyArray<string>, BackendFailed>
+    /** `GET /api/ps`: the models that are loaded, or being loaded. It does not use the breaker. */
+    readonly loaded: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** Succeeds when the backend answers, for readiness. It does not use the breaker. */
     readonly ping: Effect.Effect<void, BackendFailed>
   }

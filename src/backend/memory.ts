@@ -23,7 +23,7 @@ export interface MemoryScript {
   embed?(call: ModelCall): Effect.Effect<Embeddings, BackendFailed | BadRequest | Forbidden>
   show?(admitted: Facts<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
-  readonly loaded?: Effect.Effect<ReadonlyArray<string>, BackendFailed>
+  readonly loaded?: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 

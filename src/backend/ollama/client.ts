@@ -256,9 +256,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
       ),
     models: lookUp("models", null, list, listTimeoutMs),
-    loaded: Effect.map(lookUp("loaded", null, list, listTimeoutMs), (models) =>
-      models.map(({ name }) => name)
-    ),
+    loaded: lookUp("loaded", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
     ping
   })

@@ -63,7 +63,10 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
     const startedAt = nowMs()
     return backend.loaded.pipe(
       Effect.timeout(Duration.seconds(refreshS)),
-      Effect.map((names) => queue.seeLoaded(names, nowMs() - startedAt)),
+      Effect.map((listed) => {
+        const names = new Catalog(listed).models.map(({ name }) => name)
+        queue.seeLoaded(names, nowMs() - startedAt)
+      }),
       Effect.catchCause((cause) => Effect.logDebug("the loaded models are not known", faultOf(cause)))
     )
   })
