@@ -5,16 +5,21 @@
  * leaves behind must expire.
  */
 import { createHash } from "node:crypto"
-import { Context, Data, Effect, Layer } from "effect"
+import { Context, Data, Effect, FiberHandle, Layer, Predicate, Schedule, type Scope } from "effect"
 import { Cluster } from "ioredis"
 import { codeOf } from "./errorCode.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { commandTimeoutOf, makeRedisClient, type RedisClient, type RedisOptions } from "./RedisClient.ts"
-import { makeSubscribe, type Subscribe } from "./Subscription.ts"
 import { makeMonotonicMs } from "./time.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
 export class RedisFailed extends Data.TaggedError("RedisFailed")<{ readonly cause: unknown }> {}
+
+/** Runs `listen` for each message of `channels` while the scope is open. Messages are lost while there is no connection. */
+export type Subscribe = (
+  channels: ReadonlyArray<string>,
+  listen: (channel: string, text: string) => Effect.Effect<void>
+) => Effect.Effect<void, never, Scope.Scope>
 
 /** Facts from the INFO command. */
 export interface RedisInfo {
@@ -131,6 +136,41 @@ const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number
 
 const isNoScript = ({ cause }: RedisFailed): boolean =>
   cause instanceof Error && cause.message.startsWith("NOSCRIPT")
+
+/** The server's own refusal. Other errors are of the connection, and are logged with those of the commands. */
+const isRefusal = ({ cause }: RedisFailed): boolean =>
+  Predicate.hasProperty(cause, "name") && cause.name === "ReplyError"
+
+/** On a connection of its own. */
+const makeSubscribe = (options: RedisOptions): Subscribe =>
+  Effect.fnUntraced(function* (channels, listen) {
+    const log = new OutageLog(yield* makeMonotonicMs, { remindMs: 60_000 })
+    const run = yield* FiberHandle.makeRuntime<never>()
+    const handle = Effect.runForkWith(yield* Effect.context<never>())
+    const client = yield* makeRedisClient(options, () => undefined)
+    const subscribe = Effect.tryPromise({
+      try: () => client.subscribe(...channels),
+      catch: (cause) => new RedisFailed({ cause })
+    }).pipe(
+      Effect.tapError((failed) =>
+        isRefusal(failed)
+          ? log.failed(() => Effect.logWarning("redis refuses messages", failed.cause))
+          : Effect.void
+      ),
+      // A cluster stays "ready" while one of its nodes breaks, so it does not say when to try again.
+      Effect.retry({ schedule: Schedule.spaced("500 millis"), while: () => client.status === "ready" }),
+      Effect.andThen(log.over(Effect.void)),
+      Effect.ignore
+    )
+    client.on("ready", () => run(subscribe))
+    client.on("message", (channel: string, text: string) =>
+      handle(
+        Effect.suspend(() => listen(channel, text)).pipe(
+          Effect.catchCause((cause) => Effect.logError("message from redis not handled", cause))
+        )
+      )
+    )
+  })
 
 /** The layer builds while Redis is down. Commands fail until it is connected. */
 export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>

@@ -51,7 +51,7 @@ const connectionOptions = (
   keepAlive: 10_000,
   maxRetriesPerRequest: 0,
   autoResendUnfulfilledCommands: false,
-  // ioredis would subscribe once, and nobody would hear of a failure: `Subscription.ts`.
+  // ioredis would subscribe once, and nobody would hear of a failure: `makeSubscribe` does it.
   autoResubscribe: false,
   maxLoadingRetryTime: 500,
   connectionName: "tollgate",
