@@ -11,6 +11,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Gateway, newKey } from "../support/Gateway.ts"
 import { clients, type ClientScript, known } from "./clients/catalogue.ts"
+import { canBuild } from "./clients/install.ts"
 import { Result, runClient } from "./clients/runClients.ts"
 import { tableOf, withTable } from "./clients/table.ts"
 import { layerRealGateway } from "./RealGateway.ts"
@@ -75,7 +76,8 @@ layer(layerRealGateway(surfaces), { excludeTestServices: true, timeout: 3_600_00
   (it) => {
     const found = new Map<string, Found>()
     for (const script of asked) {
-      it.effect(
+      // A toolchain that is missing leaves the cases of the guide as they are.
+      it.effect.skipIf(!canBuild(script))(
         `when ${nameOf(script)} runs, then it finds what the guide says`,
         () =>
           Effect.gen(function* () {

@@ -1,10 +1,11 @@
 /** Puts the pinned clients into the cache folder: a virtual environment for each file of pins, and one `npm ci`. */
-import { spawn } from "node:child_process"
+import { spawn, spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
-import { cpSync, readdirSync, readFileSync } from "node:fs"
+import { cpSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import * as path from "node:path"
 import { Console, Effect } from "effect"
 import { cacheFolder, makeOnce } from "../../support/ollama/cache.ts"
+import { type ClientScript, compiled } from "./catalogue.ts"
 import { TestServerFailed } from "../../support/servers/processes.ts"
 
 const here = import.meta.dirname
@@ -90,8 +91,75 @@ export const installAgents = Effect.fnUntraced(function* () {
   return path.join(folder, "node_modules/.bin")
 })
 
+/** The files of a program, whatever folder they are in. */
+const sourcesOf = (folder: string): ReadonlyArray<string> =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(entry.parentPath, entry.name))
+    .toSorted()
+
+/** Builds a program in its cache folder, where `build` is given its sources. */
+const compile = Effect.fnUntraced(function* (
+  name: keyof typeof compiled,
+  build: (folder: string) => Effect.Effect<void, TestServerFailed>
+) {
+  const sources = path.join(here, name)
+  const folder = keyed(
+    name,
+    sourcesOf(sources)
+      .map((file) => readFileSync(file, "utf8"))
+      .join("\0")
+  )
+  yield* makeOnce(folder, (unfinished) =>
+    Effect.sync(() => cpSync(sources, unfinished, { recursive: true })).pipe(
+      Effect.andThen(Console.log(`building the clients in ${name}`)),
+      Effect.andThen(build(unfinished))
+    )
+  )
+  return folder
+})
+
+type Command = readonly [program: string, ...words: ReadonlyArray<string>]
+
+/** The command that runs the clients of a language. */
+const programs: Readonly<Record<keyof typeof compiled, Effect.Effect<Command, TestServerFailed>>> = {
+  go: Effect.map(
+    compile("go", (folder) => run("go", ["build", "-o", "clients", "."], folder)),
+    (folder): Command => [path.join(folder, "clients")]
+  ),
+  rust: Effect.map(
+    compile("rust", (folder) =>
+      Effect.andThen(
+        run("nice", ["cargo", "build", "--locked", "--target-dir", "target"], folder),
+        Effect.sync(() => {
+          cpSync(path.join(folder, "target/debug/tollgate-clients"), path.join(folder, "clients"))
+          rmSync(path.join(folder, "target"), { recursive: true, force: true })
+        })
+      )
+    ),
+    (folder): Command => [path.join(folder, "clients")]
+  ),
+  java: Effect.map(
+    compile("java", (folder) =>
+      run("mvn", ["-q", "-B", "compile", "dependency:copy-dependencies", "-DoutputDirectory=lib"], folder)
+    ),
+    (folder): Command => ["java", "-cp", `${folder}/target/classes:${folder}/lib/*`, "Matrix"]
+  )
+}
+
+/** Whether the command that builds the client's program is on this machine. Python and Node always are. */
+export const canBuild = ({ environment }: ClientScript): boolean =>
+  !isCompiled(environment) ||
+  spawnSync("sh", ["-c", `command -v ${compiled[environment]}`], { stdio: "ignore" }).status === 0
+
+const isCompiled = (environment: string): environment is keyof typeof compiled => environment in compiled
+
 /** The command that runs `script` of `environment`. */
-export const commandOf = Effect.fnUntraced(function* (environment: string, script: string) {
-  if (environment === "npm") return [process.execPath, path.join(yield* installNpm(), script)] as const
-  return [yield* installPython(environment), path.join(here, "python", script)] as const
+export const commandOf = Effect.fnUntraced(function* (
+  environment: string,
+  script: string
+): Effect.fn.Return<Command, TestServerFailed> {
+  if (isCompiled(environment)) return yield* programs[environment]
+  if (environment === "npm") return [process.execPath, path.join(yield* installNpm(), script)]
+  return [yield* installPython(environment), path.join(here, "python", script)]
 })

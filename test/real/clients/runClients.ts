@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect, Schema } from "effect"
 import { TestServerFailed } from "../../support/servers/processes.ts"
-import type { ClientScript } from "./catalogue.ts"
+import { type ClientScript, languageOf, languages } from "./catalogue.ts"
 import { commandOf } from "./install.ts"
 
 const found = {
@@ -16,7 +16,7 @@ const found = {
   detail: Schema.String
 }
 
-export const Result = Schema.Struct({ ...found, language: Schema.Literals(["Python", "Node"]) })
+export const Result = Schema.Struct({ ...found, language: Schema.Literals(languages) })
 export type Result = typeof Result.Type
 
 const readLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Schema.Struct(found)))
@@ -84,7 +84,7 @@ export const runClient = Effect.fnUntraced(function* (script: ClientScript, keys
   const results: Array<Result> = []
   // A client may print lines of its own.
   for (const line of said.split("\n").filter((line) => line.startsWith('{"client"'))) {
-    results.push({ ...(yield* readLine(line)), language: script.environment === "npm" ? "Node" : "Python" })
+    results.push({ ...(yield* readLine(line)), language: languageOf(script) })
   }
   return results
 })

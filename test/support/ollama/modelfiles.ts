@@ -51,6 +51,9 @@ const withSecrets = {
   parameters: { temperature: 0.9, stop: ["<|role|>"], num_ctx: 2048 }
 } as const
 
+/** All that the weights have. An agent sends ten times as much, so the server cuts its prompt. */
+const agentWindow = { num_ctx: 4096 } as const
+
 /** By name; each is listed as `<name>:latest`. */
 export const definitions = {
   /** chat, nothing else */
@@ -67,6 +70,9 @@ export const definitions = {
       { role: "assistant", content: "SECRET-EXAMPLE-ANSWER" }
     ]
   },
+  /** call the shell of the agent whose name they have */
+  codex: { weights: "codex", template: toolTemplate(""), parameters: agentWindow },
+  claude: { weights: "claude", template: toolTemplate(""), parameters: agentWindow },
   /** thinks before it answers, unless told not to */
   think: { weights: "tiny", template: thinkTemplate },
   /** completes between a prefix and a suffix */

@@ -217,6 +217,21 @@ const markovChain = (shape: Shape, more: Readonly<Record<string, GgufValue>> = {
   }
 }
 
+/** The tokens of a model that calls another tool. */
+const tokensCalling = (tool: string, args: Readonly<Record<string, string>>): GgufValue => {
+  const says = new Map([
+    [idOf("tool name"), `\n{"name": "${tool}",`],
+    [idOf("tool arguments"), ` "arguments": ${JSON.stringify(args)}}\n`]
+  ])
+  return {
+    type: "strings",
+    value: tokens.map((token, id) => {
+      const said = says.get(id)
+      return said === undefined ? token : encoded(said)
+    })
+  }
+}
+
 const small = {
   width: 512,
   blocks: 2,
@@ -288,6 +303,15 @@ const projector = (outputs: number): GgufModel => {
 
 export const weights = {
   tiny: markovChain({ ...small, name: "tiny", endShare: 0.03 }),
+  /** Their tools are those of coding agents, which run the command that does nothing. */
+  codex: markovChain(
+    { ...small, name: "codex", endShare: 0.03 },
+    { "tokenizer.ggml.tokens": tokensCalling("exec_command", { cmd: "true" }) }
+  ),
+  claude: markovChain(
+    { ...small, name: "claude", endShare: 0.03 },
+    { "tokenizer.ggml.tokens": tokensCalling("Bash", { command: "true", description: "does nothing" }) }
+  ),
   /** Its texts are split by the expression of gpt-oss and Mistral Nemo, the one that takes the most stack. */
   split: markovChain({ ...small, name: "split", endShare: 0.03 }, { "tokenizer.ggml.pre": s("gpt-4o") }),
   /** As many multiplications as a model of 130 million parameters: a stream that lasts long enough to be cut. */

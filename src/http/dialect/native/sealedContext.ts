@@ -44,7 +44,8 @@ const toBytes = ([length = 0, ...numbers]: ReadonlyArray<number>): Buffer | unde
   if (numbers.length !== Math.ceil(length / 3) || length < nonceBytes + tagBytes) return undefined
   const bytes = Buffer.alloc(numbers.length * 3)
   for (const [i, number] of numbers.entries()) bytes.writeUIntBE(number, i * 3, 3)
-  return bytes.subarray(0, length)
+  // What fills up the last number is not sealed, so it must be as it was written.
+  return bytes.subarray(length).every((byte) => byte === 0) ? bytes.subarray(0, length) : undefined
 }
 
 /** Writes each id with seven bits a byte, the last byte below 128. Most ids take two or three bytes. */
