@@ -3,7 +3,7 @@ import { writeSync } from "node:fs"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Console, Effect, Exit } from "effect"
 import { StartupError } from "./startup/StartupError.ts"
-import { redact } from "./observability/redact.ts"
+import { redact } from "./domain/Key.ts"
 import { renderCause } from "./observability/renderCause.ts"
 import { serve } from "./serve.ts"
 

@@ -3,6 +3,7 @@
  * characters are the public prefix, the other 32 the secret.
  */
 import { randomBytes } from "node:crypto"
+import { escapeControls } from "./text.ts"
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 const prefixLength = 12
@@ -151,3 +152,10 @@ export const redactKeys = (text: string): string =>
 
 /** The same for the beginning of a text that was cut, which may end inside a secret. */
 export const redactCutKeys = (text: string): string => redactBy(text, cutKeyLike)
+
+/**
+ * Makes a text safe for a log or a terminal: without secrets of keys, with control characters escaped, on one line. With
+ * `lines`, line feeds are kept, because the gateway wrote them.
+ */
+export const redact = (text: string, lines = false): string =>
+  redactKeys(escapeControls(text, lines ? "\n" : ""))

@@ -1,6 +1,6 @@
 /** The actual error in one line, for the operator. */
 import { Predicate } from "effect"
-import { redact } from "./redact.ts"
+import { redact } from "../domain/Key.ts"
 
 const maxDepth = 8
 const maxLength = 300

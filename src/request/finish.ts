@@ -18,7 +18,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { headroomWithout } from "../gates/meter/verdicts.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
-import { RequestLines } from "../observability/requestLine.ts"
+import { RequestLines } from "../observability/logging.ts"
 import type { RequestContext } from "./RequestContext.ts"
 
 /** How a request ends, and what is kept of it. */

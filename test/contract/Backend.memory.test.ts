@@ -1,7 +1,7 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory, replyWith } from "../../src/backend/memory.ts"
-import { refusals } from "../../src/backend/ollama/refusals.ts"
+import { refusals } from "../../src/backend/ollama/errors.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import { Drain } from "../../src/infra/Drain.ts"

@@ -11,9 +11,8 @@ import type { Frame } from "../../domain/Frame.ts"
 import type { AnswerShare } from "../AnswerMemory.ts"
 import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCalls } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
-import { fromErrorLine } from "./errors.ts"
+import { fromErrorLine, isRepeatLimit } from "./errors.ts"
 import { LineSplitter, LineTooLong } from "./LineSplitter.ts"
-import { isRepeatLimit } from "./refusals.ts"
 import { endOfBody, type Head, type UpstreamCall } from "./UpstreamCall.ts"
 
 type FramesFailed = BackendFailed | ShuttingDown | Unavailable

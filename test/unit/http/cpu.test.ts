@@ -17,8 +17,7 @@ import { layerMemory as layerDiscovery } from "../../../src/gates/models/memory.
 import { routes } from "../../../src/http/routes.ts"
 import { clientHeaders } from "../../../src/http/server/headers.ts"
 import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
-import { jsonLine } from "../../../src/observability/logging.ts"
-import { requestLine, RequestLines, shortRequestLine } from "../../../src/observability/requestLine.ts"
+import { jsonLine, requestLine, RequestLines, shortRequestLine } from "../../../src/observability/logging.ts"
 import { Traced } from "../../../src/observability/Trace.ts"
 import { bodiesWith } from "../../support/requestFields.ts"
 

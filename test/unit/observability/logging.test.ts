@@ -3,9 +3,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { Cause, Effect, Logger, References, Schema } from "effect"
 import { ConstraintError, SqlError, UnknownError } from "effect/sql/SqlError"
 import { renderCause } from "../../../src/observability/renderCause.ts"
-import { jsonLine, layerLogging, textLine } from "../../../src/observability/logging.ts"
+import { jsonLine, layerLogging, RequestLines, textLine } from "../../../src/observability/logging.ts"
 import type { AuditRecord } from "../../../src/domain/AuditRecord.ts"
-import { RequestLines } from "../../../src/observability/requestLine.ts"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 
 const linesOf = Effect.fnUntraced(function* (

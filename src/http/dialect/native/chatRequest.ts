@@ -10,7 +10,7 @@ import { askedNumCtx, optionsOf } from "./options.ts"
 
 /**
  * Templates of models know roles of their own: Granite switches reasoning on with `control`, and takes texts as
- * `document <name>`. A template that refuses a role is a 400 (`refusals.ts`).
+ * `document <name>`. A template that refuses a role is a 400 (`backend/ollama/errors.ts`).
  */
 const Role = Schema.String.check(Schema.isMaxLength(64, { expected: "at most 64 characters" }))
 

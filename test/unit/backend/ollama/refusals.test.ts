@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Refusal, refusalOf } from "../../../../src/backend/ollama/refusals.ts"
+import { type Refusal, refusalOf } from "../../../../src/backend/ollama/errors.ts"
 
 /** Texts of Ollama 0.11.4 and 0.24.0, by what they speak about; `server`: its own failure. */
 const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
