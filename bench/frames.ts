@@ -4,7 +4,7 @@
  */
 import { Schema } from "effect"
 import { decodeFrame } from "../src/backend/ollama/decodeFrame.ts"
-import { LineSplitter } from "../src/backend/ollama/LineSplitter.ts"
+import { LineSplitter } from "../src/backend/ollama/frames.ts"
 
 const Count = Schema.optionalKey(Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)))
 const Line = Schema.fromJsonString(

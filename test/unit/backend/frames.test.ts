@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import fc from "fast-check"
 import { describe } from "vitest"
 import { decodeFrame, ErrorLine, isFrame, Malformed } from "../../../src/backend/ollama/decodeFrame.ts"
-import { LineSplitter, LineTooLong } from "../../../src/backend/ollama/LineSplitter.ts"
+import { LineSplitter, LineTooLong } from "../../../src/backend/ollama/frames.ts"
 
 /** A recorded conversation in the backend's own words, awkward characters included. */
 const recorded = [
