@@ -33,7 +33,7 @@ export const closePools = Effect.promise(async () => {
 })
 
 /** An interrupted call closes its connection, as a client that leaves does. */
-export const ask = (url: string, { name, secret }: Key): Effect.Effect<Answer> =>
+export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Effect.Effect<Answer> =>
   Effect.promise(async (signal) => {
     const began = performance.now()
     const answer = (status: number, type: string, headers: Answer["headers"]): Answer => ({
@@ -51,7 +51,7 @@ export const ask = (url: string, { name, secret }: Key): Effect.Effect<Answer> =
         path: "/api/chat",
         headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
         body: JSON.stringify({
-          model: "m",
+          model,
           stream: false,
           // Without a bound, as most clients ask: far more is expected than is used.
           messages: [{ role: "user", content: "Hello" }]
@@ -97,14 +97,20 @@ const runs = Effect.fnUntraced(function* (
   return { answers, stop }
 })
 
-/** So many calls of one key at any time, on all replicas in turn. */
-export const flood = (urls: ReadonlyArray<string>, key: Key, parallel: number) => {
+/** So many calls of one key at any time, on all replicas in turn, each for one of the models. */
+export const flood = (
+  urls: ReadonlyArray<string>,
+  key: Key,
+  parallel: number,
+  models: ReadonlyArray<string> = ["m:latest"]
+) => {
   let turn = 0
   return runs(
     (answers, over) =>
       Effect.gen(function* () {
         while (!over()) {
-          const answer = yield* ask(urls[turn++ % urls.length] ?? "", key)
+          const model = models[Math.floor(Math.random() * models.length)]
+          const answer = yield* ask(urls[turn++ % urls.length] ?? "", key, model)
           answers.push(answer)
           // One that was refused, or whose replica is down, waits a moment, as clients do.
           if (answer.status !== 200) yield* Effect.sleep("1 second")
@@ -115,7 +121,12 @@ export const flood = (urls: ReadonlyArray<string>, key: Key, parallel: number) =
 }
 
 /** One call of each key every so often on average, at random times, whether the last one is answered or not. */
-export const nowAndThen = (urls: ReadonlyArray<string>, keys: ReadonlyArray<Key>, everyMs: number) => {
+export const nowAndThen = (
+  urls: ReadonlyArray<string>,
+  keys: ReadonlyArray<Key>,
+  everyMs: number,
+  model = "m:latest"
+) => {
   let next = 0
   return runs((answers, over) => {
     const key = keys[next++]
@@ -127,7 +138,7 @@ export const nowAndThen = (urls: ReadonlyArray<string>, keys: ReadonlyArray<Key>
           yield* Effect.sleep(Duration.millis(-everyMs * Math.log(1 - Math.random())))
           if (over()) break
           const call = Effect.map(
-            ask(urls[n % urls.length] ?? "", key),
+            ask(urls[n % urls.length] ?? "", key, model),
             (answer) => void answers.push(answer)
           )
           calls.push(yield* Effect.forkScoped(call))

@@ -3,13 +3,14 @@
  * figures and ends with 1 when a limit is broken.
  *
  * Arguments: `--seconds 60` of each measurement, `--service 300` (milliseconds of an answer; longer ones are less sensitive
- * to a busy machine), `--kills 20`, or one part alone: `--only fair|overfull|weights|kills|cost`.
+ * to a busy machine), `--kills 20`, or one part alone: `--only fair|overfull|weights|kills|turns|cost`.
  */
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { table } from "../figures.ts"
 import { closePools } from "./clients.ts"
 import { layerGround } from "./Ground.ts"
+import { turns } from "./turns.ts"
 import { cost, fair, kills, overfull, type Part, weights } from "./parts.ts"
 
 const { values: options } = parseArgs({
@@ -31,6 +32,7 @@ const parts: ReadonlyArray<{ readonly name: string; readonly title: string; read
   { name: "overfull", title: "The same with 60 parallel calls, of which 32 may wait", run: overfull },
   { name: "weights", title: "Two tenants with 25 parallel calls each, weights 1 and 3", run: weights },
   { name: "kills", title: "Replicas killed and Redis emptied under 24 parallel calls", run: kills },
+  { name: "turns", title: "Two models on a server that holds one", run: turns },
   { name: "cost", title: "What an empty and a full queue cost, both replicas and Redis", run: cost }
 ]
 

@@ -1,0 +1,115 @@
+/** Two models on a server that holds one: with the server's own order, with turns, and with turns that are disturbed. */
+import { Effect } from "effect"
+import { type Figure, figure } from "../figures.ts"
+import { newKey } from "../World.ts"
+import { flood, nowAndThen } from "./clients.ts"
+import { Ground, slots } from "./Ground.ts"
+import type { Plan } from "./parts.ts"
+
+/** A load is worth eight answers, as in `npm run turns`. */
+const loadsWorth = 8
+const leaseS = 3
+
+const percentile = (values: ReadonlyArray<number>, share: number): number =>
+  values.toSorted((one, two) => one - two)[Math.floor(values.length * share)] ?? Number.NaN
+
+const world = Effect.fnUntraced(function* (
+  plan: Plan,
+  name: string,
+  env: Readonly<Record<string, string>>,
+  disturbs: boolean
+) {
+  const { backend, redis, replicas } = yield* Ground
+  const loadMs = loadsWorth * plan.serviceMs
+  backend.setServiceMs(plan.serviceMs)
+  backend.setLoadMs(loadMs)
+  const both = yield* replicas({
+    ...env,
+    CONCURRENCY_LEASE_S: String(leaseS),
+    MODEL_DISCOVERY_REFRESH_S: "1"
+  })
+  const urls = both.map(({ url }) => url)
+  const keys = yield* Effect.forEach(["flood", "team", "light"], (tenant) => newKey(`${name}-${tenant}`))
+  const [many, team, light] = keys
+  if (many === undefined || team === undefined || light === undefined) return yield* Effect.die("no keys")
+  const runs = [
+    yield* flood(urls, many, 40, ["a:latest", "b:latest"]),
+    yield* flood(urls, team, 8, ["b:latest"]),
+    yield* nowAndThen(urls, [light], 60 * plan.serviceMs, "a:latest")
+  ]
+  yield* Effect.sleep(2 * loadMs)
+  backend.reset()
+  const since = performance.now()
+  /** seconds until an answer is there after a disturbance */
+  const stood: Array<number> = []
+  while (performance.now() - since < plan.seconds * 1000) {
+    yield* Effect.sleep(Math.max(5000, plan.seconds * 200))
+    if (!disturbs) continue
+    const served = backend.served()
+    const begun = performance.now()
+    const [replica] = both
+    if (stood.length % 2 === 0) yield* Effect.promise(() => redis.flushall())
+    else {
+      yield* replica.kill
+      yield* replica.start
+    }
+    // The requests that have places end meanwhile.
+    while (backend.served() <= served + slots && performance.now() - begun < 60_000)
+      yield* Effect.sleep("20 millis")
+    stood.push((performance.now() - begun) / 1000)
+  }
+  const perSecond = (backend.served() * 1000) / (performance.now() - since)
+  const [loads, most] = [backend.loads(), backend.most()]
+  const waits = runs.map(({ answers }) => answers.map(({ ms }) => (ms - plan.serviceMs) / plan.serviceMs))
+  const refused = runs.flatMap(({ answers }) =>
+    answers.filter(({ status }) => status !== 200 && status !== 0)
+  )
+  const marked = runs.flatMap(({ answers }) =>
+    answers.filter(({ headers }) => headers["x-model-loaded"] === "false")
+  )
+  yield* Effect.forEach(runs, ({ stop }) => stop, { concurrency: "unbounded", discard: true })
+  backend.setLoadMs(0)
+  return {
+    perSecond,
+    loads,
+    most,
+    lightP95: percentile(waits[2] ?? [], 0.95),
+    refused,
+    marked: marked.length,
+    stood
+  }
+}, Effect.scoped)
+
+export const turns = Effect.fnUntraced(function* (plan: Plan) {
+  const queue = {
+    BACKEND_MAX_CONCURRENT: String(slots),
+    BACKEND_MAX_LOADED_MODELS: "1",
+    QUEUE_MAX_WAIT_MS: "600000",
+    MODEL_TURN_MAX_MS: String(30 * plan.serviceMs)
+  }
+  const own = yield* world(plan, "own", {}, false)
+  const served = yield* world(plan, "turns", queue, false)
+  const learned = yield* world(plan, "learned", { ...queue, BACKEND_MAX_LOADED_MODELS: "" }, false)
+  const disturbed = yield* world(plan, "disturbed", queue, true)
+  const bound = 2 * loadsWorth + 30 + 3
+  const figures: ReadonlyArray<Figure> = [
+    figure("the server's own order: answers a second; loads", `${own.perSecond.toFixed(2)}; ${own.loads}`),
+    figure("turns: answers a second; loads", `${served.perSecond.toFixed(2)}; ${served.loads}`),
+    figure(
+      "turns: times the server's own order (at least 3)",
+      served.perSecond / own.perSecond,
+      (n) => n >= 3
+    ),
+    figure("the same, learned", learned.perSecond / own.perSecond, (n) => n >= 3),
+    figure("own order: wait p95 of the light tenant, service times (NaN: no answer yet)", own.lightP95),
+    figure(`turns: the same (at most ${bound})`, served.lightP95, (n) => n <= bound),
+    figure("turns: answers with X-Model-Loaded: false", served.marked, (n) => n > 0),
+    figure("turns: requests refused", served.refused.length + learned.refused.length, (n) => n === 0),
+    figure("turns: most requests at the server", Math.max(served.most, learned.most), (n) => n <= slots),
+    figure("FLUSHALL and kill -9 in turns", disturbed.stood.length, (n) => n >= 2),
+    figure("most requests of living replicas at the server", disturbed.most, (n) => n <= slots),
+    figure("seconds until the next answers, at most", Math.max(...disturbed.stood)),
+    figure("answers a second", disturbed.perSecond)
+  ]
+  return figures
+})
