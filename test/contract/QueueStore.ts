@@ -473,6 +473,30 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.instanceOf(yield* a.enter(ticket("c", { model: "c" }), learning), Waiting)
       }))
 
+    test("when the server still lists a model that leaves, then that has no room; when one is found gone, then the others are", (a) =>
+      Effect.gen(function* () {
+        const learning = { places: 2, depth: 64, turnMaxMs: 1 }
+        yield* a.enter(ticket("a0", { model: "a" }), learning)
+        yield* a.end("a0", 100, learning, 3000)
+        yield* TestClock.adjust("10 seconds")
+        yield* a.enter(ticket("b0", { model: "b" }), learning)
+        yield* TestClock.adjust("1 second")
+        const { models } = yield* a.beat(["b0"], [], learning, { names: ["a"], agoMs: 10 })
+        assert.deepStrictEqual(
+          models.map(({ name }) => name),
+          ["b"]
+        )
+        yield* a.end("b0", 100, learning, 3000)
+        yield* a.beat([], [], learning, { names: ["a", "b"], agoMs: 0 })
+        for (const model of ["a", "b"]) yield* a.enter(ticket(`${model}1`, { model }), learning)
+        yield* a.end("a1", 100, learning, 3000)
+        yield* a.end("b1", 100, learning, 3000)
+        assert.deepStrictEqual(
+          (yield* a.beat([], [], learning)).models.map(({ name }) => name),
+          ["b"]
+        )
+      }))
+
     test("when several requests wait for one load, then it is counted once; a model that the server lost is loaded again", (a) =>
       Effect.gen(function* () {
         for (const id of ["1", "2"])
@@ -488,6 +512,17 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* TestClock.adjust("10 seconds")
         yield* a.beat([], [], one, { names: [], agoMs: 100 })
         assert.deepStrictEqual(yield* a.enter(ticket("5"), one), new Granted({ loaded: false }))
+      }))
+
+    test("when a model is asked for with another window, then that is another load, whatever fits", (a) =>
+      Effect.gen(function* () {
+        const many = { ...one, maxLoadedModels: 9 }
+        for (const model of ["a", "b"])
+          assert.instanceOf(yield* a.enter(ticket(model, { model }), { ...many, places: 4 }), Granted)
+        assert.instanceOf(yield* a.enter(ticket("a2", { model: "a 2048" }), { ...many, places: 4 }), Waiting)
+        yield* a.end("a", 100, { ...many, places: 4 })
+        yield* TestClock.adjust("2 seconds")
+        assert.deepStrictEqual((yield* a.beat(["b"], ["a2"], { ...many, places: 4 })).granted, ["a2"])
       }))
 
     test("when nobody may wait, then a request for a model that has no room yet is refused", (a) =>

@@ -111,8 +111,8 @@ layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "100", NUM_CTX_CAP: "200" }), live)
           for (const [asked, sent, told] of [
             [8192, 200, "200"],
             [200, 200, null],
-            [150, 150, null],
-            [1, 4, "4"]
+            [100, 100, null],
+            [1, 50, "50"]
           ] as const) {
             for (const path of ["/api/chat", "/api/generate"]) {
               const body = { ...hello({ options: { num_ctx: asked } }), prompt: "hi" }

@@ -127,7 +127,7 @@ export class FairScheduler {
         this.#lines[entry.ticket.priority].correct(entry, used)
         this.#used.add(used)
       }
-      if (loadMs >= 0) loaded = this.#models.answered(entry.ticket.model, entry.loaded, loadMs)
+      if (loadMs >= 0) loaded = this.#models.answered(now, entry.ticket.model, entry.loaded, loadMs, bounds)
       const lost = loadMs >= noticeableLoadMs ? loadMs : 0
       if (entry.startedAt !== undefined) this.#turnMs.add(Math.max(0, now - entry.startedAt - lost))
     }
@@ -151,7 +151,7 @@ export class FairScheduler {
     }
     for (const id of replica.displaced.keys()) if (!named.has(id)) replica.displaced.delete(id)
     replica.beats += 1
-    if (seen !== undefined) this.#models.see(now, seen)
+    if (seen !== undefined) this.#models.see(now, seen, bounds)
     this.#settle(now, bounds)
     return this.#outcome({
       granted: waiting.filter((id) => this.#entries.get(id)?.running === true),

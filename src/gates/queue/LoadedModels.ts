@@ -26,6 +26,8 @@ export interface ModelState {
 /** The name without its window: a model is loaded with one window at a time. */
 const baseOf = (name: string): string => name.split(" ", 1)[0] ?? name
 
+const nobody: ReadonlyMap<string, number> = new Map()
+
 const pairOf = (one: string, two: string): string => [baseOf(one), baseOf(two)].sort().join(" ")
 
 export class LoadedModels {
@@ -109,24 +111,32 @@ export class LoadedModels {
    * A request had an answer. `wasLoaded` when it went; `loadMs`: how long it waited for its model, as the server says. Returns how
    * long the server loaded the model: of the requests that waited for one load, the first to end counts it.
    */
-  answered(name: string, wasLoaded: boolean, loadMs: number): number {
+  answered(now: number, name: string, wasLoaded: boolean, loadMs: number, bounds: Bounds): number {
     const model = this.of(name)
     const isCounted = wasLoaded || !model.loaded
     model.loaded = model.resident
     // A model that was loaded all the same tells nothing of its loads.
     if (!isCounted || loadMs < noticeableLoadMs) return 0
-    if (wasLoaded) this.#forget(baseOf(name))
+    if (wasLoaded) this.#found(now, model, bounds)
     model.loadMs.add(loadMs)
     return loadMs
   }
 
-  /** The model was found gone: it does not fit together with others. */
-  #forget(base: string): void {
-    for (const pair of this.#together) if (pair.split(" ").includes(base)) this.#together.delete(pair)
+  /** The model was found gone, and is loaded again: it does not fit together with others, so those are gone. */
+  #found(now: number, model: ModelState, bounds: Bounds): void {
+    for (const pair of this.#together)
+      if (pair.split(" ").includes(baseOf(model.name))) this.#together.delete(pair)
+    model.resident = false
+    for (const other of this.inTheWayOf(model.name, bounds, nobody)) this.unload(now, other)
+    model.resident = true
+    model.loaded = true
   }
 
-  /** The server's own list. What was used since it was asked for is not judged by it. */
-  see(now: number, { agoMs, names }: Seen): void {
+  /**
+   * The server's own list. What was used since it was asked for is not judged by it, and while the server swaps, it still lists
+   * the model that leaves.
+   */
+  see(now: number, { agoMs, names }: Seen, bounds: Bounds): void {
     const listed = names.slice(0, maxModels)
     for (const model of this.#all) {
       const isListed = listed.includes(baseOf(model.name))
@@ -137,7 +147,7 @@ export class LoadedModels {
       for (const other of listed) if (other !== name) this.#together.add(pairOf(name, other))
       if (this.#all.some((model) => model.resident && baseOf(model.name) === name)) continue
       const model = this.of(name)
-      if (model.changed >= now - agoMs) continue
+      if (model.changed >= now - agoMs || this.inTheWayOf(name, bounds, nobody).length > 0) continue
       model.resident = true
       model.loaded = true
       model.until = now

@@ -4,7 +4,7 @@ import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later, spaced } from "../../observability/background.ts"
-import { type Evidence, seal } from "../../domain/Evidence.ts"
+import { type Evidence, type Facts, seal } from "../../domain/Evidence.ts"
 import { FairQueue, type QueueStatus, type Used } from "./FairQueue.ts"
 import {
   type Bounds,
@@ -30,16 +30,22 @@ const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queu
 
 const withoutPlace = (reserved: Evidence<"Limiter">) => seal.Queue(reserved, { place: undefined })
 
-const ticketOf = ({
-  facts: { caller, expectedTokens, model, reservation }
-}: Evidence<"Limiter">): Ticket => ({
-  id: reservation.id,
-  tenant: caller.tenantId,
-  key: caller.keyId,
-  model: model.name,
-  weight: caller.weight,
-  priority: caller.priority,
-  cost: Math.max(1, expectedTokens)
+/** What the server loads: a model with another window is another load. */
+const loadOf = ({ model, request }: Facts<"Limiter">): string => {
+  const window = request.options["num_ctx"]
+  return typeof window === "number"
+    ? `${model.name} ${Math.min(window, model.contextLength ?? window)}`
+    : model.name
+}
+
+const ticketOf = ({ facts }: Evidence<"Limiter">): Ticket => ({
+  id: facts.reservation.id,
+  tenant: facts.caller.tenantId,
+  key: facts.caller.keyId,
+  model: loadOf(facts),
+  weight: facts.caller.weight,
+  priority: facts.caller.priority,
+  cost: Math.max(1, facts.expectedTokens)
 })
 
 /** One request of this replica in the store. */

@@ -189,6 +189,9 @@ local function answered(entry, load_ms)
       local one, two = string.match(pair, '^(.*) (.*)$')
       if one == base_of(entry.model) or two == base_of(entry.model) then models.together[pair] = nil end
     end
+    model.resident = 0
+    for _, other in ipairs(in_the_way_of(entry.model, {})) do unload(model_of(other)) end
+    model.resident, model.loaded = 1, 1
   end
   model.loads = min(model.loads + 1, TURNS)
   model.load_ms = model.loads == 1 and load_ms or model.load_ms + (load_ms - model.load_ms) / model.loads
@@ -208,7 +211,7 @@ local function see(names, ago)
       if other ~= name then models.together[pair_of(name, other)] = true end
     end
     local model = model_of(name)
-    if not resident[name] and model.changed < now - ago then
+    if not resident[name] and model.changed < now - ago and not in_the_way_of(name, {})[1] then
       model.resident, model.loaded, model.till = 1, 1, now
       keep_model(name, model)
     end

@@ -9,13 +9,21 @@ import type { Bounds } from "../Dialect.ts"
 import { absentable, MaxTokens, maxTokensText, wholeIn } from "../fields.ts"
 import { nativeOptions, samplingOf } from "../sampling.ts"
 
-/** Any 32-bit number. It is dropped, or limited to `NUM_CTX_CAP`. */
+/** Any 32-bit number. It is dropped, or rounded to a step of `NUM_CTX_CAP`. */
 const NumCtx = wholeIn([-(2 ** 31), 2 ** 31])
 const minNumCtx = 4
+/** Each other window is another load of the model, so there are few of them. */
+const steps = [1 / 4, 1 / 2, 1] as const
+
+const windowIn = (asked: number, cap: number): number =>
+  steps.map((step) => Math.max(minNumCtx, Math.ceil(cap * step))).find((window) => window >= asked) ?? cap
 
 export const Options = Schema.Struct({
   ...nativeOptions,
-  num_ctx: absentable(NumCtx, "dropped, or clamped to NUM_CTX_CAP where that is set"),
+  num_ctx: absentable(
+    NumCtx,
+    "dropped, or rounded up to a quarter, a half or all of NUM_CTX_CAP where that is set"
+  ),
   num_predict: absentable(MaxTokens, maxTokensText)
 }).annotate({
   description:
@@ -32,5 +40,5 @@ export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObj
   const { num_ctx } = options
   return num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
     ? forwarded
-    : { ...forwarded, num_ctx: Math.max(minNumCtx, Math.min(num_ctx, bounds.numCtxCap)) }
+    : { ...forwarded, num_ctx: windowIn(num_ctx, bounds.numCtxCap) }
 }

@@ -110,10 +110,18 @@ describe("POST /api/chat, the request", () => {
     assert.deepStrictEqual(request.options, { top_k: 3 })
   })
 
-  it("when num_ctx is given, then it is clamped where the operator allows it, and else left out", () => {
-    const clamping = decoding(nativeChat, { numCtxCap: 8192 })
-    assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1e6 } })).options, { num_ctx: 8192 })
-    assert.deepStrictEqual(clamping.accepted(chat({ options: { num_ctx: 1 } })).options, { num_ctx: 4 })
+  it("when num_ctx is given, then it is one of three steps where the operator allows it, and else left out", () => {
+    const sent = (numCtxCap: number, num_ctx: number) =>
+      decoding(nativeChat, { numCtxCap }).accepted(chat({ options: { num_ctx } })).options
+    for (const [asked, step] of [
+      [-1, 2048],
+      [2048, 2048],
+      [2049, 4096],
+      [5000, 8192],
+      [1e6, 8192]
+    ] as const)
+      assert.deepStrictEqual(sent(8192, asked), { num_ctx: step })
+    assert.deepStrictEqual(sent(4, 1), { num_ctx: 4 })
   })
 
   it("when the client gives a bound, then it is taken if it is one", () => {
