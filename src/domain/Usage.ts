@@ -34,7 +34,7 @@ export interface Seen {
   readonly least: number
   /** estimated output tokens of the text; at least `least` */
   readonly estimate: number
-  /** tokens of a first run, which the final frame does not count; 0 when there was one run */
+  /** tokens of a first run, which the final frame may not count; 0 when there was one run */
   readonly firstRun: number
   readonly promptEstimate: number
   readonly promptBytes: number
@@ -52,6 +52,10 @@ const plausible = (count: number | undefined, least: number, most: number): coun
 const isLoad = ({ doneReason }: Counted, { frames }: Seen): boolean =>
   (doneReason === "load" || doneReason === "unload") && frames === 0
 
+/** The tokens of a first run that the final frame does not count. Servers that tell cached tokens count all runs. */
+const uncounted = ({ promptEvalCachedCount }: Counted, { firstRun }: Seen): number =>
+  promptEvalCachedCount === undefined ? firstRun : 0
+
 /**
  * The output tokens of all runs by the count of the final frame; undefined when that count is impossible. A count below
  * the minimum for the text is raised to that minimum. Each frame has at least one token: Ollama writes one frame for each
@@ -59,7 +63,8 @@ const isLoad = ({ doneReason }: Counted, { frames }: Seen): boolean =>
  */
 export const believedOutput = (final: Counted, seen: Seen): number | undefined => {
   if (isLoad(final, seen)) return 0
-  const { firstRun, least } = seen
+  const { least } = seen
+  const firstRun = uncounted(final, seen)
   const most = Math.max(seen.maxTokens, seen.frames) - firstRun
   return plausible(final.evalCount, 0, most) ? Math.max(final.evalCount + firstRun, least) : undefined
 }
@@ -69,12 +74,12 @@ export const believedOutput = (final: Counted, seen: Seen): number | undefined =
  * most its bytes plus a template, the output at most the bound that was sent and at least what the frames show. Otherwise
  * the gateway's own figure is used, and the source is `counted`.
  *
- * After two runs, the final frame counts the second run only. That run has read the output of the first one, so this
+ * After two runs, the final frame of a server up to 0.33.1 counts the second run only. That run has read the output of the first one, so this
  * output is moved from the count of the prompt to the count of the output. Each token is charged once.
  */
 export const usageOf = (final: Counted, seen: Seen): Usage => {
   if (isLoad(final, seen)) return { tokensIn: 0, tokensOut: 0, source: "backend" }
-  const { firstRun } = seen
+  const firstRun = uncounted(final, seen)
   const inBelieved = plausible(
     final.promptEvalCount,
     firstRun,

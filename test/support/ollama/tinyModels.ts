@@ -305,11 +305,11 @@ export const weights = {
   tiny: markovChain({ ...small, name: "tiny", endShare: 0.03 }),
   /** Their tools are those of coding agents, which run the command that does nothing. */
   codex: markovChain(
-    { ...small, name: "codex", endShare: 0.03 },
+    { ...small, name: "codex", endShare: 0.1 },
     { "tokenizer.ggml.tokens": tokensCalling("exec_command", { cmd: "true" }) }
   ),
   claude: markovChain(
-    { ...small, name: "claude", endShare: 0.03 },
+    { ...small, name: "claude", endShare: 0.1 },
     { "tokenizer.ggml.tokens": tokensCalling("Bash", { command: "true", description: "does nothing" }) }
   ),
   /** Its texts are split by the expression of gpt-oss and Mistral Nemo, the one that takes the most stack. */

@@ -72,6 +72,14 @@ describe("the charge for a finished request", () => {
     assert.deepStrictEqual(twoRuns, { tokensIn: 4, tokensOut: 8, source: "counted" })
   })
 
+  it("when the backend tells cached tokens, then its count has both of two runs", () => {
+    const both = usageOf(final({ promptEvalCount: 9, promptEvalCachedCount: 0, evalCount: 10 }), {
+      ...seen,
+      firstRun: 5
+    })
+    assert.deepStrictEqual(both, { tokensIn: 9, tokensCached: 0, tokensOut: 10, source: "backend" })
+  })
+
   it("when a model was only loaded, then nothing is charged", () => {
     const nothing = { tokensIn: 0, tokensOut: 0, source: "backend" }
     for (const doneReason of ["load", "unload"]) {
