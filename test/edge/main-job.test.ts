@@ -133,7 +133,7 @@ layer(layerGateway(), live)("the main job", (it) => {
           assert.isBelow((backendCall?.closedAt ?? Infinity) - left, atMost(100))
 
           const again = call("/api/chat", { secret, body: hello({ stream: false }) })
-          const { status } = yield* eventually(again, ({ status }) => status !== 429, 300)
+          const { status } = yield* eventually(again, ({ status }) => status !== 429, atMost(300))
           assert.strictEqual(status, 200)
 
           // "Hello" is two tokens and eight for the message, by estimate; as many frames as were seen.

@@ -44,7 +44,11 @@ const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
   const [fake, { secret }] = [yield* Fake, yield* warmKey]
   const during = Effect.gen(function* () {
     const away = makeStopwatch()
-    const first = yield* eventually(chat(secret), ({ status }) => status !== 200, outage.refusedWithinMs)
+    const first = yield* eventually(
+      chat(secret),
+      ({ status }) => status !== 200,
+      atMost(outage.refusedWithinMs)
+    )
     assert.isBelow(away(), atMost(outage.refusedWithinMs))
     assert.strictEqual(first.status, 503)
     assert.deepInclude(JSON.parse(first.text).error, {

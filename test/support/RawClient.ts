@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net"
 import { Effect } from "effect"
 import { heard, requestIn } from "./invariants/Witness.ts"
-import { makeStopwatch } from "./wait.ts"
+import { atMost, makeStopwatch } from "./wait.ts"
 
 export interface RawResponse {
   readonly status: number
@@ -91,7 +91,7 @@ export const sendRaw = (
       if (answer !== undefined) heard(url, { ...answer, bodiless, request: requestIn(bytes) })
       resume(Effect.succeed(parse(text)))
     }
-    const timer = setTimeout(finish, patienceMs)
+    const timer = setTimeout(finish, atMost(patienceMs))
     socket.on("connect", () => socket.write(bytes))
     socket.on("data", (chunk) => {
       text += chunk.toString("latin1")
@@ -144,7 +144,7 @@ export const talk = (
       for (const answer of final) heard(url, { ...answer, bodiless: options.bodiless === true, request })
       resume(Effect.succeed({ responses, text, closed, ms: started() }))
     }
-    const timer = setTimeout(() => finish(false), options.patienceMs ?? 5000)
+    const timer = setTimeout(() => finish(false), atMost(options.patienceMs ?? 5000))
     socket.on("connect", () => {
       socket.write(bytes)
       options.also?.(socket)

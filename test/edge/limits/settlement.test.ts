@@ -59,7 +59,7 @@ const endings: ReadonlyArray<Ending> = [
     tokens: estimate + 3,
     source: "counted"
   },
-  ...[-5, 1e30, 3.7, 10_000_000].map((eval_count) => ({
+  ...[3.7, 10_000_000].map((eval_count) => ({
     name: `with ${eval_count} as the output count`,
     backend: stream([...words(3), wire.done("chat", { eval_count })]),
     status: 200,

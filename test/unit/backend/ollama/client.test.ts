@@ -72,7 +72,7 @@ describe("a model server that hangs", () => {
       { firstByteTimeoutMs: 3000 }
     ).pipe(
       Effect.timed,
-      Effect.tap(([took]) => Effect.sync(() => assert.isBelow(Duration.toMillis(took), 4400)))
+      Effect.tap(([took]) => Effect.sync(() => assert.isBelow(Duration.toMillis(took), atMost(4400))))
     )
   )
 })
@@ -317,7 +317,7 @@ describe("a client that leaves", () => {
           const leftAt = ownTimeMs()
           yield* Fiber.interrupt(fiber)
           yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
-          assert.isBelow((backend.requests[0]?.closedAt ?? Infinity) - leftAt, 100)
+          assert.isBelow((backend.requests[0]?.closedAt ?? Infinity) - leftAt, atMost(100))
         })
       )
     )
@@ -345,8 +345,10 @@ describe("a client that leaves", () => {
 
   it.live(
     "when a client does not read, then the backend stops writing, nothing times out and memory stays small",
-    () =>
-      withBackend(
+    () => {
+      // A busy machine may leave the backend no time to write for a second.
+      const idleMs = atMost(700)
+      return withBackend(
         (backend) =>
           Effect.gen(function* () {
             backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x".repeat(1000)))}\n` })
@@ -358,7 +360,7 @@ describe("a client that leaves", () => {
             let written = -1
             while (written !== (yield* look)) {
               written = yield* look
-              yield* Effect.sleep("800 millis")
+              yield* Effect.sleep(idleMs + 100)
             }
             // What the kernel's own buffers and ours hold; without a pause it would write for ever.
             assert.isBelow(written, 16 * 1024 * 1024)
@@ -366,8 +368,9 @@ describe("a client that leaves", () => {
             while (bytes < 20 * 1024 * 1024) for (const frame of yield* pull) bytes += frame.text.length
             assert.isAbove(backend.requests[0]?.written ?? 0, written)
           }).pipe(Effect.scoped),
-        { idleTimeoutMs: 700 }
+        { idleTimeoutMs: idleMs }
       )
+    }
   )
 })
 
