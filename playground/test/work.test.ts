@@ -349,7 +349,7 @@ layer(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
         yield* enterKey(page, secret)
         fake.script({ does: "hang" })
         yield* say(page, "Wait")
-        yield* Effect.promise(() => page.getByText(/Waiting for the model server.* 2 s/).waitFor())
+        yield* Effect.promise(() => page.getByText(/Waiting for the model server.* [1-9]\d* s/).waitFor())
         yield* Effect.promise(() => page.keyboard.press("Escape"))
         yield* shown(page, "stopped")
         const { secret: poor } = yield* newKey({ models: [] })

@@ -215,19 +215,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
         assert.deepStrictEqual(yield* left(claims), before)
       }))
 
-    test("when many come at the same instant, then no more than the limit pass", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 7 })
-        const verdicts = yield* Effect.forEach(
-          Array.from({ length: 100 }, (_, i) => i),
-          (i) => reserve(claims, ask(`p${i}`)),
-          {
-            concurrency: "unbounded"
-          }
-        )
-        assert.strictEqual(verdicts.filter((verdict) => verdict instanceof Reserved).length, 7)
-      }))
-
     test("when a limit is lowered below what is used, then 0 is left and not less", () =>
       Effect.gen(function* () {
         const wide = claimsOf({ tpm: 100, concurrent: 3, budgets: { month: 500 } })

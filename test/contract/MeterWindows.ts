@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
-import { ask, atNoon, claimsOf, left, noon, peek, refused, reserve, take, type Wipe } from "./Meter.ts"
+import { ask, atNoon, claimsOf, left, noon, peek, reserve, take, type Wipe } from "./Meter.ts"
 
 export const windows = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = atNoon(layer)
@@ -49,35 +49,6 @@ export const windows = (name: string, layer: () => Layer.Layer<Meter | Wipe>): v
           assert.isAtLeast(admitted.length, Math.floor(leastShare * rpm * minutes))
         }))
     }
-
-    test("when a client asks at random, then in no 60 s more requests and tokens are admitted than the limits", () =>
-      Effect.gen(function* () {
-        let seed = 7
-        const random = () => (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647
-        const times: Array<number> = []
-        for (let at = 0; at < 300_000; at += Math.floor(random() * (random() < 0.1 ? 9000 : 700)))
-          times.push(at)
-        const admitted = yield* admittedAt(claimsOf({ rpm: 40, tpm: 390 }), times, 10)
-        assert.isAtMost(maxInMinute(admitted), 39)
-        // What an exact window would have admitted of the same requests, 0.98 of it at least.
-        const exact: Array<number> = []
-        for (const at of times) if (exact.filter((time) => time > at - 60_000).length < 39) exact.push(at)
-        assert.isAtLeast(admitted.length, Math.floor(0.98 * exact.length))
-      }))
-
-    test("when a client is refused, then it is admitted once Retry-After has passed", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 3 })
-        for (const [i, second] of [0, 7, 20].entries()) {
-          yield* TestClock.setTime(noon + second * 1000 + 250)
-          yield* take(claims, ask(`r${i}`))
-        }
-        yield* TestClock.setTime(noon + 30_000)
-        const { retryAfterS } = refused(yield* reserve(claims, ask("later")))
-        assert.strictEqual(retryAfterS, 31)
-        yield* TestClock.adjust(retryAfterS * 1000)
-        yield* take(claims, ask("later"))
-      }))
   })
 
   describe(`${name}: resets`, () => {

@@ -13,12 +13,15 @@ const live = { excludeTestServices: true } as const
 const inputs = 200
 const vector = `[${Array.from({ length: 10_000 }, () => "0.125678").join(",")}]`
 const size = inputs * vector.length
-const large = {
-  does: "answer",
-  status: 200,
-  body: `{"embeddings":[${Array.from({ length: inputs }, () => vector).join(",")}],"prompt_eval_count":${inputs}}`
-} as const
-const embed = { model: "embedder", input: Array.from({ length: inputs }, () => "x") }
+const answerOf = (vectors: number) =>
+  ({
+    does: "answer",
+    status: 200,
+    body: `{"embeddings":[${Array.from({ length: vectors }, () => vector).join(",")}],"prompt_eval_count":${vectors}}`
+  }) as const
+const embedOf = (texts: number) => ({ model: "embedder", input: Array.from({ length: texts }, () => "x") })
+const large = answerOf(inputs)
+const embed = embedOf(inputs)
 
 /** A client of `/api/embed` that reads nothing of its answer until it is resumed. */
 const unreading = Effect.fnUntraced(function* (secret: string) {
@@ -200,7 +203,7 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "1500", CONCURRENCY_LEASE_S: "3" }
   }
 )
 
-layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "100663296" }), live)(
+layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "25165824" }), live)(
   "when there is little memory for answers",
   (it) => {
     it.effect(
@@ -209,10 +212,10 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "100663296" }), live)(
         Effect.gen(function* () {
           const backend = yield* Fake
           const keys = yield* Effect.forEach([1, 2, 3, 4, 5], () => newKey())
-          backend.script(...keys.map(() => large))
+          backend.script(...keys.map(() => answerOf(inputs / 4)))
           const answers = yield* Effect.forEach(
             keys,
-            ({ secret }) => call("/api/embed", { secret, body: embed }),
+            ({ secret }) => call("/api/embed", { secret, body: embedOf(inputs / 4) }),
             {
               concurrency: "unbounded"
             }

@@ -4,7 +4,7 @@ import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
 import { fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, events, generate, install, live, user } from "./asking.ts"
+import { ask, assertRefused, assertWell, chat, events, install, live, user } from "./asking.ts"
 import { comesTrue } from "../../support/wait.ts"
 
 const path = "/v1/chat/completions"
@@ -33,23 +33,6 @@ layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
           assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
         }
       })
-  )
-
-  it.effect("when usage is asked for, then it comes in a chunk of its own", () =>
-    Effect.gen(function* () {
-      for (const [to, body] of [
-        [path, streaming({ stream_options: { include_usage: true } })],
-        ["/v1/completions", generate({ stream: true, stream_options: { include_usage: true } })]
-      ] as const) {
-        const { chunks, done } = events(yield* ask(to, body))
-        assert.isTrue(done)
-        const [before, last] = chunks.slice(-2)
-        assert.strictEqual(before.choices[0].finish_reason, "stop")
-        assert.notProperty(before, "usage")
-        assert.deepStrictEqual(last.choices, [])
-        assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
-      }
-    })
   )
 
   it.effect(
