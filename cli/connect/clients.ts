@@ -29,7 +29,8 @@ wire_api = "responses"
   run: () => "codex --profile tollgate",
   notes: [
     "Codex sends no output bound, so an answer may be as long as `NUM_PREDICT_CAP` allows.",
-    "Codex asks six times after a 403 or a 429, and then shows the status only. The text of a 429 is in `tollgate requests`."
+    "Codex asks six times after a 403 or a 429, and then shows the status only. The text of a 429 is in `tollgate requests`.",
+    "When a budget ends an answer, Codex shows what came, and `Incomplete response returned, reason: max_output_tokens`."
   ]
 }
 
