@@ -417,14 +417,18 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
     test("when the time of a turn is over, then the other model comes, whatever its share is", (a) =>
       Effect.gen(function* () {
         yield* loadOf(a, 8000)
-        yield* a.enter(ticket("b0", { model: "b" }), one)
+        yield* a.enter(ticket("b0", { key: "other", model: "b" }), one)
         yield* a.enter(ticket("a0", { model: "a" }), one)
-        assert.instanceOf(yield* a.enter(ticket("b1", { model: "b" }), one), Granted, "the turn of its model")
+        assert.instanceOf(
+          yield* a.enter(ticket("b1", { key: "other", model: "b" }), one),
+          Granted,
+          "the turn of its model"
+        )
         for (let s = 0; s < 40; s += 20) {
           yield* TestClock.adjust("20 seconds")
           yield* a.beat(["b0", "b1"], ["a0"], one)
         }
-        assert.instanceOf(yield* a.enter(ticket("b2", { model: "b" }), one), Waiting)
+        assert.instanceOf(yield* a.enter(ticket("b2", { key: "other", model: "b" }), one), Waiting)
         yield* a.end("b0", 100, one)
         assert.deepStrictEqual((yield* a.beat(["b1"], ["a0", "b2"], one)).granted, [], "a place is free")
         yield* a.end("b1", 100, one)

@@ -305,8 +305,13 @@ export class FairScheduler {
   #isOver(now: number, line: FairLine, model: ModelState, blocked: Entry, bounds: Bounds): boolean {
     if (model.until <= now) return true
     const own = line.next((name) => name === model.name)
+    const loadMs = this.#models.of(blocked.ticket.model).loadMs.value
+    // A key is never ahead of itself: its models get a load time each.
+    const { key, tenant } = blocked.ticket
+    if (own?.ticket.key === key && own.ticket.tenant === tenant)
+      return now >= model.until - (bounds.turnMaxMs ?? defaultTurnMaxMs) + loadMs
     if (own !== undefined) return line.lead(own, blocked) >= this.#loadTime(blocked.ticket.model, bounds)
-    const lingerMs = lingerMsOf(this.#models.of(blocked.ticket.model).loadMs.value)
+    const lingerMs = lingerMsOf(loadMs)
     return model.running === 0 && now - model.changed >= lingerMs
   }
 

@@ -442,8 +442,10 @@ local function is_over(line, name, blocked)
   local model = model_of(name)
   if model.till <= now then return true end
   local own = models.waiting[blocked.priority][name] and first(line, {[name] = true})
-  if own then return lead(line, own, blocked) >= load_time(blocked.model) end
   local load = model_of(blocked.model).load_ms
+  -- A key is never ahead of itself: its models get a load time each.
+  if own and own.key == blocked.key and own.tenant == blocked.tenant then return now >= model.till - TURN + load end
+  if own then return lead(line, own, blocked) >= load_time(blocked.model) end
   return model.running == 0 and now - model.changed >= (load < 2000 and 0 or min(1000, load / 8))
 end
 
