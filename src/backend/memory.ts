@@ -1,7 +1,7 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, type Scope, Stream } from "effect"
 import type { Embeddings, Frame } from "../domain/Frame.ts"
-import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../domain/Errors.ts"
+import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
 import type { JsonObject, ModelCall } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Facts } from "../domain/Evidence.ts"
@@ -32,10 +32,7 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
     Backend,
     Effect.gen(function* () {
       const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
-      const cut = Effect.callback<never, ShuttingDown>((resume) =>
-        Effect.sync(drain.onCut(() => resume(new ShuttingDown())))
-      )
-      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, cut)
+      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, drain.whenCut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
       /** Applies the bound on frames. There are no bytes to bound here. */

@@ -2,7 +2,12 @@
 
 /** Control, direction and line characters. Terminals and log viewers act on them instead of showing them. */
 const controls = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/gu
-const controlOrLoneSurrogate = /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}\p{Cs}]/u
+/**
+ * Those, halves of pairs, and characters that nobody sees, with which two names look the same. Joiners and selectors of a form stay:
+ * Persian names and emoji are written with them.
+ */
+const unprintable =
+  /[[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Cs}]--\p{Join_Control}--\p{Variation_Selector}]/v
 
 /** Replaces control characters by escapes like `\u001b`, except those in `allowed`. */
 export const escapeControls = (text: string, allowed = ""): string =>
@@ -16,7 +21,7 @@ const runOfControls = new RegExp(`${controls.source}+`, "gu")
 export const replaceControls = (text: string, by = ""): string => text.replaceAll(runOfControls, by)
 
 /** Whether a text can be shown on one line, as a name must be. */
-export const isPrintable = (text: string): boolean => !controlOrLoneSurrogate.test(text)
+export const isPrintable = (text: string): boolean => !unprintable.test(text)
 
 /** Replaces what a text column of Postgres refuses: NUL and lone surrogates. Other control characters stay. */
 export const storable = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd")

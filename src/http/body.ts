@@ -5,7 +5,8 @@
 import type { IncomingMessage } from "node:http"
 import { MIMEType } from "node:util"
 import { Effect, Result } from "effect"
-import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
+import { BadRequest, type Decided, PayloadTooLarge, refuse, type ShuttingDown } from "../domain/Errors.ts"
+import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { headerOf, headerValues, isMisframed, tooLongHeader } from "./server/headers.ts"
@@ -53,7 +54,7 @@ export const bodyOf = (incoming: IncomingMessage, bytes: Buffer, takesForm = fal
 /** Why the body of a request is not received at all. */
 const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused | undefined => {
   if (isMisframed(incoming)) {
-    return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked" })
+    return new BadRequest({ detail: "Transfer-Encoding: expected nothing but chunked, in HTTP/1.1" })
   }
   const declared = Number(headerOf(incoming, "content-length") ?? 0)
   return declared > limitBytes ? new PayloadTooLarge({ limitBytes }) : undefined
@@ -61,13 +62,13 @@ const refusalOf = (incoming: IncomingMessage, limitBytes: number): BodyRefused |
 
 /** Waits for the bytes of a body. */
 export const makeReceive = Effect.map(
-  ClientTimeouts,
-  (timeouts) =>
+  Effect.all([ClientTimeouts, Drain]),
+  ([timeouts, drain]) =>
     (
       { incoming, received, response }: Exchange,
       share: Share,
       limitBytes: number
-    ): Effect.Effect<Buffer, BodyRefused> => {
+    ): Effect.Effect<Buffer, BodyRefused | ShuttingDown> => {
       const read = Effect.suspend(() => {
         const refusal = refusalOf(incoming, limitBytes)
         if (refusal !== undefined) return Effect.fail(refusal)
@@ -76,7 +77,7 @@ export const makeReceive = Effect.map(
           response.writeContinue()
         return received.read(limitBytes, share)
       })
-      const readInTime = Effect.timeoutOrElse(read, {
+      const readInTime = Effect.timeoutOrElse(Effect.raceFirst(read, drain.whenCut), {
         duration: timeouts.body,
         orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
       })

@@ -6,11 +6,18 @@
  * Code that waits for another server listens for the cut itself. A race in every request would cost two fibers each.
  */
 import { Context, Effect, Layer } from "effect"
+import { ShuttingDown } from "../domain/Errors.ts"
 
 const make = Effect.sync(() => {
   let draining = false
   let over = false
   const listeners = new Set<() => void>()
+  /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
+  const onCut = (listener: () => void): (() => void) => {
+    if (over) listener()
+    else listeners.add(listener)
+    return () => void listeners.delete(listener)
+  }
   return {
     /** whether shutdown has begun */
     draining: () => draining,
@@ -20,12 +27,11 @@ const make = Effect.sync(() => {
       over = true
       for (const listener of listeners) listener()
     }),
-    /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
-    onCut: (listener: () => void): (() => void) => {
-      if (over) listener()
-      else listeners.add(listener)
-      return () => void listeners.delete(listener)
-    }
+    onCut,
+    /** Fails at the cut. */
+    whenCut: Effect.callback<never, ShuttingDown>((resume) =>
+      Effect.sync(onCut(() => resume(new ShuttingDown())))
+    )
   }
 })
 

@@ -14,6 +14,7 @@ import {
   layerGatewayOn,
   newKey
 } from "../support/Gateway.ts"
+import { talk } from "../support/RawClient.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
@@ -139,6 +140,34 @@ layer(Layer.mergeAll(Layer.fresh(layerFake), layerTestPostgres(), Layer.fresh(la
             yield* backend.until(() =>
               backend.requests.slice(seen).every(({ closedAt }) => closedAt !== undefined)
             )
+          }).pipe(Effect.provide(gateway.context))
+        })
+    )
+
+    it.effect(
+      "when a body is still coming at the end of the grace, then its request is answered as any other",
+      () =>
+        Effect.gen(function* () {
+          const gateway = yield* startGateway({ SHUTDOWN_GRACE_MS: "200" })
+          yield* Effect.gen(function* () {
+            const { secret } = yield* newKey()
+            const isRead = yield* Deferred.make<void>()
+            const head = `POST /api/chat HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer ${secret}\r\nContent-Type: application/json\r\n`
+            const talking = yield* Effect.forkChild(
+              talk(gateway.url, `${head}Expect: 100-continue\r\nContent-Length: 100\r\n\r\n{`, {
+                patienceMs: 30_000,
+                also: (socket) => socket.once("data", () => Deferred.doneUnsafe(isRead, Exit.void))
+              }),
+              { startImmediately: true }
+            )
+            yield* Deferred.await(isRead)
+            yield* gateway.stop
+            const { closed, responses } = yield* Fiber.join(talking)
+            const answer = responses.at(-1)
+            assert.strictEqual(answer?.status, 503)
+            assert.isDefined(answer?.headers.get("x-request-id"))
+            assert.include(answer?.body, "service temporarily unavailable")
+            assert.isTrue(closed)
           }).pipe(Effect.provide(gateway.context))
         })
     )

@@ -161,9 +161,9 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     status: number,
     headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
   ): void {
+    this.#answered = true
     // 1xx responses are not the answer.
     if (status < 200) return
-    this.#answered = true
     const retryAfter = Number(headers["retry-after"])
     Deferred.doneUnsafe(
       this.#head,

@@ -14,6 +14,8 @@ import { afterSpace, endOfString, requestDepth } from "../../domain/json.ts"
  * scan. A body of the default size that is full of tool schemas has some 15,000.
  */
 export const maxContainers = 32_768
+/** Maximal number of keys in a body. Each is looked up, and some are read again by a schema. */
+export const maxKeys = 65_536
 
 const quote = 0x22
 const openBrace = 0x7b
@@ -29,6 +31,7 @@ const findProblem = (text: string): string | undefined => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
   let containers = 0
+  let count = 0
   for (let i = 0; i < text.length;) {
     const code = text.charCodeAt(i)
     if (code === quote) {
@@ -38,6 +41,8 @@ const findProblem = (text: string): string | undefined => {
       if (keys !== undefined && isKey(text, end)) {
         const key = keyText(text.slice(i, end))
         if (key === undefined) return undefined
+        count += 1
+        if (count > maxKeys) return `body: at most ${maxKeys} keys`
         if (keys.has(key)) return "body: no key may appear twice in one object"
         keys.add(key)
       }

@@ -100,10 +100,12 @@ export const tooLongHeader = (incoming: IncomingMessage): string | undefined => 
 
 /**
  * Whether the end of the body is unclear. Node accepts any list of transfer codings that ends in `chunked`, but decodes
- * only that one. The request is refused, and its connection ends.
+ * only that one. A proxy may not know them in HTTP/1.0 (RFC 9112, section 6.1). The request is refused, and its connection ends.
  */
-export const isMisframed = (incoming: IncomingMessage): boolean =>
-  (headerOf(incoming, "transfer-encoding") ?? "chunked").toLowerCase() !== "chunked"
+export const isMisframed = (incoming: IncomingMessage): boolean => {
+  const codings = headerOf(incoming, "transfer-encoding")
+  return codings !== undefined && (codings.toLowerCase() !== "chunked" || incoming.httpVersion === "1.0")
+}
 
 /**
  * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a

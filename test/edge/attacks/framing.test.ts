@@ -44,6 +44,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
           ["TE chunked twice", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]],
           ["TE quoted", ['Transfer-Encoding: "chunked"']],
           ["TE with a vertical tab", ["Transfer-Encoding: \u000bchunked"]],
+          ["TE in HTTP/1.0", ["Transfer-Encoding: chunked", "Connection: keep-alive"]],
           ["TE before a space", ["Transfer-Encoding : chunked"]],
           ["CL before a space", ["Content-Length : 4"]],
           ["TE folded", ["Transfer-Encoding:\r\n chunked"]],
@@ -57,7 +58,7 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
         yield* Effect.gen(function* () {
           for (const [name, headers] of variants) {
             const head = [
-              "POST /api/chat HTTP/1.1",
+              `POST /api/chat HTTP/${name.endsWith("1.0") ? "1.0" : "1.1"}`,
               "Host: h",
               `Authorization: Bearer ${secret}`,
               "Content-Type: application/json",

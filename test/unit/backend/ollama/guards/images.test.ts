@@ -49,6 +49,17 @@ describe("images", () => {
     })
   }
 
+  it("when an image has many megabytes, then it is read as any other: a pattern with a group would overflow V8's stack", () => {
+    const start = Buffer.from(pictures.jpeg(640, 480), "base64")
+    const large = Buffer.concat([start, Buffer.alloc(16 * 1024 * 1024 + (3 - (start.length % 3)))]).toString(
+      "base64"
+    )
+    native.accepted(chatWith(large))
+    openai.accepted(openaiWith(large))
+    for (const malformed of [`${large}A`, `${large.slice(0, -4)}A===`, `${large.slice(0, -1)}!`])
+      assert.include(native.refused(chatWith(malformed)), "expected base64")
+  })
+
   it("when an image has a side of 0, then it is refused: a projector's runner ends on it", () => {
     for (const kind of ["png", "jpeg", "webp, lossy"] as const) {
       for (const [width, height] of [
