@@ -3,6 +3,7 @@
  * minute), and its lease is renewed.
  */
 import { Effect, Scope } from "effect"
+import { Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { totalTokens } from "../domain/Usage.ts"
 import { Meter, meterUnavailable } from "../gates/meter/Meter.ts"
@@ -47,6 +48,12 @@ export const makeWaitForPlace = Effect.gen(function* () {
     // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
     yield* Effect.mapError(hold.renew, meterUnavailable)
+    // Then its reservation was undone, and nothing would count what it uses. A request that lives never holds less than before.
+    if (hold.held < reserved.facts.reservation.held)
+      return yield* new Unavailable({
+        gate: "Limiter",
+        cause: "the reservation ended while the request waited"
+      })
     cost.leasedAt = renewedAt
     return queued
   })

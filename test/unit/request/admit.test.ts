@@ -4,7 +4,10 @@ import { Effect, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { Audit } from "../../../src/audit/Audit.ts"
 import { AuditMemory } from "../../../src/audit/memory.ts"
+import { seal } from "../../../src/domain/Evidence.ts"
+import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
+import { FairQueue } from "../../../src/gates/queue/FairQueue.ts"
 import { makeOpenIntent } from "../../../src/request/openIntent.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { makeReserve } from "../../../src/request/reserve.ts"
@@ -53,5 +56,29 @@ it.effect(
       assert.isTrue(Result.isSuccess(yield* admitting(first, 1000, leaseS * 1000 - 1)))
       const late = yield* admitting(second, 1000, leaseS * 1000)
       assert.strictEqual(Result.isFailure(late) ? late.failure._tag : "", "Unavailable")
+    }).pipe(Effect.provide(layerPorts))
+)
+
+it.effect(
+  "when the reservation was undone while the request waited for its place, then the request is refused: nothing would count it",
+  () =>
+    Effect.gen(function* () {
+      const meter = yield* Meter
+      const queueOf = (undone: boolean) =>
+        FairQueue.of({
+          limited: true,
+          enter: (reserved) =>
+            (undone ? Effect.orDie(meter.cancel(reserved.facts.reservation)) : Effect.void).pipe(
+              Effect.as(
+                seal.Queue(reserved, { place: { queuedMs: 2000, loaded: true, giveBack: Effect.void } })
+              )
+            ),
+          seeLoaded: () => undefined,
+          status: () => ({ running: 0, waiting: new Map(), models: [] })
+        })
+      const waited = admitting(first, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(false)))
+      assert.isTrue(Result.isSuccess(yield* waited))
+      const undone = yield* admitting(second, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(true)))
+      assert.strictEqual(Result.isFailure(undone) ? undone.failure._tag : "", "Unavailable")
     }).pipe(Effect.provide(layerPorts))
 )
