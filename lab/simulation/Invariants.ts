@@ -1,0 +1,378 @@
+/**
+ * What holds in every world, by name. Some invariants are checked at the event that would break them, some at every moment at
+ * which an account rests, and some when everything is quiet.
+ */
+import { Option, Schema } from "effect"
+import { outcomes } from "../../src/domain/Outcome.ts"
+import { type Period, periods } from "../../src/domain/Limits.ts"
+import { breakerFailures, breakerOpenMs, freshnessMs, leaseS } from "./Gateway.ts"
+import type { Call } from "./ModelServer.ts"
+import type { Process } from "./Simulation.ts"
+import { short } from "./Store.ts"
+import type { Ask, World } from "./World.ts"
+
+export const invariants = {
+  "fail closed": "the model server gets no request before its reservation, its place and its intent are made",
+  "late call": "the model server gets no request after its lease",
+  "one call": "the model server gets a request once",
+  "revoked keys": "no request is admitted when its key was revoked more than its second before",
+  slots: "an account has no more requests at the model server than its limit",
+  places: "the model server has no more requests than places",
+  freed: "what a request held is free soon after its end, when nothing went wrong",
+  aborted: "no request counts as that of a dead process when nothing went wrong",
+  "open circuit": "after five outages in a row the model server is left alone for a while",
+  budgets: "no account and no tenant has spent more than its budget and one prompt",
+  counters: "counters at rest are the ledger, when nothing went wrong since they last were",
+  books: "when all is quiet: audit and corrections are the ledger, and the ledger is the counters",
+  rows: "each request has one row, and the row says what its client got",
+  "nothing left": "when all is quiet: no intent, no slot, no hold, no place and no settlement is left",
+  answers: "every client that waits gets an answer",
+  "works again": "when all is quiet, every gateway answers a new request",
+  "no defects": "nothing is logged as an error, and no client gets a 500"
+} as const
+export type Invariant = keyof typeof invariants
+
+export class Broken extends Error {
+  readonly invariant: Invariant
+  constructor(invariant: Invariant, why: string) {
+    super(why)
+    this.invariant = invariant
+  }
+}
+
+/** A gateway that was late, or a store that lost something, may exceed a bound for so long. */
+const troubleMs = 20_000
+/** From the decision about a key to its reservation, when the stores answer as they should. */
+const onTheWayMs = 200
+
+const Final = Schema.fromJsonString(
+  Schema.Struct({ done: Schema.Literal(true), prompt_eval_count: Schema.Finite, eval_count: Schema.Finite })
+)
+const Completion = Schema.fromJsonString(
+  Schema.Struct({ usage: Schema.Struct({ prompt_tokens: Schema.Finite, completion_tokens: Schema.Finite }) })
+)
+const decodeFinal = Schema.decodeUnknownOption(Final)
+const decodeCompletion = Schema.decodeUnknownOption(Completion)
+
+/** The tokens that a client was told at the end of its answer. */
+const tokensTold = ({ text }: Ask): number | undefined => {
+  const lines = text.split("\n").map((line) => line.replace(/^data: /, ""))
+  for (const line of lines.toReversed()) {
+    const [final, completion] = [decodeFinal(line), decodeCompletion(line)]
+    if (Option.isSome(final)) return final.value.prompt_eval_count + final.value.eval_count
+    if (Option.isSome(completion))
+      return completion.value.usage.prompt_tokens + completion.value.usage.completion_tokens
+  }
+  return undefined
+}
+
+export class Invariants {
+  readonly #world: World
+  readonly #reserved = new Set<string>()
+  readonly #queued = new Set<string>()
+  readonly #called = new Set<string>()
+  readonly #leasedAt = new Map<string, number>()
+  /** times of outages in a row, by process */
+  readonly #outages = new Map<Process, Array<number>>()
+  /** when the counters of an account were last seen to be right */
+  readonly #rightAt = new Map<string, number>()
+  /** What was broken first at an event: the gateway must not catch it. */
+  broken: Broken | undefined
+
+  constructor(world: World) {
+    this.#world = world
+    const { model, redis } = world.stores
+    const watch = (look: () => void) => {
+      try {
+        look()
+      } catch (error) {
+        if (!(error instanceof Broken)) throw error
+        this.broken ??= error
+      }
+    }
+    model.onCall = (call) => watch(() => this.#onCall(call))
+    model.onOutage = (of) => this.#onOutage(of)
+    model.onAnswered = (of) => this.#outages.delete(of)
+    redis.onDecided = (what, id) => {
+      if (what === "queued") this.#queued.add(id)
+      else this.#leasedAt.set(id, this.#now)
+      if (what === "reserved") watch(() => this.#onReserved(id))
+    }
+  }
+
+  get #now(): number {
+    return this.#world.simulation.now
+  }
+
+  /** Whether nothing went wrong with a store or a process, and nothing will. */
+  get #isHarmless(): boolean {
+    return [...this.#world.possible].every((fault) => harmless.has(fault))
+  }
+
+  #isCalm(forMs = troubleMs): boolean {
+    return this.#now - this.#world.lastTrouble > forMs
+  }
+
+  #onReserved(id: string): void {
+    this.#reserved.add(id)
+    const ask = this.#world.asks.findLast((one) => one.id === id)
+    if (ask?.key === undefined) return
+    const { epoch } = this.#world.simulation
+    const revokedAt =
+      (this.#world.stores.postgres.revoked.get(ask.key.prefix) ?? Number.POSITIVE_INFINITY) - epoch
+    // The key is checked before the body is waited for, and the stores may need their time after that.
+    const isSoon = this.#isCalm(5000) && ask.bodyAt - ask.at <= 10
+    const decidedAt = Math.max(ask.at, isSoon ? this.#now - onTheWayMs : 0)
+    if (decidedAt > revokedAt + freshnessMs)
+      throw new Broken(
+        "revoked keys",
+        `${short(id)} is admitted ${Math.round(this.#now - revokedAt)} ms after its key ${ask.key.id} was revoked`
+      )
+  }
+
+  #onOutage(of: Process): void {
+    const times = this.#outages.get(of) ?? []
+    this.#outages.set(of, [...times, this.#now])
+  }
+
+  #onCall(call: Call): void {
+    const { asks, crashedAt, stores } = this.#world
+    const { postgres } = stores
+    const { arrival, caller, place } = call.facts
+    const { requestId: id } = arrival
+    const since = asks.findLast((one) => one.id === id)?.at ?? 0
+    this.#outages.delete(call.of)
+    if (!this.#reserved.has(id)) throw new Broken("fail closed", `${short(id)} has no reservation`)
+    if (stores.places !== undefined && (place === undefined || !this.#queued.has(id)))
+      throw new Broken("fail closed", `${short(id)} has no place`)
+    if (!postgres.intents.has(id) && !postgres.audit.has(id) && crashedAt < since)
+      throw new Broken("fail closed", `${short(id)} has no intent`)
+    const leasedMs = this.#now - (this.#leasedAt.get(id) ?? 0)
+    if (leasedMs > 1000 * leaseS + 20)
+      throw new Broken("late call", `${short(id)} comes ${Math.round(leasedMs)} ms after its lease began`)
+    if (this.#called.has(id)) throw new Broken("one call", `${short(id)} is called again`)
+    this.#called.add(id)
+    if (!this.#isCalm()) return
+    const running = [...stores.model.running.values()]
+    if (stores.places !== undefined && running.length >= stores.places)
+      throw new Broken("places", `${running.length + 1} requests at ${stores.places} places`)
+    const own = running.filter(({ facts }) => facts.caller.accountId === caller.accountId).length + 1
+    const limit = Math.max(
+      caller.limits.concurrent,
+      ...running.map(({ facts }) =>
+        facts.caller.accountId === caller.accountId ? facts.caller.limits.concurrent : 0
+      )
+    )
+    if (own > limit)
+      throw new Broken("slots", `${own} requests of ${caller.accountId}, which may have ${limit}`)
+  }
+
+  /** A call that found the model server down. */
+  checkCircuit(of: Process): void {
+    const times = this.#outages.get(of) ?? []
+    const fifth = times[breakerFailures - 1]
+    if (fifth === undefined || !this.#isCalm(100)) return
+    const late = times.filter((at) => at > fifth + 50 && at < fifth + breakerOpenMs - 50)
+    if (late.length > 0)
+      throw new Broken(
+        "open circuit",
+        `${of.name} calls the model server ${Math.round((late[0] ?? 0) - fifth)} ms after the fifth outage`
+      )
+    if (this.#now > fifth + breakerOpenMs) this.#outages.set(of, [])
+  }
+
+  /** Between two events. */
+  check(): void {
+    const { asks, errors, gateways, simulation, stores } = this.#world
+    const [error] = errors
+    if (error !== undefined) throw new Broken("no defects", error)
+    for (const { process } of gateways) this.checkCircuit(process)
+    const { postgres, redis } = stores
+    if (gateways.some(({ backlog, process }) => !process.isDead && backlog() > 0)) return
+    const today = new Date(simulation.epoch + simulation.now).toISOString()
+    for (const [group, key] of this.#accounts()) {
+      const owner = `${group}/${key}`
+      const isOpen = [...postgres.intents.values()].some(({ key_id }) => postgres.accountOf(key_id) === key)
+      const { lapsed, open, totals } = redis.counters.survey(
+        { group, key },
+        simulation.epoch + simulation.now,
+        simulation.now
+      )
+      const last = Math.max(0, ...asks.flatMap((ask) => (ask.key?.account === key ? [ask.overAt] : [])))
+      if (open > 0 && simulation.now > last + 3000 && this.#isCalm())
+        throw new Broken(
+          "freed",
+          `${owner} has ${open} slots or holds ${Math.round(simulation.now - last)} ms after its last request`
+        )
+      if (isOpen || open > 0 || lapsed.length > 0) continue
+      const spent = postgres.spent((id) => postgres.accountOf(id) === key, today)
+      const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
+      if (wrong === undefined) this.#rightAt.set(owner, simulation.now)
+      else if (this.#isCertain(owner))
+        throw new Broken(
+          "counters",
+          `${owner}, ${wrong}: ${totals[wrong]} in the counter, ${spent[wrong]} in the ledger`
+        )
+    }
+  }
+
+  /** Whether nothing excuses a difference: a load may count open requests once more, to be safe. */
+  #isCertain(owner: string): boolean {
+    const rightAt = this.#rightAt.get(owner) ?? Number.NEGATIVE_INFINITY
+    const { lastTrouble, stores } = this.#world
+    return rightAt > Math.max(lastTrouble, stores.redis.lostAt, stores.redis.loadedAt.get(owner) ?? 0)
+  }
+
+  #accounts(): ReadonlyArray<readonly [group: string, key: string]> {
+    const found = new Map<string, readonly [string, string]>()
+    for (const { account, tenantId } of this.#world.stores.postgres.keys.values())
+      found.set(account, [tenantId, account])
+    return [...found.values()]
+  }
+
+  /** Why it is not quiet yet; undefined: it is. */
+  unrest(): readonly [Invariant, string] | undefined {
+    const { asks, gateways, simulation, stores } = this.#world
+    const { model, postgres, redis } = stores
+    const waiting = asks.find(({ ended, left, lost }) => !ended && !left && !lost)
+    if (waiting !== undefined)
+      return ["answers", `client${waiting.number} waits for the end of ${short(waiting.id)}`]
+    if (gateways.some(({ handler, process }) => !process.isDead && handler === undefined))
+      return ["works again", "a gateway has not started"]
+    if (model.running.size > 0) return ["nothing left", "the model server works"]
+    for (const { backlog, process } of gateways)
+      if (!process.isDead && backlog() > 0)
+        return ["nothing left", `${process.name} has ${backlog()} settlements that wait`]
+    const [intent] = postgres.intents.keys()
+    if (intent !== undefined) return ["nothing left", `the intent of ${short(intent)} is open`]
+    const queue = redis.queue.scheduler(simulation.now)
+    if (queue.running + queue.waiting > 0)
+      return [
+        "nothing left",
+        `${queue.running} places and ${queue.waiting} waiting requests are left in the queue`
+      ]
+    const now = simulation.epoch + simulation.now
+    const today = new Date(now).toISOString()
+    const differs = (
+      name: string,
+      totals: { readonly [P in Period]?: number },
+      spent: { readonly [P in Period]: number }
+    ) => {
+      const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
+      return wrong === undefined
+        ? undefined
+        : ([
+            "books",
+            `${name}, ${wrong}: ${totals[wrong]} in the counter, ${spent[wrong]} in the ledger`
+          ] as const)
+    }
+    for (const [group, key] of this.#accounts()) {
+      const { lapsed, open, totals } = redis.counters.survey({ group, key }, now, simulation.now)
+      if (open + lapsed.length > 0)
+        return [
+          "nothing left",
+          `${key} has ${open} slots or holds, and ${lapsed.length} whose lease has ended`
+        ]
+      const wrong = differs(
+        key,
+        totals,
+        postgres.spent((id) => postgres.accountOf(id) === key, today)
+      )
+      if (wrong !== undefined) return wrong
+    }
+    for (const group of postgres.tenants.keys()) {
+      const keys = this.#accounts().flatMap(([tenant, key]) => (tenant === group ? [key] : []))
+      const { totals } = redis.counters.surveyGroup(group, keys, now)
+      const wrong = differs(
+        group,
+        totals,
+        postgres.spent((_, tenant) => tenant === group, today)
+      )
+      if (wrong !== undefined) return wrong
+    }
+    return undefined
+  }
+
+  /** When all is quiet. */
+  checkBooks(): void {
+    const { audit, corrections, ledger } = this.#world.stores.postgres
+    const aborted = [...audit.values()].find(({ error_type }) => error_type === outcomes.aborted.type)
+    if (aborted !== undefined && this.#isHarmless)
+      throw new Broken("aborted", `${short(aborted.request_id)} was closed by another gateway`)
+    const sums = new Map<string, number>()
+    const add = (name: string, tokens: number) => sums.set(name, (sums.get(name) ?? 0) + tokens)
+    for (const { admitted_at, key_id, tokens_in, tokens_out } of audit.values())
+      if (admitted_at !== null && key_id !== null)
+        add(`${key_id} ${admitted_at.slice(0, 10)}`, tokens_in + tokens_out)
+    for (const { day, key_id, tokens_in, tokens_out } of corrections.values())
+      add(`${key_id} ${day}`, tokens_in + tokens_out)
+    for (const [name, { tokens }] of ledger)
+      if (tokens !== (sums.get(name) ?? 0))
+        throw new Broken(
+          "books",
+          `${name}: ${tokens} in the ledger, ${sums.get(name) ?? 0} in audit and corrections`
+        )
+    for (const [name, tokens] of sums)
+      if (!ledger.has(name) && tokens !== 0) throw new Broken("books", `${name}: not in the ledger`)
+    for (const ask of this.#world.asks) this.#checkRow(ask)
+  }
+
+  checkBudgets(): void {
+    const { most, stores } = this.#world
+    const { audit, ledger } = stores.postgres
+    // After a loss the counters may miss what was reserved and had no intent (docs/threat-model.md).
+    if (!this.#isHarmless) return
+    const prompts = Math.max(0, ...[...audit.values()].map(({ tokens_in }) => tokens_in)) + 1
+    const spent = new Map<string, number>()
+    const add = (name: string, tokens: number) => spent.set(name, (spent.get(name) ?? 0) + tokens)
+    for (const { day, key_id, tenant_id, tokens } of ledger.values())
+      for (const owner of [this.#world.stores.postgres.accountOf(key_id), tenant_id]) {
+        add(`${owner} day ${day}`, tokens)
+        add(`${owner} total`, tokens)
+      }
+    for (const [name, tokens] of spent) {
+      const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
+      if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)
+    }
+  }
+
+  #checkRow(ask: Ask): void {
+    const { crashedAt, stores } = this.#world
+    const { audit, corrections } = stores.postgres
+    const [row, correction] = [audit.get(ask.id), corrections.get(ask.id)]
+    const name = `${short(ask.id)}, which got ${ask.status ?? "nothing"}`
+    if (ask.status === 500) throw new Broken("no defects", name)
+    if (row === undefined) {
+      // The row of a refusal, or of a client that left, may come after the answer: the end of the process may lose it.
+      const isOver = ask.lost || ask.left || (ask.status ?? 0) >= 400
+      const wasLost =
+        ask.gateway.process.isDead && isOver && (!this.#called.has(ask.id) || crashedAt > ask.at)
+      const shared = [...audit.values()].some(
+        ({ repeats, status }) => repeats > 1 && status === (ask.left ? 499 : ask.status)
+      )
+      if (ask.id !== "" && !wasLost && !shared) throw new Broken("rows", `no row of ${name}`)
+      return
+    }
+    const status = correction?.status ?? row.status
+    // A process that was late with a row said 503, and died before the row was written.
+    if (ask.gateway.process.isDead && row.error_type === outcomes.aborted.type && ask.status === 503) return
+    const told = ask.ended && ask.status === 200 ? tokensTold(ask) : undefined
+    const isWhole = told !== undefined
+    if (ask.ended && !ask.left && (ask.status !== 200 || isWhole) && status !== ask.status)
+      throw new Broken("rows", `the row of ${name}, says ${status}`)
+    const charged =
+      row.tokens_in +
+      row.tokens_out +
+      (correction === undefined ? 0 : correction.tokens_in + correction.tokens_out)
+    if (isWhole && charged !== told)
+      throw new Broken("rows", `the row of ${name}, has ${charged} tokens, the client was told ${told}`)
+    if (ask.ended && !ask.left && ask.status !== 200 && charged > 0 && !this.#called.has(ask.id))
+      throw new Broken(
+        "rows",
+        `the row of ${name}, has ${charged} tokens, and the model server was not called`
+      )
+  }
+}
+
+/** Faults after which the stores still have what they were told, and are told it in time. */
+const harmless: ReadonlySet<string> = new Set(["model down", "model errs", "clients leave"])

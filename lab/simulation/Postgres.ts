@@ -1,0 +1,517 @@
+/**
+ * A twin of Postgres that knows the statements of the gateway by their text, and nothing else of SQL. So audit, ledger, crash
+ * recovery, reconciliation and key store run as they are. A statement that it does not know is a defect of the simulation.
+ */
+import * as Reactivity from "effect/reactivity/Reactivity"
+import * as PgClient from "@effect/sql-pg/PgClient"
+import type { Notification } from "@effect/sql-pg/PgConnection"
+import { Effect, Queue, Stream } from "effect"
+import { SqlClient } from "effect/sql"
+import type { Connection } from "effect/sql/SqlConnection"
+import { ConnectionError, SqlError } from "effect/sql/SqlError"
+import * as Statement from "effect/sql/Statement"
+import type { AuditRow, IntentRow, ProgressRow } from "../../src/audit/rows.ts"
+import { monthOf } from "../../src/domain/Calendar.ts"
+import type { Period } from "../../src/domain/Limits.ts"
+import { outcomes } from "../../src/domain/Outcome.ts"
+import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
+import type { Process, Simulation } from "./Simulation.ts"
+import { blocked, short, Store } from "./Store.ts"
+
+export interface TenantRow {
+  readonly id: string
+  readonly name: string
+  readonly settings: TenantSettings
+}
+export interface KeyRow {
+  readonly id: string
+  readonly prefix: string
+  readonly secret: string
+  readonly tenantId: string
+  /** the key whose budgets and windows it shares */
+  readonly account: string
+  readonly settings: KeySettings
+}
+interface StoredIntent extends IntentRow {
+  readonly written: number
+  leaseUntil: number
+  tokens_out: number
+}
+interface Correction {
+  readonly key_id: string
+  readonly day: string
+  readonly tokens_in: number
+  readonly tokens_out: number
+  readonly status: number
+}
+interface LedgerRow {
+  readonly key_id: string
+  readonly tenant_id: string
+  readonly day: string
+  requests: number
+  tokens: number
+}
+type Row = Readonly<Record<string, unknown>>
+type Params = ReadonlyArray<unknown>
+
+/** A connection with a transaction: what it has locked, and what it writes when it commits. */
+interface Session {
+  locked: ReadonlyArray<string>
+  writes: Array<() => void>
+  isOpen: boolean
+}
+
+const isList = <A>(value: unknown): value is ReadonlyArray<A> => Array.isArray(value)
+/** The rows or ids of a jsonb document. Only statements of `src` make them, so their form is known. */
+const listed = <A>(value: unknown): ReadonlyArray<A> => (isList<A>(value) ? value : [])
+const sorted = <A extends { readonly request_id: string }>(value: unknown): ReadonlyArray<A> =>
+  listed<A>(value).toSorted((one, two) => (one.request_id < two.request_id ? -1 : 1))
+const dayOf = (iso: string): string => iso.slice(0, 10)
+const idRows = (ids: ReadonlyArray<string>): ReadonlyArray<Row> => ids.map((id) => ({ id }))
+const names = (rows: ReadonlyArray<{ readonly request_id: string }>) =>
+  rows.map(({ request_id }) => short(request_id)).join(" ")
+const lost = (why: string) =>
+  new SqlError({ reason: new ConnectionError({ cause: new Error(why), message: why, operation: "execute" }) })
+
+export class Postgres extends Store {
+  readonly tenants = new Map<string, TenantRow>()
+  /** by prefix */
+  readonly keys = new Map<string, KeyRow>()
+  /** epoch ms, by prefix */
+  readonly revoked = new Map<string, number>()
+  readonly intents = new Map<string, StoredIntent>()
+  readonly audit = new Map<string, AuditRow>()
+  readonly corrections = new Map<string, Correction>()
+  readonly ledger = new Map<string, LedgerRow>()
+  readonly #sessions = new Set<Session>()
+  readonly #listeners = new Set<{
+    readonly of: Process
+    readonly queue: Queue.Queue<Notification, SqlError>
+  }>()
+  #flushedAt = 0
+
+  constructor(simulation: Simulation) {
+    super(simulation, "postgres")
+  }
+
+  get #now(): number {
+    return this.simulation.epoch + this.simulation.now
+  }
+
+  override drop(): void {
+    super.drop()
+    for (const session of this.#sessions) this.#end(session)
+    for (const { of, queue } of this.#listeners)
+      this.simulation.after(
+        1,
+        of,
+        () => void Effect.runSync(Queue.fail(queue, lost("postgres: the connection broke")))
+      )
+    this.#listeners.clear()
+  }
+
+  /** It stops and starts again. Commits that did not wait for the disk may be lost: those of intents. */
+  crash(): void {
+    this.drop()
+    const since = Math.max(this.#flushedAt, this.simulation.now - 600)
+    const gone = [...this.intents.values()].filter(({ written }) => written > since)
+    for (const { request_id } of gone) this.intents.delete(request_id)
+    this.simulation.say(
+      this.name,
+      `crashes and starts again, without the intents of ${names(gone) || "nobody"}`
+    )
+  }
+
+  revoke(prefix: string): void {
+    this.revoked.set(prefix, this.#now)
+    for (const { of, queue } of this.#listeners)
+      this.simulation.after(this.latencyMs, of, () => {
+        Effect.runSync(Queue.offer(queue, { processId: 1, channel: "key_revoked", payload: prefix }))
+      })
+  }
+
+  /** The keys whose tokens count for an account. */
+  keysOf(account: string): ReadonlyArray<string> {
+    return [...this.keys.values()].flatMap((key) => (key.account === account ? [key.id] : []))
+  }
+
+  accountOf(keyId: string): string {
+    return [...this.keys.values()].find(({ id }) => id === keyId)?.account ?? keyId
+  }
+
+  /** The ledger of some keys, or of a tenant, in the periods of `at`. */
+  spent(isOwn: (keyId: string, tenantId: string) => boolean, at: string) {
+    const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
+    for (const { day, key_id, tenant_id, tokens } of this.ledger.values())
+      if (isOwn(key_id, tenant_id)) this.#add(sums, day, at, tokens)
+    return sums
+  }
+
+  #add(sums: { [P in Period]: number }, day: string, at: string, tokens: number): void {
+    sums.total += tokens
+    if (monthOf(Date.parse(day)) === monthOf(Date.parse(at))) sums.month += tokens
+    if (day === dayOf(at)) sums.day += tokens
+  }
+
+  #book(key: string, tenant: string, day: string, tokens: number, requests: number): void {
+    const name = `${key} ${day}`
+    const row = this.ledger.get(name) ?? { key_id: key, tenant_id: tenant, day, requests: 0, tokens: 0 }
+    row.requests += requests
+    row.tokens += tokens
+    this.ledger.set(name, row)
+  }
+
+  #end(session: Session): void {
+    session.locked = []
+    session.writes = []
+    session.isOpen = false
+    this.#sessions.delete(session)
+  }
+
+  #isLocked(id: string, by: Session | undefined): boolean {
+    return [...this.#sessions].some((session) => session !== by && session.locked.includes(id))
+  }
+
+  /** Ends intents and writes rows that are not there; returns the ids of those that are. */
+  #log(rows: ReadonlyArray<AuditRow>, books: boolean, session: Session | undefined) {
+    if (rows.some(({ request_id }) => this.#isLocked(request_id, session))) return blocked
+    const there = rows.flatMap(({ request_id }) => (this.audit.has(request_id) ? [request_id] : []))
+    const write = () => {
+      for (const row of rows) {
+        this.intents.delete(row.request_id)
+        if (this.audit.has(row.request_id)) continue
+        this.audit.set(row.request_id, row)
+        if (books && row.key_id !== null && row.tenant_id !== null && row.admitted_at !== null)
+          this.#book(row.key_id, row.tenant_id, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
+      }
+      this.#flushedAt = this.simulation.now
+    }
+    if (session === undefined) write()
+    else session.writes.push(write)
+    return idRows(there)
+  }
+
+  #correct(rows: ReadonlyArray<AuditRow>): ReadonlyArray<Row> {
+    const made: Array<Row> = []
+    for (const row of rows) {
+      const logged = this.audit.get(row.request_id)
+      if (logged === undefined || logged.key_id === null || logged.tenant_id === null) continue
+      const [tokens_in, tokens_out] = [row.tokens_in - logged.tokens_in, row.tokens_out - logged.tokens_out]
+      const was_aborted = logged.error_type === outcomes.aborted.type
+      const isLate =
+        logged.status < 400 &&
+        row.error_type === outcomes.unavailable.type &&
+        tokens_in === 0 &&
+        tokens_out === 0
+      if (this.corrections.has(row.request_id) || !(was_aborted || isLate)) continue
+      const admitted = logged.admitted_at ?? logged.arrived_at
+      const [key_id, day] = [logged.key_id, dayOf(admitted)]
+      this.corrections.set(row.request_id, { key_id, day, tokens_in, tokens_out, status: row.status })
+      const tokens = tokens_in + tokens_out
+      if (this.ledger.has(`${key_id} ${day}`)) this.#book(key_id, logged.tenant_id, day, tokens, 0)
+      const account = this.accountOf(key_id)
+      const admitted_at = Date.parse(admitted)
+      made.push({
+        id: row.request_id,
+        tenant_id: logged.tenant_id,
+        key_id,
+        account,
+        admitted_at,
+        tokens,
+        was_aborted
+      })
+    }
+    this.#flushedAt = this.simulation.now
+    return made
+  }
+
+  #expired(but: ReadonlyArray<string>): ReadonlyArray<StoredIntent> {
+    return sorted<StoredIntent>([...this.intents.values()]).filter(
+      ({ leaseUntil, request_id }) => leaseUntil < this.simulation.now && !but.includes(request_id)
+    )
+  }
+
+  #truth(isOwn: (keyId: string, tenantId: string) => boolean, at: string): Row {
+    const open = [...this.intents.values()].filter(({ key_id, tenant_id }) => isOwn(key_id, tenant_id)).length
+    return { open, ...this.spent(isOwn, at) }
+  }
+
+  #keyRow(prefix: string, known: string): ReadonlyArray<Row> {
+    const key = this.keys.get(prefix)
+    const tenant = this.tenants.get(key?.tenantId ?? "")
+    if (key === undefined || tenant === undefined) return [{ asked: prefix, prefix: null }]
+    const usable = !this.revoked.has(prefix)
+    const version = JSON.stringify([key.settings, tenant.settings, usable]).replaceAll(",", ";")
+    if (version === known) return []
+    const stored = (settings: object): Row =>
+      Object.fromEntries(
+        Object.entries(settings).map(([name, value]) => [
+          name,
+          name.startsWith("budget") && typeof value === "number"
+            ? BigInt(value)
+            : name === "modelAliases"
+              ? {}
+              : value
+        ])
+      )
+    const ofTenant = Object.entries(stored(tenant.settings)).map(([name, value]) => [`tenant.${name}`, value])
+    return [
+      {
+        asked: prefix,
+        version,
+        prefix,
+        hash: key.secret,
+        keyId: key.id,
+        accountId: key.account,
+        tenantId: tenant.id,
+        tenantName: tenant.name,
+        scopes: ["chat", "embeddings"],
+        usable,
+        expiresInMs: null,
+        ...stored(key.settings),
+        ...Object.fromEntries(ofTenant)
+      }
+    ]
+  }
+
+  /** Each statement: a text that only it contains, what it does in plain words, and its work. */
+  readonly #statements: ReadonlyArray<
+    readonly [
+      text: string,
+      says: (params: Params) => string,
+      work: (params: Params, session: Session | undefined) => ReadonlyArray<Row> | typeof blocked
+    ]
+  > = [
+    [
+      "INSERT INTO intents",
+      ([, rows]) => `writes the intents of ${names(sorted<IntentRow>(rows))}`,
+      ([leaseS, rows]) => {
+        const [now, leaseUntil] = [this.simulation.now, this.simulation.now + 1000 * Number(leaseS)]
+        for (const row of sorted<IntentRow>(rows))
+          if (!this.audit.has(row.request_id) && !this.intents.has(row.request_id))
+            this.intents.set(row.request_id, { ...row, written: now, leaseUntil, tokens_out: 0 })
+        return []
+      }
+    ],
+    [
+      "FOR UPDATE OF i SKIP LOCKED",
+      ([rows]) => `renews the intents of ${names(sorted<ProgressRow>(rows))}`,
+      ([rows, leaseS]) => {
+        const all = sorted<ProgressRow>(rows)
+        for (const { held, request_id, tokens_in, tokens_out } of all) {
+          const intent = this.intents.get(request_id)
+          if (intent === undefined || this.#isLocked(request_id, undefined)) continue
+          intent.leaseUntil = this.simulation.now + 1000 * Number(leaseS)
+          intent.held = Math.max(intent.held, held)
+          intent.tokens_in = Math.max(intent.tokens_in, tokens_in)
+          intent.tokens_out = Math.max(intent.tokens_out, tokens_out)
+        }
+        return idRows(
+          all.map(({ request_id }) => request_id).filter((id) => !this.intents.has(id) && !this.audit.has(id))
+        )
+      }
+    ],
+    [
+      "INSERT INTO audit_corrections",
+      ([rows]) => `corrects the rows of ${names(sorted<AuditRow>(rows))}`,
+      ([rows]) => this.#correct(sorted<AuditRow>(rows))
+    ],
+    [
+      "INSERT INTO ledger",
+      ([rows]) => `closes ${names(sorted<AuditRow>(rows))}`,
+      ([rows], session) => this.#log(sorted<AuditRow>(rows), true, session)
+    ],
+    [
+      "INSERT INTO audit_log",
+      ([rows]) => `writes the refusals of ${names(sorted<AuditRow>(rows))}`,
+      ([rows], session) => this.#log(sorted<AuditRow>(rows), false, session)
+    ],
+    [
+      "greatest(held, tokens_in + tokens_out)",
+      () => "reads the ledger",
+      ([at, owner]) => {
+        const key = [...this.tenants.keys()].includes(String(owner)) ? undefined : this.keysOf(String(owner))
+        const isOwn = (keyId: string, tenantId: string) =>
+          key === undefined ? tenantId === owner : keyId === owner || key.includes(keyId)
+        const sums = this.spent(isOwn, String(at))
+        for (const { admitted_at, held, key_id, tenant_id, tokens_in, tokens_out } of this.intents.values())
+          if (isOwn(key_id, tenant_id))
+            this.#add(sums, dayOf(admitted_at), String(at), Math.max(held, tokens_in + tokens_out))
+        return [sums]
+      }
+    ],
+    [
+      "SELECT k.account::text",
+      () => "reads what accounts have spent",
+      ([accounts, at]) =>
+        listed<string>(accounts).map((account) => ({
+          account,
+          ...this.#truth((key) => key === account || this.keysOf(account).includes(key), String(at))
+        }))
+    ],
+    [
+      "FROM at LEFT JOIN ledger l ON l.tenant_id",
+      () => "reads what a tenant has spent",
+      ([at, tenant]) => [this.#truth((_, id) => id === tenant, String(at))]
+    ],
+    [
+      "i.request_id IS NOT NULL AS open",
+      ([ids]) => `reads what became of ${listed<string>(ids).map(short).join(" ")}`,
+      ([ids]) =>
+        listed<string>(ids).map((id) => {
+          const [row, more] = [this.audit.get(id), this.corrections.get(id)]
+          const booked =
+            row === undefined
+              ? null
+              : row.tokens_in + row.tokens_out + (more === undefined ? 0 : more.tokens_in + more.tokens_out)
+          return { id, open: this.intents.has(id), booked }
+        })
+    ],
+    [
+      "FOR UPDATE SKIP LOCKED",
+      () => "locks the intents of dead processes",
+      ([which, limit], session) => {
+        const only = typeof which === "string" ? which : undefined
+        const found = this.#expired(listed<string>(which))
+          .filter(
+            ({ request_id }) =>
+              (only === undefined || request_id === only) && !this.#isLocked(request_id, session)
+          )
+          .slice(0, Number(limit))
+        if (session !== undefined) session.locked = found.map(({ request_id }) => request_id)
+        return found.map((row) => ({ ...row, latency_ms: 1, account: this.accountOf(row.key_id) }))
+      }
+    ],
+    [
+      "AS account FROM api_keys k",
+      () => "reads the accounts of a tenant",
+      ([tenant]) => {
+        const own = [...this.keys.values()].filter(({ tenantId }) => tenantId === tenant)
+        return [...new Set(own.map(({ account }) => account))].map((account) => ({ account }))
+      }
+    ],
+    [
+      "clock_timestamp()) * 1000)::float8 AS at",
+      () => "tells its time",
+      ([leaseS]) => {
+        const before = this.simulation.now - 1000 * Number(leaseS)
+        return [
+          { at: this.#now, stuck: [...this.intents.values()].filter((one) => one.leaseUntil < before).length }
+        ]
+      }
+    ],
+    [
+      "max(created_at)",
+      ([prefix]) => `tells how long ago ${String(prefix)} was revoked`,
+      ([prefix]) => [{ age_ms: this.#now - (this.revoked.get(String(prefix)) ?? this.#now) }]
+    ],
+    [
+      "FROM intents WHERE lease_until < now()",
+      () => "names the intents of dead processes",
+      ([but, limit]) =>
+        idRows(this.#expired(listed<string>(but)).map(({ request_id }) => request_id)).slice(0, Number(limit))
+    ],
+    [
+      "WHERE request_id = ANY",
+      () => "tells which intents are there",
+      ([ids]) => idRows(listed<string>(ids).filter((id) => this.intents.has(id)))
+    ],
+    [
+      "n.prefix AS asked",
+      ([prefixes]) => `reads the keys ${String(prefixes)}`,
+      ([prefixes, versions]) => {
+        const known = String(versions).split(",")
+        return String(prefixes)
+          .split(",")
+          .flatMap((prefix, i) => this.#keyRow(prefix, known[i] ?? ""))
+      }
+    ],
+    ["SELECT 1", () => "answers", () => []]
+  ]
+
+  #run(of: Process, sql: string, params: Params, session: Session | undefined) {
+    const found = this.#statements.find(([text]) => sql.includes(text))
+    if (found === undefined) return Effect.die(new Error(`the twin of Postgres does not know: ${sql}`))
+    const [, says, work] = found
+    // What is sent does not change when the sender changes its rows.
+    const sent = params.map((value) => (isList<object>(value) ? structuredClone(value) : value))
+    return this.ask(
+      of,
+      () => says(sent),
+      () => work(sent, session),
+      lost
+    )
+  }
+
+  #transaction(of: Process): Effect.Effect<Session, SqlError> {
+    return Effect.sync(() => {
+      const session: Session = { locked: [], writes: [], isOpen: true }
+      this.#sessions.add(session)
+      // The server finds out that a process has died.
+      const watch = (): void => {
+        if (of.isDead) this.#end(session)
+        else if (session.isOpen) this.simulation.after(50, undefined, watch)
+      }
+      watch()
+      return session
+    })
+  }
+
+  #connection(of: Process, session?: Session): Connection {
+    const control = (sql: string) =>
+      this.ask(
+        of,
+        () => `does ${sql}`,
+        () => {
+          if (session !== undefined && sql === "COMMIT") for (const write of session.writes) write()
+          if (session !== undefined && sql !== "BEGIN") this.#end(session)
+          return []
+        },
+        lost
+      )
+    const run = (sql: string, params: Params) =>
+      ["BEGIN", "COMMIT", "ROLLBACK"].includes(sql) ? control(sql) : this.#run(of, sql, params, session)
+    return {
+      execute: run,
+      executeRaw: run,
+      executeUnprepared: run,
+      executeValues: () => Effect.die("not in the twin"),
+      executeValuesUnprepared: () => Effect.die("not in the twin"),
+      executeStream: () => Stream.die("not in the twin")
+    }
+  }
+
+  /** The client of one process. */
+  clientOf(of: Process) {
+    const listen = (): Effect.Effect<Queue.Dequeue<Notification, SqlError>, SqlError> =>
+      this.ask(
+        of,
+        () => "listens",
+        () => {
+          const queue = Effect.runSync(Queue.unbounded<Notification, SqlError>())
+          this.#listeners.add({ of, queue })
+          return queue
+        },
+        lost
+      )
+    const client = SqlClient.make({
+      acquirer: Effect.succeed(this.#connection(of)),
+      transactionAcquirer: Effect.map(
+        Effect.acquireRelease(this.#transaction(of), (session) => Effect.sync(() => this.#end(session))),
+        (session) => this.#connection(of, session)
+      ),
+      compiler: PgClient.makeCompiler(),
+      driver: "twin",
+      spanAttributes: []
+    })
+    return Effect.map(client, (client): PgClient.PgClient =>
+      Object.assign(client, {
+        [PgClient.TypeId]: PgClient.TypeId,
+        config: {},
+        json: (value: unknown) => Statement.fragment([Statement.parameter(value)]),
+        listen,
+        notify: () => Effect.void
+      })
+    ).pipe(Effect.provide(Reactivity.layer))
+  }
+}

@@ -1,0 +1,164 @@
+/** A twin of Redis: the counters and the queue that all gateways share, as memory twins behind a network. */
+import { Effect, Layer } from "effect"
+import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
+import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
+import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
+import type { FairScheduler, Outcome } from "../../src/gates/queue/FairScheduler.ts"
+import { QueueMemory } from "../../src/gates/queue/memory.ts"
+import { type Message, QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
+import type { Process, Simulation } from "./Simulation.ts"
+import { short, Store } from "./Store.ts"
+
+/** How long the client of Redis waits for an answer, in milliseconds. */
+const patienceMs = 250
+
+type Listener = (message: Message) => Effect.Effect<void>
+
+export class Redis extends Store {
+  readonly counters: MemoryMeter
+  readonly queue: QueueMemory
+  readonly leaseS: number
+  lostAt = Number.NEGATIVE_INFINITY
+  /** when counters of an account were last loaded, by tenant and account */
+  readonly loadedAt = new Map<string, number>()
+  /** Called when a request has its reservation, and when it has come to the queue. */
+  onDecided: (what: "reserved" | "queued" | "renewed", id: string) => void = () => undefined
+  /** when each process was last told that nothing is lost */
+  readonly #reminders = new Map<Process, number>()
+  readonly #subscribers = new Map<Process, Listener>()
+
+  constructor(simulation: Simulation, leaseS: number, queueMaxWaitMs: number) {
+    super(simulation, "redis")
+    this.leaseS = leaseS
+    this.counters = new MemoryMeter({ leaseS, queueMaxWaitMs }, (now) => simulation.epoch + now)
+    this.queue = new QueueMemory({ leaseS })
+  }
+
+  /** It starts again empty. An older snapshot is as good as nothing: it has another run id, so no counter in it is believed. */
+  lose(): void {
+    this.drop()
+    this.simulation.say(this.name, "starts again and has lost everything")
+    this.lostAt = this.simulation.now
+    this.counters.clear()
+    this.queue.clear()
+    this.#reminders.clear()
+  }
+
+  /** Runs what is done at once in the store. */
+  meterOf(of: Process): Layer.Layer<Meter> {
+    const at = makeMemory(this.counters, () => this.simulation.now)
+    const lost = (cause: string) => new MeterDown({ cause })
+    const inTime = <A>(work: Effect.Effect<A, MeterDown>) =>
+      Effect.timeoutOrElse(work, {
+        duration: patienceMs,
+        orElse: () => Effect.fail(lost(`redis: no answer in ${patienceMs} ms`))
+      })
+    const send = <A>(says: string, work: Effect.Effect<A, MeterDown>): Effect.Effect<A, MeterDown> =>
+      inTime(
+        Effect.flatten(
+          this.ask(
+            of,
+            () => says,
+            () => Effect.runSyncExit(work),
+            lost
+          )
+        )
+      )
+    return Layer.succeed(Meter, {
+      reserve: (claims, ask) =>
+        send(
+          `reserves ${ask.tokens} tokens for ${short(ask.id)}`,
+          Effect.tap(at.reserve(claims, ask), (verdict) =>
+            Effect.sync(() => verdict._tag === "Reserved" && this.onDecided("reserved", ask.id))
+          )
+        ),
+      renew: (one, used, want) =>
+        send(
+          `renews ${short(one.id)}, ${used} used, ${want} wanted`,
+          Effect.tap(at.renew(one, used, want), () => Effect.sync(() => this.onDecided("renewed", one.id)))
+        ),
+      settle: (one, used, options) =>
+        send(`settles ${short(one.id)} with ${used} tokens`, at.settle(one, used, options)),
+      renewSlot: (one) => send(`renews the slot of ${short(one.id)}`, at.renewSlot(one)),
+      freeSlot: (one) => send(`frees the slot of ${short(one.id)}`, at.freeSlot(one)),
+      cancel: (one) => send(`cancels ${short(one.id)}`, at.cancel(one)),
+      peek: (claims) => send("reads what is left", at.peek(claims)),
+      load: (owner, loaded) =>
+        send(
+          `loads ${loaded.map(({ counter, tokens }) => `${counter}=${tokens}`).join(" ")}`,
+          Effect.andThen(
+            Effect.sync(() => this.loadedAt.set(`${owner.group}/${owner.key ?? ""}`, this.simulation.now)),
+            at.load(owner, loaded)
+          )
+        ),
+      snapshot: (account, instant) => send("reads an account", at.snapshot(account, instant)),
+      repair: (account, instant, mark, totals) =>
+        send("repairs an account", at.repair(account, instant, mark, totals)),
+      snapshotGroup: (group, keys, instant) => send("reads a tenant", at.snapshotGroup(group, keys, instant)),
+      repairGroup: (group, keys, instant, mark, totals) =>
+        send("repairs a tenant", at.repairGroup(group, keys, instant, mark, totals)),
+      hasState: Effect.suspend(() =>
+        send(
+          "says whether it has lost its state",
+          Effect.sync(() => {
+            const before = this.#reminders.get(of)
+            this.#reminders.set(of, this.simulation.now)
+            return before !== undefined && this.simulation.now - before < this.leaseS * 1000
+          })
+        )
+      ),
+      ping: send("answers", Effect.void)
+    })
+  }
+
+  queueOf(of: Process): Layer.Layer<QueueStore> {
+    const { dice } = this.simulation
+    const lost = (cause: string) => new QueueStoreDown({ cause })
+    /** Messages to other replicas may come late or never; a beat repeats them. */
+    const publish = ({ replica, ...message }: Message & { readonly replica: string }) => {
+      const found = [...this.#subscribers].find(([process]) => process.name === replica)
+      if (found === undefined || this.state !== "well" || dice.chance(this.losesReplies)) return
+      const [process, listener] = found
+      this.simulation.after(this.latencyMs, process, () => {
+        this.simulation.say("redis", `tells ${process.name} of ${short(message.id)}`)
+        Effect.runForkWith(process.services)(listener(message))
+      })
+    }
+    const send = <A>(says: string, verb: (queue: FairScheduler, now: number) => Outcome<A>) => {
+      const work = () => {
+        const { now } = this.simulation
+        const { answer, messages } = verb(this.queue.scheduler(now), now)
+        messages.forEach(publish)
+        return answer
+      }
+      return Effect.timeoutOrElse(
+        this.ask(of, () => `queue: ${says}`, work, lost),
+        {
+          duration: patienceMs,
+          orElse: () => Effect.fail(lost("redis: no answer"))
+        }
+      )
+    }
+    return Layer.succeed(QueueStore, {
+      enter: (ticket, bounds) =>
+        send(`${short(ticket.id)} comes`, (queue, now) => {
+          this.onDecided("queued", ticket.id)
+          return queue.enter(now, of.name, ticket, bounds)
+        }),
+      leave: (id, bounds) => send(`${short(id)} leaves`, (queue, now) => queue.leave(now, id, bounds)),
+      end: (id, used, bounds, loadMs) =>
+        send(`${short(id)} ends`, (queue, now) => queue.end(now, id, used, bounds, loadMs)),
+      beat: (running, waiting, bounds, seen) =>
+        send(`beat, ${running.length} run, ${waiting.length} wait`, (queue, now) =>
+          queue.beat(now, of.name, running, waiting, bounds, seen)
+        ),
+      restore: (held, bounds) =>
+        send(`gets ${held.length} requests back`, (queue, now) => queue.restore(now, of.name, held, bounds)),
+      onMessage: (listener) =>
+        Effect.acquireRelease(
+          Effect.sync(() => void this.#subscribers.set(of, listener)),
+          () => Effect.sync(() => void this.#subscribers.delete(of))
+        )
+    })
+  }
+}
