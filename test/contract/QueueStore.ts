@@ -477,6 +477,18 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.instanceOf(yield* a.enter(ticket("c", { model: "c" }), learning), Waiting)
       }))
 
+    test("when the server lists ever new models, then what fits together is learned anew before it is too much", (a) =>
+      Effect.gen(function* () {
+        const learning = { places: 2, depth: 64 }
+        const list = (names: ReadonlyArray<string>) => a.beat([], [], learning, { names, agoMs: 0 })
+        yield* list(["a", "b"])
+        for (const round of ["x", "y"]) yield* list(Array.from({ length: 16 }, (_, i) => `${round}${i}`))
+        yield* list([])
+        yield* TestClock.adjust("1 second")
+        yield* a.enter(ticket("a0", { model: "a" }), learning)
+        assert.instanceOf(yield* a.enter(ticket("b0", { model: "b" }), learning), Waiting)
+      }))
+
     test("when the server still lists a model that leaves, then that has no room; when one is found gone, then the others are", (a) =>
       Effect.gen(function* () {
         const learning = { places: 2, depth: 64, turnMaxMs: 1 }

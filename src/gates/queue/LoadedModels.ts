@@ -6,7 +6,7 @@
  * of them is found gone.
  */
 import { Average } from "./Average.ts"
-import { assumedLoadMs, type Bounds, maxModels, noticeableLoadMs, type Seen } from "./QueueStore.ts"
+import { assumedLoadMs, type Bounds, maxModels, maxPairs, noticeableLoadMs, type Seen } from "./QueueStore.ts"
 
 export interface ModelState {
   readonly name: string
@@ -132,19 +132,23 @@ export class LoadedModels {
     model.loaded = true
   }
 
+  #fit(pair: string): void {
+    if (this.#together.size >= maxPairs && !this.#together.has(pair)) this.#together.clear()
+    this.#together.add(pair)
+  }
+
   /**
    * The server's own list. What was used since it was asked for is not judged by it, and while the server swaps, it still lists
    * the model that leaves.
    */
   see(now: number, { agoMs, names }: Seen, bounds: Bounds): void {
-    const listed = names.slice(0, maxModels)
     for (const model of this.#all) {
-      const isListed = listed.includes(baseOf(model.name))
+      const isListed = names.includes(baseOf(model.name))
       if (model.resident && !isListed && model.running === 0 && model.changed < now - agoMs)
         this.unload(now, model)
     }
-    for (const name of listed) {
-      for (const other of listed) if (other !== name) this.#together.add(pairOf(name, other))
+    for (const name of names) {
+      for (const other of names) if (other !== name) this.#fit(pairOf(name, other))
       if (this.#all.some((model) => model.resident && baseOf(model.name) === name)) continue
       const model = this.of(name)
       if (model.changed >= now - agoMs || this.inTheWayOf(name, bounds, nobody).length > 0) continue

@@ -201,5 +201,9 @@ export const assumedLoadMs = 5000
 export const noticeableLoadMs = 250
 /** More models than a server has loaded; the figures of further ones are forgotten. */
 export const maxModels = 64
+/** Pairs of models that are known to fit together. When there are more, all are learned anew. */
+export const maxPairs = 2 * maxModels
+/** Models of the server's own list that are read: a server that has more loaded at a time needs no turns. */
+export const maxListed = 16
 /** How long a model stays without requests while another waits: somebody who asks one thing after the other comes back. */
 export const lingerMsOf = (loadMs: number): number => (loadMs < 2000 ? 0 : Math.min(1000, loadMs / 8))

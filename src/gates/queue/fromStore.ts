@@ -15,7 +15,8 @@ import {
   QueueStore,
   type QueueStoreDown,
   type Ticket,
-  Waiting
+  Waiting,
+  maxListed
 } from "./QueueStore.ts"
 
 export interface FairQueueOptions extends Bounds {
@@ -196,7 +197,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   }
 
   const seeLoaded = (names: ReadonlyArray<string>, agoMs: number) => {
-    seen = { names, at: now() - agoMs }
+    seen = { names: names.slice(0, maxListed), at: now() - agoMs }
   }
 
   return FairQueue.of({ limited: true, enter, seeLoaded, status })

@@ -200,15 +200,20 @@ end
 
 -- The server's own list.
 local function see(names, ago)
-  local listed, resident = {}, {}
+  local listed, resident, pairs_known = {}, {}, 0
   for _, name in ipairs(names) do listed[name] = true end
+  for _ in pairs(models.together) do pairs_known = pairs_known + 1 end
   for name, model in pairs(models.known) do
     if model.resident == 1 and not listed[base_of(name)] and model.running == 0 and model.changed < now - ago then unload(model) end
     if model.resident == 1 then resident[base_of(name)] = true end
   end
   for _, name in ipairs(names) do
     for _, other in ipairs(names) do
-      if other ~= name then models.together[pair_of(name, other)] = true end
+      local pair = pair_of(name, other)
+      if other ~= name and not models.together[pair] then
+        if pairs_known >= 2 * MOST_MODELS then models.together, pairs_known = {}, 0 end
+        models.together[pair], pairs_known = true, pairs_known + 1
+      end
     end
     local model = model_of(name)
     if not resident[name] and model.changed < now - ago and not in_the_way_of(name, {})[1] then
