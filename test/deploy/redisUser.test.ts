@@ -30,7 +30,7 @@ const ofUser = (url: string): string => {
  * A gateway with a line, whose user of Redis has the rules of the guide that are `given`, and `more`. Three requests at once,
  * and the log.
  */
-const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, more = "", first = 200) =>
+const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, more = "") =>
   Effect.gen(function* () {
     const own = [...rules.split(" ").filter(given), ...more.split(" ").filter(Boolean)]
     assert.isAbove(own.length, 8, "the guide has the rules")
@@ -49,12 +49,10 @@ const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, m
       SHUTDOWN_DRAIN_MS: "0"
     })
     const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
-    yield* eventually(chat, (status) => status === first)
+    yield* eventually(chat, (status) => status === 200)
     // A busy machine may answer a command of Redis too late, which is a 503 of its own.
     const three = Effect.all([chat, chat, chat], { concurrency: "unbounded" })
-    const statuses = yield* first === 200
-      ? eventually(three, (found) => found.every((status) => status === first))
-      : three
+    const statuses = yield* eventually(three, (found) => found.every((status) => status === 200))
     assert.strictEqual(yield* gateway.stop, 0)
     const lines = gateway.printed().split("\n")
     const warnings = lines.filter((line) => line.includes("NOPERM"))
@@ -72,13 +70,15 @@ it.live(
     }).pipe(Effect.provide(layerPrivateRedis()))
 )
 
-it.live("when it lacks the channels, then a gateway with a line refuses, and the log says why", () =>
-  Effect.gen(function* () {
-    const { url } = yield* TestRedis
-    const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"), "", 503)
-    assert.deepStrictEqual(statuses, [503, 503, 503])
-    assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
-  }).pipe(Effect.provide(layerPrivateRedis()))
+it.live(
+  "when it lacks the channels, then a gateway with a line serves by its beats, and the log says why",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestRedis
+      const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"))
+      assert.deepStrictEqual(statuses, [200, 200, 200])
+      assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
+    }).pipe(Effect.provide(layerPrivateRedis()))
 )
 
 it.live(

@@ -92,6 +92,11 @@ local function load()
   models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
 end
 
+-- A message that does not arrive costs one beat. Without the right to send it, the rest of a verb must still be done.
+local function tell(channel, replica, message)
+  redis.pcall('PUBLISH', PREFIX .. ':' .. channel .. ':' .. replica, message)
+end
+
 local function save()
   call('SET', PREFIX .. ':state', cmsgpack.pack({state, models}))
 end
@@ -488,7 +493,7 @@ local function dispatch(asking)
     local load = leaving[1] and load_time(entry.model) or 0
     for _, name in ipairs(leaving) do unload(model_of(name)) end
     start(entry, load, passes)
-    if entry.id ~= asking then call('PUBLISH', PREFIX .. ':granted:' .. entry.replica, entry.loaded .. ' ' .. entry.id) end
+    if entry.id ~= asking then tell('granted', entry.replica, entry.loaded .. ' ' .. entry.id) end
   end
 end
 
@@ -562,7 +567,7 @@ function verbs.enter()
     if not gone then return {'full', retry} end
     remove(gone)
     call('HSET', PREFIX .. ':out:' .. gone.replica, gone.id, retry)
-    call('PUBLISH', PREFIX .. ':displaced:' .. gone.replica, retry .. ' ' .. gone.id)
+    tell('displaced', gone.replica, retry .. ' ' .. gone.id)
   end
   state.order = state.order + 1
   add(ticket, REPLICA, state.order)
