@@ -174,7 +174,7 @@ const mutations: ReadonlyArray<Mutation> = [
   ],
   // Defects that were there
   [
-    "a request whose reservation was undone while it waited begins (seed 209)",
+    "a request whose reservation was undone while it waited begins",
     "request/waitForPlace.ts",
     "if (hold.held < reserved.facts.reservation.held)",
     "if (hold.held < 0)"
@@ -187,7 +187,21 @@ const { values } = parseArgs({
 const root = path.resolve(import.meta.dirname, "../..")
 const run = promisify(execFile)
 
-const tryOne = Effect.fnUntraced(function* ([what, file, text, instead]: Mutation) {
+const simulate = (cwd: string, more: ReadonlyArray<string> = []) =>
+  Effect.promise(() =>
+    run(process.execPath, ["lab/simulation/run.ts", "--seeds", `1..${values.seeds}`, ...more], {
+      cwd,
+      maxBuffer: 2 ** 26
+    }).then(
+      ({ stdout }) => stdout,
+      (error: unknown) => (error instanceof Error && "stdout" in error ? String(error.stdout) : String(error))
+    )
+  )
+
+const broken = /^seed (\d+), event (\d+): broken: "([^"]+)"/gm
+
+/** `clean`: the seeds before the first that breaks without a defect. */
+const tryOne = Effect.fnUntraced(function* ([what, file, text, instead]: Mutation, clean: number) {
   const copy = mkdtempSync(path.join(tmpdir(), "tollgate-mutation-"))
   for (const part of ["src", "lab/simulation", "package.json"])
     cpSync(path.join(root, part), path.join(copy, part), { recursive: true })
@@ -202,27 +216,22 @@ const tryOne = Effect.fnUntraced(function* ([what, file, text, instead]: Mutatio
     mutated,
     source.replace(text, () => instead)
   )
-  const output = yield* Effect.promise(() =>
-    run(process.execPath, ["lab/simulation/run.ts", "--seeds", `1..${values.seeds}`, "--first"], {
-      cwd: copy,
-      maxBuffer: 2 ** 26
-    }).then(
-      ({ stdout }) => stdout,
-      (error: unknown) => (error instanceof Error && "stdout" in error ? String(error.stdout) : String(error))
-    )
-  )
+  const output = yield* simulate(copy, ["--first"])
   rmSync(copy, { recursive: true })
-  const found = /^seed (\d+), event (\d+): broken: "([^"]+)"/m.exec(output)
+  const [found] = output.matchAll(broken)
+  const isFound = found !== undefined && Number(found[1]) <= clean
   yield* Console.log(
-    `- ${what}: ${found === null ? "not found" : `seed ${found[1]}, event ${found[2]}, "${found[3]}"`}`
+    `- ${what}: ${isFound ? `seed ${found[1]}, event ${found[2]}, "${found[3]}"` : "not found"}`
   )
-  return found !== null
+  return isFound
 })
 
 const main = Effect.gen(function* () {
   const chosen = mutations.filter(([what]) => what.includes(values.only))
-  const found = yield* Effect.forEach(chosen, tryOne, { concurrency: 2 })
-  yield* Console.log(`${found.filter(Boolean).length} of ${chosen.length} found within ${values.seeds} seeds`)
+  const [first] = (yield* simulate(root, ["--first"])).matchAll(broken)
+  const clean = first === undefined ? Number(values.seeds) : Number(first[1]) - 1
+  const found = yield* Effect.forEach(chosen, (mutation) => tryOne(mutation, clean), { concurrency: 2 })
+  yield* Console.log(`${found.filter(Boolean).length} of ${chosen.length} found within ${clean} clean seeds`)
   if (found.includes(false)) process.exitCode = 1
 })
 
