@@ -106,5 +106,5 @@ const program = Effect.gen(function* () {
 
 // The server starts on the wall clock; the simulation has its own.
 await Effect.runPromise(
-  Effect.scoped(program).pipe(Effect.provide(TestClock.layer()), Effect.provide(layerOwnRedis))
+  Effect.scoped(program).pipe(Effect.provide(TestClock.layer().pipe(Layer.provideMerge(layerOwnRedis))))
 )
