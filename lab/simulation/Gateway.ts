@@ -42,7 +42,7 @@ export const leaseS = 6
 export const freshnessMs = 1000
 export const queueMaxWaitMs = 8000
 export const breakerFailures = 5
-export const breakerOpenMs = 3000
+export const breakerOpenMs = 1500
 export const namespace = "tg_"
 
 export interface Stores {
@@ -58,6 +58,7 @@ const layerMetrics = Layer.succeed(Metrics, {
   observe: () => Effect.void,
   firstFrame: () => Effect.void,
   modelLoaded: () => Effect.void,
+  pinnedLoaded: () => Effect.void,
   revoked: () => Effect.void,
   promptsDropped: () => Effect.void,
   malformed: () => Effect.void,
@@ -118,7 +119,7 @@ const layerOf = (of: Process, { model, places, postgres, redis }: Stores) => {
     Layer.provideMerge(
       layerAudit({ leaseS, anonymousCapacity: 5000, openTimeoutMs: 700, refuseTimeoutMs: 250 })
     ),
-    Layer.provideMerge(layerCounterReconciler()),
+    Layer.provideMerge(layerCounterReconciler({ everyS: 2 })),
     Layer.provideMerge(redis.meterOf(of)),
     Layer.provideMerge(layerBackend(model.scriptOf(of))),
     Layer.provideMerge(layerCircuitBreaker({ failures: breakerFailures, openMs: breakerOpenMs })),

@@ -4,11 +4,17 @@ import type { MemoryScript } from "../../src/backend/memory.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { Facts } from "../../src/domain/Evidence.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
-import { memoryModel } from "../../src/inMemory.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short } from "./Store.ts"
 
-export const models = ["m:latest", "n:latest"].map(memoryModel)
+const models = ["m:latest", "n:latest"].map((name) => ({
+  name,
+  modifiedAt: "2026-01-01T00:00:00Z",
+  size: 1,
+  digest: "d",
+  details: {},
+  capabilities: ["completion"]
+}))
 const createdAt = "2026-01-01T00:00:00.000000Z"
 
 /** One call that arrived. */
@@ -27,10 +33,10 @@ export class ModelServer {
   readonly running = new Map<string, Call>()
   /** Called when a call arrives. */
   onCall: (call: Call) => void = () => undefined
-  /** Called when a call finds it down. */
+  /** Called when a process sends a call, and when that call turns out to be an outage, or something better. */
+  onSent: (of: Process) => void = () => undefined
   onOutage: (of: Process) => void = () => undefined
-  /** Called when an answer is whole. */
-  onAnswered: (of: Process) => void = () => undefined
+  onProgress: (of: Process) => void = () => undefined
 
   constructor(simulation: Simulation) {
     this.simulation = simulation
@@ -50,7 +56,7 @@ export class ModelServer {
           simulation.say("model", `gets ${short(call.id)}`)
           this.onCall(call)
           if (!call.of.isDead) this.running.set(call.id, call)
-        } else this.onOutage(call.of)
+        }
         simulation.after(0, call.of, () => resume(Effect.succeed(isUp)))
       }
       const cancel = simulation.after(simulation.dice.between(0, 3), undefined, arrive)
@@ -72,9 +78,10 @@ export class ModelServer {
       describe: () => Effect.as(this.#wait(1, of), { capabilities: ["completion"], contextLength: 8192 }),
       reply: (_, facts) =>
         Effect.gen({ self: this }, function* () {
+          this.onSent(of)
           const isThere = yield* this.#deliver({ id: facts.arrival.requestId, of, facts })
-          if (!isThere) return yield* unreachable
-          return yield* this.#answer(of, facts)
+          if (!isThere) this.onOutage(of)
+          return yield* isThere ? this.#answer(of, facts) : unreachable
         })
     }
   }
@@ -95,7 +102,14 @@ export class ModelServer {
       )
       const pace = dice.pick([1, 10, 40, 150]) ?? 1
       const says = (what: string) => simulation.say("model", `${what} ${short(id)}`)
-      yield* Effect.addFinalizer(() => Effect.sync(() => this.running.delete(id)))
+      const progress = () => this.onProgress(of)
+      progress()
+      yield* Effect.addFinalizer(() =>
+        Effect.sync(() => {
+          this.running.delete(id)
+          progress()
+        })
+      )
       yield* this.#wait(dice.between(1, 4 * pace), of)
       if (errs === 1)
         return yield* Effect.andThen(
@@ -129,9 +143,9 @@ export class ModelServer {
           )
         if (sent > tokens) return Cause.done()
         sent += 1
+        progress()
         if (sent > tokens) {
           says(`ends with ${tokens} tokens`)
-          this.onAnswered(of)
           return Effect.succeed(Arr.of(final))
         }
         const frames = Arr.of<Frame>({ createdAt, text: `w${sent} `, done: false })

@@ -81,6 +81,8 @@ export class Postgres extends Store {
   readonly revoked = new Map<string, number>()
   readonly intents = new Map<string, StoredIntent>()
   readonly audit = new Map<string, AuditRow>()
+  /** when each row was written */
+  readonly loggedAt = new Map<string, number>()
   readonly corrections = new Map<string, Correction>()
   readonly ledger = new Map<string, LedgerRow>()
   readonly #sessions = new Set<Session>()
@@ -181,6 +183,7 @@ export class Postgres extends Store {
         this.intents.delete(row.request_id)
         if (this.audit.has(row.request_id)) continue
         this.audit.set(row.request_id, row)
+        this.loggedAt.set(row.request_id, this.simulation.now)
         if (books && row.key_id !== null && row.tenant_id !== null && row.admitted_at !== null)
           this.#book(row.key_id, row.tenant_id, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
       }
@@ -216,6 +219,7 @@ export class Postgres extends Store {
         tenant_id: logged.tenant_id,
         key_id,
         account,
+        user_account: logged.user_account,
         admitted_at,
         tokens,
         was_aborted
@@ -364,7 +368,7 @@ export class Postgres extends Store {
             row === undefined
               ? null
               : row.tokens_in + row.tokens_out + (more === undefined ? 0 : more.tokens_in + more.tokens_out)
-          return { id, open: this.intents.has(id), booked }
+          return { id, open: this.intents.has(id), user: row?.user_account ?? null, booked }
         })
     ],
     [

@@ -22,7 +22,8 @@ export class Redis extends Store {
   /** when counters of an account were last loaded, by tenant and account */
   readonly loadedAt = new Map<string, number>()
   /** Called when a request has its reservation, and when it has come to the queue. */
-  onDecided: (what: "reserved" | "queued" | "renewed", id: string) => void = () => undefined
+  onDecided: (what: "reserved" | "queued" | "renewed" | "gone" | "forgotten", id: string) => void = () =>
+    undefined
   /** when each process was last told that nothing is lost */
   readonly #reminders = new Map<Process, number>()
   readonly #subscribers = new Map<Process, Listener>()
@@ -145,13 +146,22 @@ export class Redis extends Store {
           this.onDecided("queued", ticket.id)
           return queue.enter(now, of.name, ticket, bounds)
         }),
-      leave: (id, bounds) => send(`${short(id)} leaves`, (queue, now) => queue.leave(now, id, bounds)),
+      leave: (id, bounds) =>
+        send(`${short(id)} leaves`, (queue, now) => {
+          this.onDecided("gone", id)
+          return queue.leave(now, id, bounds)
+        }),
       end: (id, used, bounds, loadMs) =>
-        send(`${short(id)} ends`, (queue, now) => queue.end(now, id, used, bounds, loadMs)),
+        send(`${short(id)} ends`, (queue, now) => {
+          this.onDecided("gone", id)
+          return queue.end(now, id, used, bounds, loadMs)
+        }),
       beat: (running, waiting, bounds, seen) =>
-        send(`beat, ${running.length} run, ${waiting.length} wait`, (queue, now) =>
-          queue.beat(now, of.name, running, waiting, bounds, seen)
-        ),
+        send(`beat, ${running.length} run, ${waiting.length} wait`, (queue, now) => {
+          const outcome = queue.beat(now, of.name, running, waiting, bounds, seen)
+          for (const id of outcome.answer.unknown) this.onDecided("forgotten", id)
+          return outcome
+        }),
       restore: (held, bounds) =>
         send(`gets ${held.length} requests back`, (queue, now) => queue.restore(now, of.name, held, bounds)),
       onMessage: (listener) =>

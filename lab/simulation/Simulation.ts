@@ -235,6 +235,8 @@ export class Process {
   readonly skewMs: number
   isDead = false
   pausedUntil = 0
+  /** what happens to it after some more effects at stores */
+  struck: { in: number; readonly what: () => void } | undefined
   /** what it logs as a warning or worse */
   onLog: (level: string, text: string) => void = () => undefined
   /** called for the id of each request */
@@ -244,6 +246,14 @@ export class Process {
     this.simulation = simulation
     this.name = name
     this.skewMs = skewMs
+  }
+
+  /** A store has done what it asked for. */
+  onEffect(): void {
+    const { struck } = this
+    if (struck === undefined || (struck.in -= 1) > 0) return
+    this.struck = undefined
+    struck.what()
   }
 
   /** What takes the place of Effect's own scheduler, clock, random numbers and logger. */

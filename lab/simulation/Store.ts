@@ -72,6 +72,7 @@ export class Store {
         const answer = work()
         if (answer === blocked) return void simulation.after(dice.between(1, 9), undefined, arrive)
         simulation.say(this.name, `${what()} for ${of.name}`)
+        of.onEffect()
         if (dice.chance(this.losesReplies)) {
           simulation.say(this.name, `loses the reply to ${of.name}`)
           this.troubledAt = simulation.now

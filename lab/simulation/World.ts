@@ -75,6 +75,7 @@ export class World {
   /** when something was last wrong with a process */
   troubledAt = Number.NEGATIVE_INFINITY
   crashedAt = Number.NEGATIVE_INFINITY
+  killedAt = Number.NEGATIVE_INFINITY
   /** what gateways logged as an error */
   readonly errors: Array<string> = []
   isActive = true
@@ -101,7 +102,8 @@ export class World {
       for (let n = dice.between(1, 2); n > 0; n -= 1) this.addKey(tenant)
     }
     for (let n = dice.between(2, 5); n > 0; n -= 1) this.start()
-    this.#every(10, 250, () => this.ask())
+    // Counters are compared while an account rests, and limits are reached while it does not.
+    this.#every(10, dice.pick([100, 250, 1000]) ?? 250, () => this.ask())
     this.#every(300, 4000, () => this.#administer())
     if (this.possible.size > 0) this.#every(100, 3000, () => this.#fault())
     simulation.say(
@@ -116,15 +118,17 @@ export class World {
 
   /** When a store or a process last did not work as it should. */
   get lastTrouble(): number {
-    const { now } = this.simulation
-    const { postgres, redis } = this.stores
-    const of = (store: Store) => (store.state === "well" && store.losesReplies === 0 ? store.troubledAt : now)
-    return Math.max(
-      this.troubledAt,
-      of(postgres),
-      of(redis),
-      ...this.alive.map(({ process }) => process.pausedUntil)
-    )
+    return Math.max(this.redisTrouble, this.#troubleOf(this.stores.postgres))
+  }
+
+  /** The same without Postgres. */
+  get redisTrouble(): number {
+    const pauses = this.alive.map(({ process }) => process.pausedUntil)
+    return Math.max(this.troubledAt, this.#troubleOf(this.stores.redis), ...pauses)
+  }
+
+  #troubleOf({ losesReplies, state, troubledAt }: Store): number {
+    return state === "well" && losesReplies === 0 ? troubledAt : this.simulation.now
   }
 
   #every(least: number, most: number, work: () => void): void {
@@ -141,11 +145,11 @@ export class World {
     const { dice } = this.simulation
     const settings = {
       ...newTenant,
-      rpm: dice.between(20, 200),
-      tpm: dice.chance(0.3) ? dice.between(200, 2000) : 1_000_000,
+      rpm: dice.between(30, 500),
+      tpm: dice.chance(0.2) ? dice.between(200, 2000) : 1_000_000,
       concurrent: dice.between(1, 6),
       allowAllModels: true,
-      budgetDaily: dice.chance(0.3) ? dice.between(300, 4000) : null
+      budgetDaily: dice.chance(0.2) ? dice.between(300, 6000) : null
     }
     const tenant = { id: `tenant-${name}`, name, settings }
     this.stores.postgres.tenants.set(tenant.id, tenant)
@@ -161,8 +165,8 @@ export class World {
     const id = `key-${this.#keys}`
     const settings = {
       ...newKey,
-      budgetDaily: dice.chance(0.5) ? dice.between(100, 3000) : null,
-      budgetTotal: dice.chance(0.3) ? dice.between(500, 5000) : null
+      budgetDaily: dice.chance(0.3) ? dice.between(100, 5000) : null,
+      budgetTotal: dice.chance(0.2) ? dice.between(500, 8000) : null
     }
     const key = {
       id,
@@ -198,7 +202,9 @@ export class World {
     const gateway: Gateway = { process, startedAt: simulation.now, handler: undefined, backlog: () => 0 }
     process.onLog = (level, text) => {
       simulation.say(process.name, `logs ${level}: ${text}`)
-      if (level === "Error" || level === "Fatal") this.errors.push(`${process.name}: ${text}`)
+      // A row that cannot be decoded is a defect, of the gateway or of the twin.
+      if (level === "Error" || level === "Fatal" || text.includes("SchemaError"))
+        this.errors.push(`${process.name}: ${text}`)
     }
     this.gateways.push(gateway)
     startGateway(process, this.stores, ({ backlog, handler }) => {
@@ -213,11 +219,19 @@ export class World {
     const { simulation, stores } = this
     gateway.process.isDead = true
     this.troubledAt = simulation.now
+    this.killedAt = simulation.now
     simulation.say(gateway.process.name, "dies")
     for (const ask of this.asks) if (ask.gateway === gateway && !ask.ended && !ask.left) ask.lost = true
     for (const [id, call] of stores.model.running)
       if (call.of === gateway.process) stores.model.running.delete(id)
     simulation.after(simulation.dice.between(100, 3000), undefined, () => void this.start())
+  }
+
+  #pause({ process }: Gateway, ms: number): void {
+    if (!this.isActive) return
+    process.pausedUntil = this.simulation.now + ms
+    this.troubledAt = process.pausedUntil
+    this.simulation.say(process.name, `is paused for ${ms} ms`)
   }
 
   #fault(): void {
@@ -227,19 +241,21 @@ export class World {
     const store = dice.chance(0.5) ? postgres : redis
     const heal = (ms: number) => this.simulation.after(ms, undefined, () => store.set("well"))
     const gateway = dice.pick(this.alive)
+    /** Now, or when a store has done what the gateway asked for, before the gateway knows. */
+    const strike = (what: () => void) => {
+      if (gateway === undefined || dice.chance(0.3)) return what()
+      gateway.process.struck = { in: dice.between(1, 4), what }
+    }
     switch (fault) {
       case "kill":
-        if (this.alive.length > 1 && gateway !== undefined && dice.chance(0.5)) this.kill(gateway)
-        return
+        if (gateway === undefined || dice.chance(0.5)) return
+        return strike(() => {
+          if (this.alive.length > 1 && !gateway.process.isDead) this.kill(gateway)
+        })
       case "pause":
         if (gateway === undefined) return
         // Sometimes longer than its leases live.
-        gateway.process.pausedUntil = now + dice.between(50, dice.chance(0.3) ? 2000 * leaseS : 1500)
-        this.troubledAt = gateway.process.pausedUntil
-        return this.simulation.say(
-          gateway.process.name,
-          `is paused for ${Math.round(gateway.process.pausedUntil - now)} ms`
-        )
+        return strike(() => this.#pause(gateway, dice.between(50, dice.chance(0.4) ? 2000 * leaseS : 1500)))
       case "slow":
         store.set("slow")
         return void heal(dice.between(500, 5000))
@@ -286,9 +302,9 @@ export class World {
     const tenant = postgres.tenants.get(key?.tenantId ?? "")
     if (key === undefined || tenant === undefined) return
     const says = (what: string) => this.simulation.say("admin", what)
-    switch (dice.below(5)) {
+    switch (dice.below(6)) {
       case 0: {
-        const settings = { ...tenant.settings, rpm: dice.between(20, 200), concurrent: dice.between(1, 6) }
+        const settings = { ...tenant.settings, rpm: dice.between(30, 500), concurrent: dice.between(1, 6) }
         postgres.tenants.set(tenant.id, { ...tenant, settings })
         return says(
           `changes the limits of ${tenant.name}: ${settings.rpm} requests a minute, ${settings.concurrent} at a time`
@@ -307,6 +323,17 @@ export class World {
         postgres.keys.set(next.prefix, { ...next, settings: key.settings })
         return says(`rotates ${key.id}: ${next.id}`)
       }
+      case 3: {
+        // It ends while its secret is compared for the first time.
+        const next = this.addKey(tenant)
+        this.simulation.after(dice.between(20, 2000), undefined, () => {
+          if (!this.isActive) return
+          postgres.revoke(next.prefix)
+          says(`revokes ${next.id}`)
+        })
+        says(`makes ${next.id}`)
+        return void this.ask({ key: next })
+      }
       default:
         // The last key goes on, so that there is something to see.
         if (usable.length < 2 || dice.chance(0.6)) return undefined
@@ -315,15 +342,14 @@ export class World {
     }
   }
 
-  /** A client asks a gateway. `settled`: it has a good key, and stays. */
-  ask(settled?: { readonly gateway: Gateway; readonly key: KeyRow }): Ask | undefined {
+  /** A client asks a gateway, with this key. `settled`: the gateway works, and the client stays. */
+  ask({ key: given, settled }: { readonly key?: KeyRow; readonly settled?: Gateway } = {}): Ask | undefined {
     const { simulation, stores } = this
     const { dice } = simulation
-    const gateway = settled?.gateway ?? dice.pick(this.alive)
+    const gateway = settled ?? dice.pick(this.alive)
     const handler = gateway?.handler
     if (gateway === undefined || handler === undefined) return undefined
-    const key =
-      settled?.key ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
+    const key = given ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
     const ask: Ask = {
       number: this.asks.length + 1,
       gateway,
@@ -339,7 +365,7 @@ export class World {
       lost: false
     }
     this.asks.push(ask)
-    const lists = settled === undefined && dice.chance(0.05)
+    const lists = given === undefined && dice.chance(0.05)
     const [method, path] = lists
       ? ["GET", "/api/tags"]
       : ["POST", dice.chance(0.8) ? "/api/chat" : "/v1/chat/completions"]
@@ -352,6 +378,10 @@ export class World {
         ? path === "/api/chat"
           ? { options: { num_predict: fits.max_tokens } }
           : fits
+        : {}),
+      // Its output is not seen while it is generated.
+      ...(dice.chance(0.15)
+        ? { [path === "/api/chat" ? "format" : "stop"]: path === "/api/chat" ? "json" : "x" }
         : {})
     })
     const secret = key?.secret ?? (dice.chance(0.5) ? `${namespace}nobody`.padEnd(44, "z") : "?")

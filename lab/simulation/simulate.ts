@@ -1,7 +1,9 @@
 /** Runs one seed, and says what it broke. */
+import { newKey } from "../../src/domain/settings.ts"
+import { breakerOpenMs } from "./Gateway.ts"
 import { Broken, type Invariant, Invariants } from "./Invariants.ts"
 import type { Told } from "./Simulation.ts"
-import { World } from "./World.ts"
+import { type Ask, World } from "./World.ts"
 
 export interface Options {
   /** events with clients and faults; then everything works again, and the rest is what it takes until all is quiet */
@@ -48,39 +50,48 @@ export const simulate = (
       if (invariants.broken !== undefined) throw invariants.broken
     }
   }
-  const rest = (): void => {
+  const rest = (wasAskedAgain: boolean): void => {
     const end = simulation.now + quietMs
-    run(
-      () =>
-        simulation.now < end && (simulation.step % checkedEvery !== 0 || invariants.unrest() !== undefined)
-    )
-    const unrest = simulation.step < until ? invariants.unrest() : undefined
-    if (unrest !== undefined) throw new Broken(...unrest)
+    const unrest = () => invariants.unrest(wasAskedAgain)
+    run(() => simulation.now < end && (simulation.step % checkedEvery !== 0 || unrest() !== undefined))
+    const left = simulation.step < until ? unrest() : undefined
+    if (left !== undefined) throw new Broken(...left)
   }
   const play = (): void => {
     run(() => simulation.step < steps && simulation.now < activeMs)
     world.heal()
-    rest()
+    rest(false)
     invariants.checkBudgets()
-    // A circuit that is open tries again, and the queue knows of all.
-    const healed = simulation.now + 4000
+    // A gateway that could not list the models asks again after 5 seconds, and a circuit that is open tries again.
+    const { possible } = world
+    const patienceMs = possible.has("model down")
+      ? 5500
+      : possible.has("model errs")
+        ? breakerOpenMs + 500
+        : 0
+    const healed = simulation.now + patienceMs
     run(() => simulation.now < healed)
-    const [tenant] = world.stores.postgres.tenants.values()
-    if (tenant === undefined) return
-    world.stores.postgres.tenants.set(tenant.id, {
-      ...tenant,
-      settings: { ...tenant.settings, budgetDaily: null, tpm: 1_000_000, rpm: 1000 }
-    })
-    const asked = world.alive.flatMap((gateway) => {
-      const key = world.addKey(tenant)
-      world.stores.postgres.keys.set(key.prefix, {
-        ...key,
-        settings: { ...key.settings, budgetDaily: null, budgetTotal: null }
-      })
-      return world.ask({ gateway, key }) ?? []
-    })
+    // Each account asks once more, and each gateway is asked, with keys that have room.
+    const { postgres } = world.stores
+    const room = { budgetDaily: null, tpm: 1_000_000, rpm: 1000 }
+    for (const tenant of postgres.tenants.values())
+      postgres.tenants.set(tenant.id, { ...tenant, settings: { ...tenant.settings, ...room } })
+    const [accounts, { alive }] = [invariants.accounts(), world]
+    const asked: Array<Ask> = []
+    const isWaiting = () => asked.some(({ ended }) => !ended)
+    for (let i = 0; i < Math.max(accounts.length, alive.length); i += 1) {
+      const [group, account] = accounts[i] ?? accounts[0] ?? []
+      const [tenant, gateway] = [postgres.tenants.get(group ?? ""), alive[i % alive.length]]
+      if (tenant === undefined || gateway === undefined) continue
+      // A circuit that was open lets one request pass until it has its answer.
+      const patience = simulation.now + 20_000
+      if (i === alive.length) run(() => isWaiting() && simulation.now < patience)
+      const key = world.addKey(tenant, i < accounts.length ? account : undefined)
+      postgres.keys.set(key.prefix, { ...key, settings: newKey })
+      asked.push(...[world.ask({ settled: gateway, key })].filter((ask) => ask !== undefined))
+    }
     run(() => asked.some(({ id }) => id === ""))
-    rest()
+    rest(true)
     const refused = asked.find(({ status }) => status !== 200)
     if (refused !== undefined && simulation.step < until)
       throw new Broken(

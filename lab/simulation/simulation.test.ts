@@ -1,16 +1,19 @@
 /** Several gateways on twins of their stores, in the order of a seed (`lab/simulation`). */
+import { setImmediate } from "node:timers/promises"
 import { assert, it } from "@effect/vitest"
 import { simulate } from "./simulate.ts"
 import type { Told } from "./Simulation.ts"
 import { World } from "./World.ts"
 import { Invariants } from "./Invariants.ts"
 
-it("when 200 seeds are played, then no invariant breaks", () => {
+it("when 200 seeds are played, then no invariant breaks", async () => {
   for (let seed = 1; seed <= 200; seed += 1) {
-    const { failure } = simulate(seed, { steps: 1500 })
+    // Node frees what weak references hold only between two turns of its loop.
+    await setImmediate()
+    const { failure } = simulate(seed, { steps: 1000 })
     assert.isUndefined(
       failure,
-      `${failure?.invariant}: ${failure?.why}. npm run simulate -- --seed ${seed} --steps 1500`
+      `${failure?.invariant}: ${failure?.why}. npm run simulate -- --seed ${seed} --steps 1000`
     )
   }
 })
@@ -28,7 +31,7 @@ it("when a seed is played again, then every line of its trace is the same, and a
 })
 
 it("when the counters get less than was used, then it is found", () => {
-  const world = new World(10)
+  const world = new World(3)
   const invariants = new Invariants(world)
   const { counters } = world.stores.redis
   const settle = counters.settle.bind(counters)
