@@ -15,6 +15,7 @@ export default defineConfig({
     // The files of a worker share one process: a process for each file spends half its time on imports.
     isolate: false,
     setupFiles: ["./test/support/setup.ts"],
-    maxWorkers: 2
+    // Half of a test is waiting, for servers and for real time: more workers than cores fill it.
+    maxWorkers: 4
   }
 })

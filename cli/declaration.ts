@@ -4,7 +4,7 @@
  */
 import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import { budgetFields, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/Registry.ts"
+import { budgetFields, budgetOf, type KeyOverview, Pin, type TenantInfo } from "../src/admin/Registry.ts"
 import {
   KeyChange,
   keyTexts,
@@ -58,7 +58,12 @@ const Tenant = inFile({
   keys: optional(Schema.Array(Key))
 })
 
-export const Declaration = Schema.Struct({ version: Schema.Literal(1), tenants: Schema.Array(Tenant) })
+export const Declaration = Schema.Struct({
+  version: Schema.Literal(1),
+  /** all models that stay loaded: others no longer do */
+  pins: optional(Schema.Array(Schema.Struct({ ...Pin.fields, hours: optional(Pin.fields.hours) }))),
+  tenants: Schema.Array(Tenant)
+})
 export type Declaration = typeof Declaration.Type
 export type DeclaredTenant = typeof Tenant.Type
 export type DeclaredKey = typeof Key.Type
@@ -143,9 +148,11 @@ const declaredKey = ({ promptLog, promptLogDays, ...key }: KeyOverview): Declare
 /** What is in force now. Revoked keys are left out: nothing of them can change. */
 export const declarationOf = (
   tenants: ReadonlyArray<TenantInfo>,
-  keys: ReadonlyArray<KeyOverview>
+  keys: ReadonlyArray<KeyOverview>,
+  pins: ReadonlyArray<Pin>
 ): Declaration => ({
   version: 1,
+  pins,
   tenants: tenants.map(({ allowAllModels, allowedModels, modelAliases, ...tenant }) => ({
     ...tenant,
     enabled: tenant.status === "active",

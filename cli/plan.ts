@@ -57,7 +57,7 @@ export const planOf = Effect.fnUntraced(function* (
 ) {
   const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
   const unreadable = [...tenants.unreadable, ...keys.unreadable]
-  const now = declarationOf(tenants.rows, keys.rows)
+  const now = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
@@ -86,6 +86,11 @@ export const planOf = Effect.fnUntraced(function* (
     )
   }
 
+  if (wanted.pins !== undefined) {
+    const pins = wanted.pins.map(({ hours = null, model }) => ({ model: withoutDefaultTag(model), hours }))
+    const sorted = pins.toSorted((one, other) => (one.model < other.model ? -1 : 1))
+    plan("gateway", now, { pins: sorted }, registry.changePins({ pin: pins, only: true }))
+  }
   for (const tenant of wanted.tenants) {
     const { enabled, keys: declaredKeys = [], name } = tenant
     yield* once(`tenant ${name}`)

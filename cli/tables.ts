@@ -2,7 +2,7 @@
 import { Record } from "effect"
 import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/Registry.ts"
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
-import { keyTexts } from "../src/domain/settings.ts"
+import { eachUserFields, keyTexts } from "../src/domain/settings.ts"
 import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"
 import { amount, minute, padded, tableOf } from "./terminal.ts"
 
@@ -51,8 +51,10 @@ const shownSettings: { readonly [setting: string]: (key: KeyOverview) => string 
   rpm: (key) => ownOrTenants(key.rpm, key.effective.rpm),
   tpm: (key) => ownOrTenants(key.tpm, key.effective.tpm),
   concurrent: (key) => ownOrTenants(key.concurrent, key.effective.concurrent),
-  endUserHeader: ({ endUserHeader }) =>
-    endUserHeader === null ? "from the request" : `from the header ${endUserHeader}`,
+  endUserHeader: ({ endUserHeader, hashUsers }) =>
+    endUserHeader === null
+      ? "from the request"
+      : `from the header ${endUserHeader}${hashUsers ? ", hashed" : ""}`,
   ownModels: ({ ownModels }) => (ownModels === null ? "the tenant's" : ownModels.join(", ") || "none"),
   promptLog: ofPromptLog
 }
@@ -76,6 +78,11 @@ export const keyFacts = (key: KeyOverview): string => {
     ["name", key.name],
     ["scopes", key.scopes.join(", ")],
     ...settings,
+    ...eachUserFields.flatMap((field) =>
+      key[field] === null
+        ? []
+        : [["each user", `${keyTexts[field].name.split("--")[1]} ${amount(key[field])}`]]
+    ),
     ...key.budgets.map((state) => [
       `budget, ${state.period}`,
       `${amount(state.spent)} of ${amount(state.budget)} spent`
@@ -114,6 +121,16 @@ export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>): string
     RPM: ({ rpm }) => inherited(rpm),
     TPM: ({ tpm }) => inherited(tpm),
     CONCURRENT: ({ concurrent }) => inherited(concurrent)
+  })
+
+export const eachUserTable = (key: Pick<KeyInfo, (typeof eachUserFields)[number]>): string =>
+  tableOf([key], {
+    "EACH USER: RPM": ({ eachUserRpm }) => amount(eachUserRpm),
+    TPM: ({ eachUserTpm }) => amount(eachUserTpm),
+    CONCURRENT: ({ eachUserConcurrent }) => amount(eachUserConcurrent),
+    DAILY: ({ eachUserDaily }) => amount(eachUserDaily),
+    MONTHLY: ({ eachUserMonthly }) => amount(eachUserMonthly),
+    TOTAL: ({ eachUserTotal }) => amount(eachUserTotal)
   })
 
 export const budgetTable = (states: ReadonlyArray<BudgetState>): string =>

@@ -13,6 +13,10 @@ const shellWord = (text: string): string =>
   /^[\w./:@+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 
 const ofKey = ({ key }: Row) => `--key ${key ?? "p"}`
+const ofOwner = (scope: string, row: Row) => {
+  if (scope === "tenant") return ofTenant(row)
+  return scope === "user" ? `${ofKey(row)} --each-user` : ofKey(row)
+}
 const ofTenant = ({ tenant }: Row) => `--tenant ${tenant === null ? "t" : shellWord(escapeText(tenant))}`
 const modelOf = ({ model }: Row) => (model === null ? "this model" : escapeText(model))
 
@@ -68,17 +72,19 @@ const has = <K extends string>(names: Readonly<Record<K, unknown>>, name: string
 
 const ofLimit = (what: string, row: Row): string => {
   const [, value = "", unit = "", scope = ""] = /^(\d+) (.*), (\w+)$/.exec(what) ?? []
+  if (unit === limitWords.users)
+    return `More than ${amount(Number(value))} end users of the key were active within minutes: wait, or give some of them another key.`
   const option = options[unit]
   const reached = `The ${scope}'s limit of ${amount(Number(value))} ${unit} was reached: wait`
   return option === undefined
     ? `${reached}, and look at what its client repeats.`
-    : `${reached}, or raise it ("${command("set-limits", ofKey(row), `${option} n`)}").`
+    : `${reached}, or raise it ("${command("set-limits", ofOwner(scope, row), `${option} n`)}").`
 }
 
 const ofBudget = (what: string, row: Row): string => {
   const [, value = "", period = "", scope = "", held] =
     /^(\d+) tokens, (\w+), (\w+)(, held)?$/.exec(what) ?? []
-  const owner = scope === "tenant" ? ofTenant(row) : ofKey(row)
+  const owner = ofOwner(scope, row)
   const ends = period === "total" ? "" : `wait for the next ${period} (UTC), or `
   if (held !== undefined) {
     return `Running requests hold what is left of the ${scope}'s budget of ${amount(Number(value))} tokens: the client may try again at once, or raise it ("${command("set-budget", owner, `${budgetOptions[period] ?? "--total"} n`)}").`

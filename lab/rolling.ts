@@ -15,7 +15,7 @@ import { SqlClient } from "effect/sql"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { fake, makeFakeBackend } from "../test/support/FakeBackend.ts"
 import { makePostgresCluster } from "../test/support/servers/PostgresCluster.ts"
-import { freePort } from "../test/support/servers/processes.ts"
+import { compileCache, freePort } from "../test/support/servers/processes.ts"
 import { findRedis } from "../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../test/support/servers/RedisServer.ts"
 import { haproxy } from "./haproxy.ts"
@@ -147,7 +147,7 @@ const rolling = Effect.gen(function* () {
     REDIS_URL: redis.url,
     BACKEND_URL: backend.url,
     LOG_LEVEL: "error",
-    NODE_COMPILE_CACHE: path.join(tmpdir(), "tollgate-test-compile-cache"),
+    NODE_COMPILE_CACHE: compileCache,
     DATA_DIR: mkdtempSync(path.join(tmpdir(), "tgroll-"))
   }
   yield* tollgate(env, "migrate")

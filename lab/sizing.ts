@@ -3,7 +3,8 @@
  * time, and what it costs: CPU of the gateway, of Postgres and of Redis, memory, bytes of rows and counters.
  *
  * Arguments: `--people 100,500 --seconds 30`; `--editors` for people whose editors complete while they type; `--images` for
- * eight bodies of 20 MB at a time, with `--bodies` as REQUEST_BODIES_MAX_BYTES (default: room for all eight).
+ * eight bodies of 20 MB at a time, with `--bodies` as REQUEST_BODIES_MAX_BYTES (default: room for all eight); `--users 10000` for so many
+ * end users of one key with limits of their own, beside a key without.
  */
 import { spawn, spawnSync } from "node:child_process"
 import { readFileSync } from "node:fs"
@@ -25,7 +26,8 @@ const { values: given } = parseArgs({
     seconds: { type: "string", default: "30" },
     editors: { type: "boolean", default: false },
     images: { type: "boolean", default: false },
-    bodies: { type: "string", default: "167772160" }
+    bodies: { type: "string", default: "167772160" },
+    users: { type: "string", default: "0" }
   }
 })
 const seconds = Number(given.seconds)
@@ -37,7 +39,8 @@ const say = (line: string) => Effect.sync(() => void process.stdout.write(`${lin
 
 /** Busiest hour: one person in five sends a request a minute; an editor sends ten short ones. */
 const perSecond = (people: number) => (people / 5 / 60) * (given.editors ? 10 : 1)
-const [frames, gapMs] = given.editors ? [20, 40] : [400, 40]
+const users = Number(given.users)
+const [frames, gapMs] = users > 0 ? [20, 0] : given.editors ? [20, 40] : [400, 40]
 
 /** CPU seconds that a process and its children have used, from /proc. */
 const cpuOf = (pids: ReadonlyArray<number>): number =>
@@ -132,15 +135,16 @@ const measure = Effect.fnUntraced(function* (people: number) {
     Effect.retry({ schedule: Schedule.spaced("100 millis"), times: 200 })
   )
   let [sent, failed, turn] = [0, 0, 0]
-  const chat = (body: string) =>
+  const chat = (body: string, secret?: string, user?: string) =>
     Effect.promise(async () => {
       sent += 1
       turn += 1
       const answer = await fetch(`${url}/api/chat`, {
         method: "POST",
         headers: {
-          authorization: `Bearer ${secrets[turn % secrets.length]}`,
-          "content-type": "application/json"
+          authorization: `Bearer ${secret ?? secrets[turn % secrets.length]}`,
+          "content-type": "application/json",
+          ...(user === undefined ? {} : { "x-user": user })
         },
         body
       }).catch(() => undefined)
@@ -169,6 +173,67 @@ const measure = Effect.fnUntraced(function* (people: number) {
     }
     return yield* say(
       `eight bodies of 20 MB at a time, three times: at most ${rssMiB(pid, "VmHWM")} MiB; ${sent} sent, ${failed} refused`
+    )
+  }
+
+  if (users > 0) {
+    const of = (prefix: string, ...args: ReadonlyArray<string>) => tollgate(...args, "--key", prefix)
+    const [plain = "", shared = ""] = secrets
+    for (const secret of [plain, shared]) {
+      const prefix = secret.slice(0, 12)
+      yield* of(prefix, "set-budget", "--daily", "1G")
+      yield* of(prefix, "set-end-user", "--header", "x-user")
+    }
+    yield* of(shared.slice(0, 12), "set-limits", "--each-user", "--rpm", "1000")
+    yield* of(shared.slice(0, 12), "set-budget", "--each-user", "--daily", "1G")
+    yield* Effect.sleep("3 seconds")
+    const client = new Redis(redis.url)
+    const memory = Effect.map(
+      Effect.promise(() => client.info("memory")),
+      (text) => Number(/used_memory:(\d+)/.exec(text)?.[1])
+    )
+    const send = (secret: string, from: number, count: number) =>
+      Effect.forEach(
+        Array.from({ length: count }, (_, n) => `user${(from + n) % users}@example.com`),
+        (user) => chat(question, secret, user),
+        { concurrency: 32, discard: true }
+      )
+    // The first request of each user loads its counters. Then rounds of both keys take turns, so that both meet the same machine.
+    const before = yield* memory
+    yield* send(plain, 0, users / 5)
+    const middle = yield* memory
+    yield* send(shared, 0, users)
+    const after = yield* memory
+    const spent = new Map<string, Array<ReturnType<typeof cpu>>>()
+    const each = 500
+    for (let round = 0; round < 7; round += 1) {
+      for (const [name, secret] of [
+        ["without users", plain],
+        ["with users", shared]
+      ] as const) {
+        const then = cpu()
+        yield* send(secret, round * each, each)
+        const now = cpu()
+        spent.set(name, [
+          ...(spent.get(name) ?? []),
+          {
+            gateway: now.gateway - then.gateway,
+            postgres: now.postgres - then.postgres,
+            redis: now.redis - then.redis
+          }
+        ])
+      }
+    }
+    client.disconnect()
+    for (const [name, rounds] of spent) {
+      const median = (of: keyof ReturnType<typeof cpu>) =>
+        ((rounds.map((round) => round[of]).toSorted((one, other) => one - other)[3] ?? 0) / each) * 1e6
+      yield* say(
+        `${name}: ${median("gateway").toFixed(0)} us of CPU a request in the gateway, ${median("postgres").toFixed(0)} in Postgres, ${median("redis").toFixed(0)} in Redis`
+      )
+    }
+    return yield* say(
+      `Redis: ${((after - middle - 5 * (middle - before)) / users).toFixed(0)} bytes a user; ${sent} sent, ${failed} failed`
     )
   }
 
@@ -221,7 +286,7 @@ const measure = Effect.fnUntraced(function* (people: number) {
 
 process.exitCode = await Effect.runPromise(
   Effect.forEach(
-    given.images ? [0] : given.people.split(",").map(Number),
+    given.images || users > 0 ? [0] : given.people.split(",").map(Number),
     (people) => Effect.scoped(measure(people)),
     { discard: true }
   ).pipe(

@@ -57,6 +57,17 @@ export default Effect.gen(function* () {
       budget_account uuid,
       -- the request header that names the end user
       end_user_header text CHECK (end_user_header ~ '^[!#$%&''*+.^_|~0-9A-Za-z\x60-]{1,64}$'),
+      -- names of end users are stored as hashes
+      hash_users boolean NOT NULL DEFAULT false,
+      -- of each end user; null: no limit or budget of its own
+      each_user_rpm integer CHECK (each_user_rpm > 0),
+      each_user_tpm integer CHECK (each_user_tpm > 0),
+      each_user_concurrent integer CHECK (each_user_concurrent > 0),
+      each_user_daily bigint CHECK (each_user_daily BETWEEN 0 AND 9007199254740991),
+      each_user_monthly bigint CHECK (each_user_monthly BETWEEN 0 AND 9007199254740991),
+      each_user_total bigint CHECK (each_user_total BETWEEN 0 AND 9007199254740991),
+      CHECK (end_user_header IS NOT NULL OR num_nonnulls(each_user_rpm, each_user_tpm, each_user_concurrent,
+        each_user_daily, each_user_monthly, each_user_total) = 0),
       -- the models that it may use of its tenant's; null: all of them
       own_models text[] CHECK (array_position(own_models, NULL) IS NULL),
       prompt_log boolean NOT NULL DEFAULT false,
@@ -96,6 +107,13 @@ export default Effect.gen(function* () {
     CREATE TRIGGER revocations_apply AFTER INSERT ON revocations
     FOR EACH ROW EXECUTE FUNCTION apply_revocation()`
 
+  // The models that stay loaded. hours: from the first of the day until the second, in UTC; null: always.
+  yield* sql`
+    CREATE TABLE model_pins (
+      model text PRIMARY KEY CHECK (model ~ '^[^[:space:][:cntrl:]]+$' AND char_length(model) <= 350),
+      hours text CHECK (hours ~ '^([01][0-9]|2[0-3])-([01][0-9]|2[0-4])$')
+    )`
+
   // -- Requests
 
   // One row for each open request that may cost tokens. The table stays small, unlike the log.
@@ -113,6 +131,7 @@ export default Effect.gen(function* () {
       client_ip text NOT NULL,
       client_request_id text,
       end_user text,
+      user_account uuid,
       arrived_at timestamptz NOT NULL,
       admitted_at timestamptz NOT NULL,
       held bigint NOT NULL CHECK (held >= 0),
@@ -122,6 +141,7 @@ export default Effect.gen(function* () {
     )`
   yield* sql`CREATE INDEX intents_lease ON intents (lease_until)`
   yield* sql`CREATE INDEX intents_key ON intents (key_id)`
+  yield* sql`CREATE INDEX intents_user ON intents (user_account) WHERE user_account IS NOT NULL`
 
   // The audit log. A request id is a UUIDv7, which begins with the time of arrival. So the log has a partition for each
   // month, by ranges of ids, and the primary key is the id alone.
@@ -151,11 +171,15 @@ export default Effect.gen(function* () {
       latency_ms integer NOT NULL CHECK (latency_ms >= 0),
       -- null: there is no queue
       queued_ms integer CHECK (queued_ms >= 0),
+      -- how long the model server loaded the model for the request; null: it was loaded, or another request counts the load
+      load_ms integer CHECK (load_ms > 0),
       -- whether the model server cut the prompt
       truncated boolean,
       client_ip text NOT NULL,
       client_request_id text CHECK (char_length(client_request_id) <= 64),
       end_user text CHECK (char_length(end_user) <= 128),
+      -- which account of an end user was charged beside the key's; null: none
+      user_account uuid,
       -- the number of refusals that the row stands for
       repeats integer NOT NULL DEFAULT 1 CHECK (repeats > 0),
       completed_at timestamptz NOT NULL DEFAULT now()
@@ -305,17 +329,35 @@ export default Effect.gen(function* () {
       tokens_out bigint NOT NULL,
       -- requests with a status of 400 or more; 499, a client that left, is one
       errors bigint NOT NULL,
+      -- requests that the model server loaded the model for, and how long that took
+      loads bigint NOT NULL DEFAULT 0,
+      load_ms bigint NOT NULL DEFAULT 0,
       PRIMARY KEY (key_id, day, model, tenant_id)
     ) WITH (fillfactor = 70)`
   yield* sql`CREATE INDEX usage_daily_day ON usage_daily (day)`
+
+  // The same sums by the account of an end user, for keys whose users have limits of their own. The budgets of users read it.
+  yield* sql`
+    CREATE TABLE user_ledger (
+      user_account uuid NOT NULL,
+      day date NOT NULL,
+      -- one of the keys of the account that the user belongs to
+      key_id uuid NOT NULL,
+      requests bigint NOT NULL,
+      tokens_in bigint NOT NULL,
+      tokens_out bigint NOT NULL,
+      PRIMARY KEY (user_account, day)
+    ) WITH (fillfactor = 70)`
 
   // The same rows as the ledger counts: admitted requests of a key.
   yield* sql`
     CREATE FUNCTION book_usage() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      INSERT INTO usage_daily AS u (key_id, day, model, tenant_id, requests, tokens_in, tokens_cached, tokens_out, errors)
+      INSERT INTO usage_daily AS u
+        (key_id, day, model, tenant_id, requests, tokens_in, tokens_cached, tokens_out, errors, loads, load_ms)
       SELECT w.key_id, (w.admitted_at AT TIME ZONE 'UTC')::date, coalesce(w.model, ''), w.tenant_id, count(*),
-        sum(w.tokens_in), coalesce(sum(w.tokens_cached), 0), sum(w.tokens_out), count(*) FILTER (WHERE w.status >= 400)
+        sum(w.tokens_in), coalesce(sum(w.tokens_cached), 0), sum(w.tokens_out), count(*) FILTER (WHERE w.status >= 400),
+        count(w.load_ms), coalesce(sum(w.load_ms), 0)
       FROM written w
       WHERE w.admitted_at IS NOT NULL AND w.key_id IS NOT NULL
       GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
@@ -324,7 +366,19 @@ export default Effect.gen(function* () {
         tokens_in = u.tokens_in + excluded.tokens_in,
         tokens_cached = u.tokens_cached + excluded.tokens_cached,
         tokens_out = u.tokens_out + excluded.tokens_out,
-        errors = u.errors + excluded.errors;
+        errors = u.errors + excluded.errors,
+        loads = u.loads + excluded.loads,
+        load_ms = u.load_ms + excluded.load_ms;
+      INSERT INTO user_ledger AS u (user_account, day, key_id, requests, tokens_in, tokens_out)
+      SELECT w.user_account, (w.admitted_at AT TIME ZONE 'UTC')::date, min(w.key_id::text)::uuid, count(*),
+        sum(w.tokens_in), sum(w.tokens_out)
+      FROM written w
+      WHERE w.admitted_at IS NOT NULL AND w.key_id IS NOT NULL AND w.user_account IS NOT NULL
+      GROUP BY 1, 2 ORDER BY 1, 2
+      ON CONFLICT (user_account, day) DO UPDATE SET
+        requests = u.requests + excluded.requests,
+        tokens_in = u.tokens_in + excluded.tokens_in,
+        tokens_out = u.tokens_out + excluded.tokens_out;
       RETURN NULL;
     END $$`
   // A correction has the status that the client got.
@@ -341,6 +395,15 @@ export default Effect.gen(function* () {
         tokens_in = u.tokens_in + excluded.tokens_in,
         tokens_out = u.tokens_out + excluded.tokens_out,
         errors = u.errors + excluded.errors;
+      INSERT INTO user_ledger AS u (user_account, day, key_id, requests, tokens_in, tokens_out)
+      SELECT a.user_account, (a.admitted_at AT TIME ZONE 'UTC')::date, min(a.key_id::text)::uuid, 0,
+        sum(w.tokens_in), sum(w.tokens_out)
+      FROM written w JOIN audit_log a ON a.request_id = w.request_id
+      WHERE a.admitted_at IS NOT NULL AND a.key_id IS NOT NULL AND a.user_account IS NOT NULL
+      GROUP BY 1, 2 ORDER BY 1, 2
+      ON CONFLICT (user_account, day) DO UPDATE SET
+        tokens_in = u.tokens_in + excluded.tokens_in,
+        tokens_out = u.tokens_out + excluded.tokens_out;
       RETURN NULL;
     END $$`
   yield* sql`

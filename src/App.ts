@@ -26,6 +26,7 @@ import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.
 import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
 import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
+import { layerPinned, layerPostgres as layerPins } from "./gates/queue/pins.ts"
 import { layerQueueGauge } from "./gates/queue/gauge.ts"
 import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
 import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
@@ -121,6 +122,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerBudgetGauges,
     layerBackendGauges,
     layerQueueGauge,
+    layerPinned.pipe(Layer.provide(layerPins)),
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention(),
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),

@@ -88,7 +88,7 @@ const gateway = Effect.gen(function* () {
   const compare = Effect.flatMap(Clock.currentTimeMillis, (at) =>
     readLedgerTotals(
       pg,
-      keys.map(({ id }) => id),
+      keys.map(({ id }) => ({ group: "", key: id })),
       at
     )
   )

@@ -25,7 +25,7 @@ export const limits = {
     "the budget period with the fewest tokens left: day, month or total; only where a budget is set"
   ),
   "X-Budget-Scope": text(
-    "whose budget it is: `key`, or `tenant` for the one that all keys of the tenant share"
+    "whose budget it is: `key`, `tenant` for the one that all keys of the tenant share, or `user` for that of one end user of the key"
   ),
   "X-Budget-Tokens-Limit": count("tokens of that budget"),
   "X-Budget-Tokens-Remaining": count("tokens left of it"),

@@ -24,12 +24,13 @@ export const exportTenants = Command.make(
   Effect.fnUntraced(function* () {
     const registry = yield* Registry
     const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
-    yield* Console.log(writeDeclaration(declarationOf(tenants.rows, keys.rows), yield* Json))
+    const declaration = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
+    yield* Console.log(writeDeclaration(declaration, yield* Json))
     yield* failIfUnreadable([...tenants.unreadable, ...keys.unreadable])
   })
 ).pipe(
   described(
-    "Print all tenants and the settings of their keys as a file for apply",
+    "Print all tenants, the settings of their keys and the pinned models as a file for apply",
     "tollgate export > tenants.yaml"
   )
 )

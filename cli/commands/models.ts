@@ -143,6 +143,38 @@ const setKeyModels = Effect.fnUntraced(function* (
   yield* notesAsText([`Before: ${shown(before.ownModels)}`])
 })
 
+/** Pins of the gateway, which belong to no tenant. */
+const setPins = Effect.fnUntraced(function* <E>(
+  backend: Layer.Layer<Backend, E>,
+  {
+    hours,
+    pin,
+    unpin
+  }: {
+    readonly hours: string | undefined
+    readonly pin: ReadonlyArray<string> | undefined
+    readonly unpin: ReadonlyArray<string> | undefined
+  },
+  others: object
+) {
+  if (Object.values(others).some((flag) => flag !== undefined && flag !== false)) {
+    return yield* new InvalidValue({
+      field: pin === undefined ? "unpin" : "pin",
+      expected: "given without --tenant, --key and other options: it is for all tenants"
+    })
+  }
+  if (pin === undefined && hours !== undefined)
+    return yield* new InvalidValue({ field: "pin-hours", expected: "given with --pin" })
+  const registry = yield* Registry
+  const pins = yield* registry.changePins({
+    pin: pin?.map((model) => ({ model, hours: hours ?? null })),
+    unpin
+  })
+  const rows = pins.map(({ hours, model }) => [model, hours ?? "always"])
+  yield* show(pins, rows.length === 0 ? "no model is pinned" : table(["PINNED", "HOURS (UTC)"], rows))
+  if (pin !== undefined) yield* notes(allowlistHints(yield* installedModels(backend), pin))
+})
+
 /** `backend` is built only when the allowlist or aliases change, because the rest needs no model server. */
 export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
   Command.make(
@@ -164,9 +196,16 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
         Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
         flags.optional
       ),
-      removeAliases: list("remove-alias", "Aliases to remove")
+      removeAliases: list("remove-alias", "Aliases to remove"),
+      pin: list("pin", "Models that stay loaded, for all tenants; needs the queue (BACKEND_MAX_CONCURRENT)"),
+      hours: flags.optional(
+        flags.text("pin-hours", "hours", "With --pin: only in these hours of the day, in UTC, such as 08-18")
+      ),
+      unpin: list("unpin", "Models that no longer stay loaded")
     },
-    Effect.fnUntraced(function* ({ key, tenant: named, ...given }) {
+    Effect.fnUntraced(function* ({ hours, key, pin, tenant: named, unpin, ...given }) {
+      if (pin !== undefined || unpin !== undefined || hours !== undefined)
+        return yield* setPins(backend, { hours, pin, unpin }, { key, named, ...given })
       const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
       if ("key" in owner) return yield* setKeyModels(owner.key, given)
       const { tenant } = owner
@@ -226,11 +265,12 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
     })
   ).pipe(
     described(
-      "Set which models a tenant may use, and under which other names",
+      "Set which models a tenant may use, and under which other names; and which models stay loaded for all tenants",
       ["tollgate set-models --key tg_4fJ2kQ9sX --models llama3.2:1b", "One key of the tenant"],
       "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
       "tollgate set-models --tenant acme --allow-all",
       "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
-      "tollgate set-models --tenant acme --remove-alias fast"
+      "tollgate set-models --tenant acme --remove-alias fast",
+      ["tollgate set-models --pin llama3.2:3b --pin-hours 08-18", "Keep a model loaded in the day, in UTC"]
     )
   )

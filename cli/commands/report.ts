@@ -67,6 +67,8 @@ const sumOf = ({ others, rows }: Report): Totals => {
     tokensCached: sum("tokensCached"),
     tokensOut: sum("tokensOut"),
     errors: sum("errors"),
+    loads: sum("loads"),
+    loadMs: sum("loadMs"),
     cost: sum("cost"),
     unpriced: sum("unpriced")
   }
@@ -90,6 +92,9 @@ const columnsOf = ({ by, prices }: Printed): Readonly<Record<string, (line: Line
   tokens_cached: ({ tokensCached }) => tokensCached,
   tokens_out: ({ tokensOut }) => tokensOut,
   errors: ({ errors }) => errors,
+  ...(by === "model"
+    ? { loads: ({ loads }) => loads, load_s: ({ loadMs }) => Math.round(loadMs / 1000) }
+    : {}),
   ...(prices === undefined ? {} : { cost: ({ cost }) => cost })
 })
 

@@ -1,13 +1,36 @@
 /** The commands that change the settings of keys and tenants, and show their budgets. */
-import { Effect } from "effect"
-import { Command } from "effect/cli"
+import { Effect, Schema, Struct } from "effect"
+import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { type KeyInfo, Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { budgetTable, limitTable } from "../tables.ts"
+import { eachUserOf } from "../../src/domain/settings.ts"
+import { budgetTable, eachUserTable, limitTable } from "../tables.ts"
 import { counted, notesAsText, show } from "../terminal.ts"
+
+const eachUser = flags.toggle("each-user", "Of each end user of the key, instead of the key itself")
+
+const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
+
+/** With `--each-user`, the settings of each user that are like those that are given. */
+const settingsFor = (given: flags.GivenSettings, isEach: boolean, owner: flags.Owner) => {
+  if (!isEach) return Effect.succeed(given)
+  if ("tenant" in owner)
+    return Effect.fail(
+      new InvalidValue({ field: "each-user", expected: "given with --key, not with --tenant" })
+    )
+  const settings: Record<string, unknown> = {}
+  for (const [setting, value] of Object.entries(given)) {
+    if (isEachUser(setting)) settings[eachUserOf[setting]] = value
+    else if (value !== undefined)
+      return Effect.fail(
+        new InvalidValue({ field: flags.optionOf(setting), expected: "given without --each-user" })
+      )
+  }
+  return Effect.succeed(settings)
+}
 
 const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.GivenSettings) {
   const registry = yield* Registry
@@ -18,7 +41,7 @@ const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.
 })
 
 const valueOf = (settings: object, setting: string): string =>
-  String(Reflect.get(settings, setting) ?? "the tenant's")
+  String(Reflect.get(settings, setting) ?? (setting.startsWith("eachUser") ? "none" : "the tenant's"))
 
 /** `--rpm was 60 and is 300` */
 const changesOf = (before: object, after: object, given: flags.GivenSettings): ReadonlyArray<string> =>
@@ -41,13 +64,19 @@ const reachOf = (keys: ReadonlyArray<KeyInfo>, given: flags.GivenSettings): Read
 
 export const setLimits = Command.make(
   "set-limits",
-  { tenant: flags.owner.tenant, key: flags.owner.key, settings: flags.changeFlags("set-limits") },
-  Effect.fnUntraced(function* ({ settings, ...given }) {
-    yield* flags.requireOne(settings)
+  {
+    tenant: flags.owner.tenant,
+    key: flags.owner.key,
+    eachUser,
+    settings: flags.changeFlags("set-limits")
+  },
+  Effect.fnUntraced(function* ({ eachUser, settings: options, ...given }) {
+    yield* flags.requireOne(options)
     const [registry, owner] = [yield* Registry, yield* flags.readOwner(given, "tenant")]
+    const settings = yield* settingsFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
     const changed = yield* change(owner, settings)
-    yield* show(changed, limitTable(changed))
+    yield* show(changed, eachUser && "prefix" in changed ? eachUserTable(changed) : limitTable(changed))
     yield* notesAsText([
       ...changesOf(before, changed, settings),
       ...("tenant" in owner ? reachOf((yield* registry.listKeys(owner.tenant)).rows, settings) : [])
@@ -59,42 +88,59 @@ export const setLimits = Command.make(
     "tollgate set-limits --tenant acme --rpm 300 --concurrent 16",
     "tollgate set-limits --tenant acme --weight 3",
     "tollgate set-limits --key tg_4fJ2kQ9sX --priority batch",
+    ["tollgate set-limits --key tg_4fJ2kQ9sX --each-user --rpm 10", "Limit each person behind one key"],
     ["tollgate set-limits --key tg_4fJ2kQ9sX --tpm none", "Use the tenant's limit again"]
   )
 )
 
-const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner) {
+const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: string) {
   const registry = yield* Registry
+  if (user !== undefined && "tenant" in owner)
+    return yield* new InvalidValue({ field: "user", expected: "given with --key, not with --tenant" })
   const states = yield* "key" in owner
-    ? registry.showBudgets(owner.key)
+    ? registry.showBudgets(owner.key, user)
     : registry.showTenantBudgets(owner.tenant)
   yield* show(states, budgetTable(states))
 })
 
 export const setBudget = Command.make(
   "set-budget",
-  { ...flags.owner, settings: flags.changeFlags("set-budget") },
-  Effect.fnUntraced(function* ({ settings, ...given }) {
-    yield* flags.requireOne(settings)
+  { ...flags.owner, eachUser, settings: flags.changeFlags("set-budget") },
+  Effect.fnUntraced(function* ({ eachUser, settings: options, ...given }) {
+    yield* flags.requireOne(options)
     const owner = yield* flags.readOwner(given, "key")
-    yield* change(owner, settings)
-    yield* showBudgets(owner)
+    const settings = yield* settingsFor(options, eachUser, owner)
+    const changed = yield* change(owner, settings)
+    if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
+    else yield* showBudgets(owner)
   })
 ).pipe(
   described(
     "Set the token budgets of a key, or those that all keys of a tenant share; other periods do not change",
     "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --monthly 2000000",
     "tollgate set-budget --tenant acme --monthly 50000000",
-    ["tollgate set-budget --key tg_4fJ2kQ9sX --daily none", "Remove the daily budget"]
+    ["tollgate set-budget --key tg_4fJ2kQ9sX --daily none", "Remove the daily budget"],
+    [
+      "tollgate set-budget --key tg_4fJ2kQ9sX --each-user --daily 20k",
+      "Give each person behind one key a budget"
+    ]
   )
 )
 
-export const showBudget = Command.make("show-budget", flags.owner, (given) =>
-  Effect.flatMap(flags.readOwner(given, "key"), showBudgets)
+export const showBudget = Command.make(
+  "show-budget",
+  {
+    ...flags.owner,
+    user: flags.optional(
+      flags.text("user", "name", 'One end user of the key; "" is all requests without a name')
+    )
+  },
+  ({ user, ...given }) => Effect.flatMap(flags.readOwner(given, "key"), (owner) => showBudgets(owner, user))
 ).pipe(
   described(
     "Show the budgets of a key or a tenant, and what was spent of them according to the ledger",
     "tollgate show-budget --key tg_4fJ2kQ9sX",
+    "tollgate show-budget --key tg_4fJ2kQ9sX --user ada@example.com",
     "tollgate show-budget --tenant acme"
   )
 )
@@ -103,12 +149,20 @@ export const setEndUser = Command.make(
   "set-end-user",
   {
     key: flags.prefix("key"),
-    header: flags.text("header", "name|none", 'Header with the end user of a request; "none" removes it')
+    header: flags.text("header", "name|none", 'Header with the end user of a request; "none" removes it'),
+    hashUsers: flags.optional(
+      Flag.Literals("hash-users", ["on", "off"]).pipe(
+        Flag.withDescription("Store hashes instead of names; those counted until now begin anew")
+      )
+    )
   },
-  Effect.fnUntraced(function* ({ header, key: prefix }) {
+  Effect.fnUntraced(function* ({ hashUsers, header, key: prefix }) {
     const registry = yield* Registry
     const key = yield* Effect.catchTag(
-      registry.changeKey(prefix, { endUserHeader: header === "none" ? null : header }),
+      registry.changeKey(prefix, {
+        endUserHeader: header === "none" ? null : header,
+        ...(hashUsers === undefined ? {} : { hashUsers: hashUsers === "on" })
+      }),
       "InvalidValue",
       ({ expected }) => new InvalidValue({ field: "header", expected })
     )
@@ -116,13 +170,14 @@ export const setEndUser = Command.make(
       key,
       key.endUserHeader === null
         ? `${key.prefix}: no header with the end user`
-        : `${key.prefix}: the audit stores ${key.endUserHeader} as the end user of a request`
+        : `${key.prefix}: the audit stores ${key.hashUsers ? "a hash of " : ""}${key.endUserHeader} as the end user of a request`
     )
   })
 ).pipe(
   described(
     "Set the header with the end user of a key's requests",
     "tollgate set-end-user --key tg_4fJ2kQ9sX --header X-OpenWebUI-User-Id",
+    "tollgate set-end-user --key tg_4fJ2kQ9sX --header X-User-Email --hash-users on",
     "tollgate set-end-user --key tg_4fJ2kQ9sX --header none"
   )
 )

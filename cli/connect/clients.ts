@@ -283,7 +283,8 @@ const zed: Client = {
   ],
   run: () => "zed",
   notes: [
-    "Zed reads the key from `TOLLGATE_API_KEY` when it is started from this shell, else from its own store (Agent Settings)."
+    "Zed reads the key from `TOLLGATE_API_KEY` when it is started from this shell, else from its own store (Agent Settings).",
+    "Its requests are replayed from its source in `test/real/replay.real.ts`."
   ]
 }
 
@@ -316,6 +317,7 @@ const openWebui: Client = {
   name: "open-webui",
   title: "Open WebUI",
   surface: "chat",
+  tried: { version: "0.12.4", did: "answers" },
   environment: ({ model, url }) => ({
     OPENAI_API_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: "$TOLLGATE_KEY",

@@ -28,11 +28,11 @@ DO $$ BEGIN
 END $$;
 
 -- The gateway.
-GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
+GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, model_pins, sealing_secrets TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
 GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, tokens_in, tokens_out, status,
-  error_type)
+  error_type, user_account)
 ON audit_log TO tollgate_gateway;
 
 -- Written, never changed, like the log.
@@ -42,6 +42,9 @@ TO tollgate_gateway;
 GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
+
+-- The budgets of end users. A function writes it.
+GRANT SELECT ON user_ledger TO tollgate_gateway;
 
 -- What `tollgate status` shows of each process.
 GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
@@ -57,7 +60,8 @@ GRANT EXECUTE ON FUNCTION prepare_audit_months() TO tollgate_gateway;
 GRANT INSERT, DELETE, SELECT (request_id, expires_at), UPDATE (expires_at) ON prompt_log TO tollgate_gateway;
 
 -- The admin commands.
-GRANT SELECT ON schema_migrations, ledger, usage_daily, audit_log, audit_corrections, audit_partitions, intents TO tollgate_cli;
+GRANT SELECT ON schema_migrations, ledger, user_ledger, usage_daily, audit_log, audit_corrections, audit_partitions, intents
+TO tollgate_cli;
 
 -- Which months of the audit a report reads.
 GRANT EXECUTE ON FUNCTION first_request_id(timestamptz), request_id_time(uuid) TO tollgate_cli;
@@ -66,6 +70,8 @@ GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
 
 -- A tenant that was never used (`tollgate delete-tenant`).
 GRANT DELETE ON tenants TO tollgate_cli;
+
+GRANT SELECT, INSERT, DELETE ON model_pins TO tollgate_cli;
 
 GRANT SELECT, INSERT ON revocations TO tollgate_cli;
 

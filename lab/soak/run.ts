@@ -103,7 +103,10 @@ const soak = Effect.gen(function* () {
   // Idle connections to and from the replicas end by themselves.
   yield* Effect.sleep("5 seconds")
   yield* measure
-  const rows = yield* rowProblems(observed.answers, observed.known)
+  const killed = happened.flatMap(({ beganAt, fault }) =>
+    /^replica \d killed$/.test(fault) ? [beganAt] : []
+  )
+  const rows = yield* rowProblems(observed.answers, observed.known, killed)
   const problems = [
     ...observed.violations,
     ...(yield* bookProblems),

@@ -135,6 +135,23 @@ export interface ModelsChange {
   readonly removeAliases?: ReadonlyArray<string> | undefined
 }
 
+/** A model that stays loaded. */
+export const Pin = Schema.Struct({
+  model: Schema.String,
+  /** from the first hour of the day until the second, in UTC, as `08-18`; null: always */
+  hours: Schema.NullOr(Schema.String)
+})
+export type Pin = typeof Pin.Type
+
+export interface PinsChange {
+  /** pinned from now on, with these hours */
+  readonly pin?: ReadonlyArray<Pin> | undefined
+  /** no longer pinned */
+  readonly unpin?: ReadonlyArray<string> | undefined
+  /** whether those that `pin` does not name are no longer pinned */
+  readonly only?: boolean | undefined
+}
+
 /** An absent period does not change; null removes its budget. */
 export type BudgetChange = { readonly [P in Period]?: number | null }
 
@@ -213,10 +230,15 @@ export class Registry extends Context.Service<
     /** Deletes all logged prompts of the key, in small batches, and returns their number. */
     erasePromptLog(prefix: string): Answer<number, UnknownKey>
     setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
-    showBudgets(prefix: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
+    /** Of the key, or of one of its end users by name. */
+    showBudgets(prefix: string, user?: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
     /** The budgets that all keys of a tenant share, beside their own. */
     setTenantBudgets(tenant: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
     showTenantBudgets(tenant: string): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
+
+    /** The models that stay loaded, for all tenants. */
+    readonly listPins: Answer<ReadonlyArray<Pin>>
+    changePins(change: PinsChange): Answer<ReadonlyArray<Pin>>
 
     /** Runs changes in one transaction: all of them are in force, or none is. */
     atomically<A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown>

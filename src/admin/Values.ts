@@ -3,8 +3,10 @@ import { Effect, Predicate, Record, Schema, SchemaIssue } from "effect"
 import { scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
 import {
+  eachUserFields,
   isModelName,
   KeyChange,
+  type KeySettings,
   keyTexts,
   type SettingText,
   TenantChange,
@@ -64,6 +66,19 @@ export const aliasTarget = value(
   Schema.String.check(Schema.makeFilter(isModelName))
 )
 
+export const modelName = aliasTarget
+
+/** undefined and null: always */
+export const pinHours = value(
+  "two different hours of the day in UTC, such as 08-18 or 22-06",
+  Schema.NullOr(
+    Schema.String.check(
+      Schema.isPattern(/^([01]\d|2[0-3])-([01]\d|2[0-4])$/),
+      Schema.makeFilter((hours) => hours.slice(0, 2) !== hours.slice(3))
+    )
+  )
+)
+
 /** Checks a value. `field` is the name that the operator knows. */
 export const validate = <A>(
   field: string,
@@ -87,3 +102,23 @@ const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string,
 
 export const keyChange = settingsOf(Schema.toType(KeyChange), keyTexts)
 export const tenantChange = settingsOf(Schema.toType(TenantChange), tenantTexts)
+
+/**
+ * Checks what a key would be after a change: names of end users decide about limits only where the operator trusts the sender of a
+ * header.
+ */
+export const usersOf = (
+  key: Pick<KeySettings, "endUserHeader" | (typeof eachUserFields)[number]>,
+  change: KeyChange
+): Effect.Effect<void, InvalidValue> => {
+  if (key.endUserHeader !== null || eachUserFields.every((field) => key[field] === null)) return Effect.void
+  const isRemoved = change.endUserHeader === null
+  return Effect.fail(
+    new InvalidValue({
+      field: isRemoved ? keyTexts.endUserHeader.name : "each-user",
+      expected: isRemoved
+        ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them)"
+        : "given for a key with a header that names its end users (set-end-user sets it)"
+    })
+  )
+}

@@ -3,6 +3,7 @@ import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { budgetUseOf, periods } from "../domain/Limits.ts"
 import { KeySettings } from "../domain/settings.ts"
+import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
 import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
@@ -21,13 +22,14 @@ const read = Effect.fnUntraced(function* <E>(
   queries: Statement.Fragment,
   ledger: Statement.Fragment,
   name: string,
-  unknown: E
+  unknown: E,
+  table = "ledger"
 ) {
   const row = yield* Effect.flatMap(
     sql`
       WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)}), ${queries}
       SELECT ${selected(sql, of, budgets)}, ${sumsByPeriod(sql, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-      FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ledger l ON ${ledger} GROUP BY 1, 2, 3`,
+      FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ${sql.literal(table)} l ON ${ledger} GROUP BY 1, 2, 3`,
     makeRowReader(() => name, Sums).first
   )
   if (row === undefined) return yield* Effect.fail(unknown)
@@ -49,6 +51,37 @@ export const readBudgets = (sql: SqlClient.SqlClient, prefix: string) =>
     keyNamed(prefix),
     new UnknownKey({ prefix })
   )
+
+const UserOwner = Schema.Struct({ account: Schema.String, hashed: Schema.Boolean })
+
+/** Of an end user of a key, by name. */
+export const readUserBudgets = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  prefix: string,
+  user: string
+) {
+  const key = yield* Effect.flatMap(
+    sql`SELECT ${accountOf(sql, "k")}::text AS account, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`,
+    makeRowReader(() => keyNamed(prefix), UserOwner).first
+  )
+  if (key === undefined) return yield* new UnknownKey({ prefix })
+  const name = endUserOf(user)
+  const id = userAccountId(
+    key.account,
+    key.hashed && name !== undefined ? hashedUser(key.account, name) : name
+  )
+  return yield* read(
+    sql,
+    "k",
+    sql`k AS (SELECT each_user_daily AS budget_daily, each_user_monthly AS budget_monthly, each_user_total AS budget_total
+        FROM api_keys WHERE prefix = ${prefix}),
+      mine AS (SELECT * FROM user_ledger WHERE user_account = ${id}::text::uuid)`,
+    sql`true`,
+    keyNamed(prefix),
+    new UnknownKey({ prefix }),
+    "mine"
+  )
+})
 
 export const readTenantBudgets = (sql: SqlClient.SqlClient, tenant: string) =>
   read(

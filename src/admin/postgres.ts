@@ -19,10 +19,11 @@ import {
   UnknownKey,
   withRegistryDown
 } from "./Errors.ts"
-import { lockAccount, readBudgets, readTenantBudgets } from "./budgets.ts"
+import { lockAccount, readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
 import { expiryOf, liveNames, livePrefixes, readKeys } from "./keys.ts"
 import { modelSettings, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
+import { makePins } from "./pins.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import {
   budgetFields,
@@ -286,6 +287,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     function* (given: string, change: KeyChange) {
       const prefix = yield* Values.validate("prefix", Values.prefix, given)
       const values = yield* encodeKey(yield* Values.keyChange(change))
+      yield* Values.usersOf({ ...(yield* showKey(prefix)), ...change }, change)
       const [budgets, own] = [Struct.pick(values, budgetFields), Struct.omit(values, budgetFields)]
       if (Object.keys(budgets).length > 0) {
         yield* lockAccount(sql, prefix)
@@ -302,8 +304,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     withRegistryDown
   )
 
-  const showBudgets = Effect.fnUntraced(function* (given: string) {
-    return yield* readBudgets(sql, yield* Values.validate("prefix", Values.prefix, given))
+  const showBudgets = Effect.fnUntraced(function* (given: string, user?: string) {
+    const prefix = yield* Values.validate("prefix", Values.prefix, given)
+    return yield* user === undefined ? readBudgets(sql, prefix) : readUserBudgets(sql, prefix, user)
   }, withRegistryDown)
 
   const showTenantBudgets = (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant))
@@ -320,6 +323,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     changeTenant,
     setTenantEnabled: (tenant, enabled) => withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
     ...makeMoves(sql),
+    ...makePins(sql),
     setModels,
     usage,
     createKey,

@@ -27,6 +27,8 @@ const Correction = Schema.Struct({
   key_id: Schema.String,
   /** whose counters are charged */
   account: Schema.String,
+  /** the end user whose counters are charged too */
+  user_account: Schema.NullOr(Schema.String),
   admitted_at: Schema.Finite,
   /** tokens that were added to the ledger */
   tokens: Schema.Finite,
@@ -72,6 +74,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
     )
     SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
       coalesce((SELECT k.budget_account FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,
+      a.user_account::text,
       (extract(epoch FROM late.admitted_at) * 1000)::float8 AS admitted_at,
       (late.tokens_in + late.tokens_out)::float8 AS tokens,
       coalesce(a.error_type = ${outcomes.aborted.type}, false) AS was_aborted
@@ -86,15 +89,15 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
 export const chargeCorrection = Effect.fnUntraced(function* (
   meter: Meter["Service"],
   reconciler: Reconciler["Service"],
-  { account: key, admitted_at, id, key_id, tenant_id, tokens }: Correction
+  { account: key, admitted_at, id, key_id, tenant_id, tokens, user_account }: Correction
 ) {
   if (tokens === 0) return
   const account = { group: tenant_id, key }
-  yield* reconciler.compareSoon(account)
+  yield* reconciler.compareSoon({ ...account, ...(user_account === null ? {} : { user: user_account }) })
   if (tokens < 0) return
   const rest = {
     id: `${id}:late`,
-    claims: claimsWithoutLimits(account),
+    claims: claimsWithoutLimits(account, user_account),
     held: 0,
     available: 0,
     admittedAt: admitted_at,

@@ -129,12 +129,13 @@ const make = (maxRows: number) =>
       tally: tally.add
     })
 
-    const requestsOf = function* ({ group, key }: CounterOwner) {
+    const requestsOf = function* ({ group, key, user }: CounterOwner) {
       const isOwn = (caller: { readonly tenantId: string | null; readonly keyId: string | null }) =>
         key === undefined
           ? caller.tenantId === group
           : (accounts.get(caller.keyId ?? "") ?? caller.keyId) === key
       for (const row of rows.values()) {
+        if (user !== undefined && row.user_account !== user) continue
         if (isOwn({ tenantId: row.tenant_id, keyId: row.key_id }) && row.admitted_at !== null) {
           const more = corrections.get(row.request_id)
           yield {
@@ -145,6 +146,7 @@ const make = (maxRows: number) =>
         }
       }
       for (const { intent, tokensIn, tokensOut } of intents.values()) {
+        if (user !== undefined && intent.reservation.claims.user?.id !== user) continue
         if (isOwn(intent.caller)) {
           yield {
             at: intent.reservation.admittedAt,
@@ -177,12 +179,14 @@ const make = (maxRows: number) =>
           const stored = intents.get(requestId)
           if (stored === undefined) return
           const { intent, tokensIn, tokensOut } = stored
+          const { user } = intent.reservation.claims
           const row = completionOf({
             arrival: intent.arrival,
             caller: intent.caller,
             model: intent.model,
             ...(intent.alias === undefined ? {} : { alias: intent.alias }),
             ...(intent.endUser === undefined ? {} : { endUser: intent.endUser }),
+            ...(user === undefined ? {} : { userAccount: user.id }),
             streamed: intent.streamed,
             usage: { tokensIn, tokensOut, source: "counted" },
             status: outcomes.aborted.status,

@@ -57,6 +57,7 @@ export const intentRow = (intent: Intent) => ({
   key_prefix: intent.caller.keyPrefix,
   model: clientText(intent.model, 128),
   ...claimColumns(intent),
+  user_account: intent.reservation.claims.user?.id ?? null,
   streamed: intent.streamed,
   admitted_at: isoOf(intent.reservation.admittedAt),
   held: count(intent.reservation.held),
@@ -70,6 +71,7 @@ export const auditRow = (record: AuditRecord) => ({
   key_prefix: record.caller?.keyPrefix ?? null,
   model: cleanOrNull(record.model, 128),
   ...claimColumns(record),
+  user_account: record.userAccount ?? null,
   truncated: record.truncated ?? null,
   streamed: record.streamed,
   tokens_in: count(record.usage.tokensIn),
@@ -81,6 +83,7 @@ export const auditRow = (record: AuditRecord) => ({
   detail: cleanOrNull(record.detail, maxRefusal),
   latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
   queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
+  load_ms: record.loadMs === undefined ? null : Math.min(2_147_483_647, count(record.loadMs)) || null,
   /** number of requests that the row stands for (`Tally.ts`) */
   repeats: 1,
   admitted_at: null

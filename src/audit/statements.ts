@@ -37,6 +37,7 @@ const intentColumns = columnsOf<IntentRow>({
   client_ip: "text",
   client_request_id: "text",
   end_user: "text",
+  user_account: "uuid",
   arrived_at: "timestamptz",
   admitted_at: "timestamptz",
   held: "bigint",
@@ -64,10 +65,12 @@ const logColumns = columnsOf<AuditRow>({
   detail: "text",
   latency_ms: "integer",
   queued_ms: "integer",
+  load_ms: "integer",
   truncated: "boolean",
   client_ip: "text",
   client_request_id: "text",
   end_user: "text",
+  user_account: "uuid",
   repeats: "integer"
 })
 

@@ -41,6 +41,8 @@ export interface AuditRecord {
   readonly alias?: string
   /** for whom the request is, as its client claims (`EndUser.ts`) */
   readonly endUser?: string
+  /** which account of an end user is charged beside the key's */
+  readonly userAccount?: string
   /** whether the model server cut the prompt; absent when that is not known */
   readonly truncated?: boolean
   readonly streamed: boolean
@@ -54,4 +56,6 @@ export interface AuditRecord {
   readonly latencyMs: number
   /** how long it waited for a place at the backend; absent without `BACKEND_MAX_CONCURRENT` */
   readonly queuedMs?: number
+  /** how long the model server loaded the model for it; absent when it was loaded, or another request counts the load */
+  readonly loadMs?: number
 }

@@ -1,6 +1,7 @@
 /** The authenticated key with its limits and grants, as the key store read them from the database. */
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
+import type { UserLimits } from "./Reservation.ts"
 import type { KeySettings, TenantSettings } from "./settings.ts"
 
 export const scopes = ["chat", "embeddings"] as const
@@ -33,6 +34,12 @@ type Resolved =
   | "ownModels"
   | "promptLog"
   | "promptLogDays"
+  | "eachUserRpm"
+  | "eachUserTpm"
+  | "eachUserConcurrent"
+  | "eachUserDaily"
+  | "eachUserMonthly"
+  | "eachUserTotal"
   | "allowAllModels"
   | "allowedModels"
   | "modelAliases"
@@ -49,6 +56,8 @@ export interface CallerSettings extends Omit<KeySettings, Resolved>, Omit<Tenant
   readonly aliases?: ModelAliases
   /** lower-case name of the header with the end user of a request; absent: none */
   readonly endUserHeader?: string
+  /** what each end user may use; a limit without a value is the key's. absent: users have no accounts of their own */
+  readonly eachUser?: UserLimits
   /** days to keep prompts and answers; absent when the key has not opted in */
   readonly promptLogDays?: number
 }

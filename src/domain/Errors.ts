@@ -49,7 +49,10 @@ export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<{ reado
 
 /** 429 from the Limiter: one of the three per-minute or concurrency limits. */
 export class RateLimited extends Data.TaggedError("RateLimited")<{
-  readonly limit: "requests" | "tokens" | "concurrency"
+  /** `users`: the key has too many end users with limits of their own at the same time */
+  readonly limit: "requests" | "tokens" | "concurrency" | "users"
+  /** absent: the key's */
+  readonly scope?: "user"
   readonly value: number
   readonly retryAfterS: number
   readonly headroom?: Headroom

@@ -22,18 +22,19 @@ export type Budgets = { readonly [P in Period]?: number }
 /** No budget of any period. */
 export const noBudgets: Budgets = {}
 
-/** Whose budget it is: the key's, or the one that all keys of its tenant share. */
-export type BudgetScope = "key" | "tenant"
+/** Whose budget it is: the key's, the one that all keys of its tenant share, or that of one end user of the key. */
+export type BudgetScope = "key" | "tenant" | "user"
 
 export interface BudgetName {
   readonly scope: BudgetScope
   readonly period: Period
 }
 
-/** The budgets that a request can be charged to. The counters are stored and checked in this order. */
+/** The budgets that a request can be charged to, the user's last. The counters are stored and checked in this order. */
 export const budgetNames: ReadonlyArray<BudgetName> = [
   ...periods.map((period) => ({ scope: "key" as const, period })),
-  ...periods.map((period) => ({ scope: "tenant" as const, period }))
+  ...periods.map((period) => ({ scope: "tenant" as const, period })),
+  ...periods.map((period) => ({ scope: "user" as const, period }))
 ]
 
 /** Percentages of a budget at which operators are warned. */
@@ -65,13 +66,15 @@ export interface Resets {
   readonly budgetsS: { readonly [P in Period]: number }
 }
 
-/** What is left of a key's limits and budgets, at one instant of the store's clock. */
+/** What is left of a key's limits and budgets, at one instant of the store's clock. Of limits the user's, when less is left there. */
 export interface Headroom {
   readonly requests: Remaining
   readonly tokens: Remaining
   readonly budgets: { readonly [P in Period]?: Remaining }
   /** of the budgets that the key shares with its tenant; absent when there are none */
   readonly tenantBudgets?: { readonly [P in Period]?: Remaining }
+  /** of the budgets of the end user; absent when there are none */
+  readonly userBudgets?: { readonly [P in Period]?: Remaining }
   readonly resets: Resets
 }
 
@@ -79,13 +82,13 @@ export interface Headroom {
 export const noResets: Resets = { requestsMs: 0, tokensMs: 0, budgetsS: { day: 0, month: 0, total: 0 } }
 
 /**
- * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, and the key's
- * before the tenant's.
+ * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, the key's before
+ * the tenant's, and the user's last.
  */
 export const bindingBudget = (
-  headroom: Pick<Headroom, "budgets" | "tenantBudgets">
+  headroom: Pick<Headroom, "budgets" | "tenantBudgets" | "userBudgets">
 ): (BudgetName & { readonly left: Remaining }) | undefined => {
-  const states = { key: headroom.budgets, tenant: headroom.tenantBudgets }
+  const states = { key: headroom.budgets, tenant: headroom.tenantBudgets, user: headroom.userBudgets }
   let binding: (BudgetName & { readonly left: Remaining }) | undefined
   for (const { period, scope } of budgetNames) {
     const left = states[scope]?.[period]

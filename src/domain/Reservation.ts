@@ -3,18 +3,27 @@ import type { Effect } from "effect"
 import { type Budgets, type EffectiveLimits, noBudgets, type Period } from "./Limits.ts"
 
 /**
- * The owner of windows, slots and counters: a key, together with the keys that replaced it. `group` is its tenant: a
- * cluster keeps all counters of a group on one node, so one script can decide on those of the key and of the tenant.
+ * The owner of windows, slots and counters: a key, together with the keys that replaced it, or one of its end users, by the
+ * id of `domain/EndUser.ts`. `group` is its tenant: a cluster keeps all counters of a group on one node, so one script can
+ * decide on those of the key, the tenant and the user.
  */
 export interface Account {
   readonly group: string
   readonly key: string
+  readonly user?: string
 }
 
 /** The owner of counters: an account, or without `key` the group itself. */
 export interface CounterOwner {
   readonly group: string
   readonly key?: string
+  readonly user?: string
+}
+
+/** The limits and budgets of each end user of a key. */
+export interface UserLimits {
+  readonly limits: EffectiveLimits
+  readonly budgets: Budgets
 }
 
 /** The limits that a request is checked against. An absent budget period is neither checked nor counted. */
@@ -24,13 +33,21 @@ export interface Claims {
   readonly budgets: Budgets
   /** budgets of the group; absent: none */
   readonly tenantBudgets?: Budgets
+  /** the end user, whose account is claimed beside that of the key; absent: none has one */
+  readonly user?: UserLimits & { readonly id: string }
 }
 
-/** Claims of a call that checks no limit, because it only ends a request or reads its account. */
-export const claimsWithoutLimits = (account: Account): Claims => ({
+/** The account of the end user. */
+export const userAccountOf = ({ account, user }: Claims): Account | undefined =>
+  user === undefined ? undefined : { ...account, user: user.id }
+
+const noLimits: UserLimits = { limits: { rpm: 0, tpm: 0, concurrent: 0 }, budgets: noBudgets }
+
+/** Claims of a call that checks no limit, because it only ends a request. `user`: of an end user of the account. */
+export const claimsWithoutLimits = (account: Account, user?: string | null): Claims => ({
   account,
-  limits: { rpm: 0, tpm: 0, concurrent: 0 },
-  budgets: noBudgets
+  ...noLimits,
+  ...(user === undefined || user === null ? {} : { user: { id: user, ...noLimits } })
 })
 
 /** The name of a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
@@ -58,6 +75,11 @@ export interface Place {
   readonly queuedMs: number
   /** whether its model was loaded then; undefined: not known */
   readonly loaded: boolean | undefined
-  /** Gives the place to the next request, when the backend is done with this one. A second call does nothing. */
-  readonly giveBack: Effect.Effect<void>
+  /** how long the backend shall keep the model after the request, seconds; undefined: as it does by itself */
+  readonly keepAliveS?: number
+  /**
+   * Gives the place to the next request, when the backend is done with this one. Returns how long the backend loaded the model
+   * for it, ms; 0 when it was loaded, or loaded for another request. A second call only returns the same.
+   */
+  readonly giveBack: Effect.Effect<number>
 }

@@ -8,7 +8,8 @@ export const maxRefusal = 256
 export const limitWords = {
   requests: "requests a minute",
   tokens: "tokens a minute",
-  concurrency: "requests at a time"
+  concurrency: "requests at a time",
+  users: "users at a time"
 } as const
 
 export const refusalOf: (error: GatewayError) => string = Match.type<GatewayError>().pipe(
@@ -19,7 +20,7 @@ export const refusalOf: (error: GatewayError) => string = Match.type<GatewayErro
       ended === undefined ? "key: none that is known" : `key: ${ended} is not in force`,
     Forbidden: ({ what }) => what,
     PayloadTooLarge: ({ limitBytes }) => `body: more than ${limitBytes} bytes`,
-    RateLimited: ({ limit, value }) => `limit: ${value} ${limitWords[limit]}, key`,
+    RateLimited: ({ limit, scope = "key", value }) => `limit: ${value} ${limitWords[limit]}, ${scope}`,
     FreeWorkExhausted: ({ value }) => `limit: ${value} lists and refused requests a second, key`,
     BudgetExhausted: ({ isSpent, period, scope, value }) =>
       `budget: ${value} tokens, ${period}, ${scope}${isSpent ? "" : ", held"}`,

@@ -54,7 +54,16 @@ export const KeySettings = Schema.Struct({
   ownModels: Schema.NullOr(Schema.Array(Schema.String)),
   promptLog: Schema.Boolean,
   promptLogDays: Schema.NullOr(RetentionDays),
-  ...Budgets
+  /** names of end users are stored as hashes */
+  hashUsers: Schema.Boolean,
+  ...Budgets,
+  /** of each end user, beside those of the key; null: none */
+  eachUserRpm: Schema.NullOr(Limit),
+  eachUserTpm: Schema.NullOr(Limit),
+  eachUserConcurrent: Schema.NullOr(Limit),
+  eachUserDaily: Budget,
+  eachUserMonthly: Budget,
+  eachUserTotal: Budget
 })
 export type KeySettings = typeof KeySettings.Type
 
@@ -74,6 +83,18 @@ export type TenantSettings = typeof TenantSettings.Type
 
 const noBudgets = { budgetDaily: null, budgetMonthly: null, budgetTotal: null }
 
+/** The settings of each end user, by the setting of the key that is like it. */
+export const eachUserOf = {
+  rpm: "eachUserRpm",
+  tpm: "eachUserTpm",
+  concurrent: "eachUserConcurrent",
+  budgetDaily: "eachUserDaily",
+  budgetMonthly: "eachUserMonthly",
+  budgetTotal: "eachUserTotal"
+} as const satisfies { readonly [S in keyof KeySettings]?: keyof KeySettings }
+
+export const eachUserFields = Object.values(eachUserOf)
+
 /** The settings of a key and of a tenant for which nothing is given. The limits of a tenant are settings of the gateway. */
 export const newKey: KeySettings = {
   rpm: null,
@@ -84,7 +105,14 @@ export const newKey: KeySettings = {
   ownModels: null,
   promptLog: false,
   promptLogDays: null,
-  ...noBudgets
+  hashUsers: false,
+  ...noBudgets,
+  eachUserRpm: null,
+  eachUserTpm: null,
+  eachUserConcurrent: null,
+  eachUserDaily: null,
+  eachUserMonthly: null,
+  eachUserTotal: null
 }
 export const newTenant: Omit<TenantSettings, "rpm" | "tpm" | "concurrent"> = {
   allowAllModels: false,
@@ -184,6 +212,14 @@ const sharedTexts = {
   budgetTotal: budget("total", "Tokens for ever")
 }
 
+/** A command has these options beside --each-user. */
+const ofEachUser = ({ expected, name }: SettingText) => ({
+  name: `each-user --${name}`,
+  expected,
+  option: undefined,
+  label: undefined
+})
+
 const modelsExpected = "a comma list of model names, each of at most 350 characters without spaces"
 
 /** `label`: its name in `show-key`; undefined: it is shown in another way. */
@@ -224,7 +260,14 @@ export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }
     expected: "a whole number of days from 1 to 3650",
     option: undefined,
     label: undefined
-  }
+  },
+  hashUsers: { name: "hash-users", expected: "true or false", option: undefined, label: undefined },
+  eachUserRpm: ofEachUser(sharedTexts.rpm),
+  eachUserTpm: ofEachUser(sharedTexts.tpm),
+  eachUserConcurrent: ofEachUser(sharedTexts.concurrent),
+  eachUserDaily: ofEachUser(sharedTexts.budgetDaily),
+  eachUserMonthly: ofEachUser(sharedTexts.budgetMonthly),
+  eachUserTotal: ofEachUser(sharedTexts.budgetTotal)
 }
 
 export const tenantTexts: Texts<TenantSettings, unknown> = {

@@ -42,16 +42,18 @@ export const makeEndRequest = Effect.gen(function* () {
   }
 
   const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
-    const isSmall = body.length <= pieceBytes
+    if (body.length <= pieceBytes) {
+      yield* finishAnswer(context, "freed")
+      return respondText(context, body)
+    }
     // The client may read a large answer slowly. So a key has no more of them in memory than slots.
-    yield* finishAnswer(context, isSmall ? "freed" : "kept")
-    return isSmall
-      ? respondText(context, body)
-      : HttpServerResponse.stream(inPieces(body, share), {
-          contentType: jsonType,
-          contentLength: Buffer.byteLength(body),
-          headers: headersOf(context)
-        })
+    yield* finishAnswer(context, "kept")
+    const bytes = Buffer.from(body)
+    return HttpServerResponse.stream(inPieces(bytes, share), {
+      contentType: jsonType,
+      contentLength: bytes.length,
+      headers: headersOf(context)
+    })
   })
 
   /** The end of an answer whose head is sent. It is the last thing that the client gets. */

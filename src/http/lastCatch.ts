@@ -3,23 +3,20 @@
  * metrics, playground), or in the answer to a defect, into a 500 with an id that the log has too. It does not change an
  * interruption.
  */
-import { randomUUIDv7 } from "node:crypto"
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
+import { RequestIds } from "../infra/RequestIds.ts"
 import { errorBody, internalError } from "./errors/errorResponses.ts"
 
-const respondDefect = (defect: unknown): Effect.Effect<HttpServerResponse.HttpServerResponse> => {
-  const requestId = randomUUIDv7()
-  const response = HttpServerResponse.text(JSON.stringify(errorBody(internalError, requestId)), {
+const respondDefect = Effect.fnUntraced(function* (defect: unknown) {
+  const requestId = (yield* RequestIds)()
+  yield* Effect.annotateLogs(Effect.logError("defect outside an endpoint", defect), "request_id", requestId)
+  return HttpServerResponse.text(JSON.stringify(errorBody(internalError, requestId)), {
     status: internalError.status,
     contentType: "application/json",
     headers: { "x-request-id": requestId, "cache-control": "no-store", "x-content-type-options": "nosniff" }
   })
-  return Effect.as(
-    Effect.annotateLogs(Effect.logError("defect outside an endpoint", defect), "request_id", requestId),
-    response
-  )
-}
+})
 
 export const withLastCatch = <E, R>(
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>

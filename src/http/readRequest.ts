@@ -5,6 +5,7 @@ import type { Asked, Evidence } from "../domain/Evidence.ts"
 import type { DecodedRequest } from "../domain/Inference.ts"
 import { refusingOverflow } from "../domain/promptWindow.ts"
 import { freeLarge } from "../infra/freeBuffer.ts"
+import type { Caller } from "../domain/Caller.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { bodyOf, makeReceive } from "./body.ts"
@@ -26,10 +27,11 @@ export interface RequestOptions extends Bounds {
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
   const [contexts, freeWork, receive] = [yield* ContextSecret, yield* FreeWork, yield* makeReceive]
 
-  const askedOf = (context: RequestContext, decoded: DecodedRequest): Asked => {
+  const askedOf = (context: RequestContext, caller: Caller, decoded: DecodedRequest): Asked => {
     const sized = withPromptSize(decoded)
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
-    context.claimEndUser(request.endUser)
+    // Where a name decides about limits, only the header counts: its sender is trusted, the body may be the user's own.
+    if (caller.eachUser === undefined) context.claimEndUser(request.endUser)
     const { arrival, endUser } = context
     const maxTokens = request.maxTokens ?? options.numPredictCap
     return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
@@ -49,6 +51,6 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const parsed = bodyOf(incoming, bytes, context.route?.surface.takesForm)
     freeLarge(bytes)
     const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
-    return askedOf(context, yield* withContext(contexts, caller.keyId, decoded))
+    return askedOf(context, caller, yield* withContext(contexts, caller.keyId, decoded))
   })
 })

@@ -14,8 +14,7 @@ const sayingEvery = Duration.seconds(10)
 /** Bytes of one write. A client that takes fewer in `CLIENT_STALL_TIMEOUT_MS` does not read. */
 export const pieceBytes = 65_536
 
-const piecesOf = (text: string): Arr.NonEmptyReadonlyArray<Buffer> => {
-  const bytes = Buffer.from(text)
+const piecesOf = (bytes: Buffer): Arr.NonEmptyReadonlyArray<Buffer> => {
   const rest: Array<Buffer> = []
   for (let at = pieceBytes; at < bytes.length; at += pieceBytes)
     rest.push(bytes.subarray(at, at + pieceBytes))
@@ -59,12 +58,14 @@ export const readAhead = Effect.fnUntraced(function* (
   const encode = (frames: Arr.NonEmptyReadonlyArray<Frame>) => {
     const last = Arr.lastNonEmpty(frames)
     return send(
-      piecesOf(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames)),
+      piecesOf(Buffer.from(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))),
       last.done ? [last] : []
     )
   }
   const read = Stream.runForEachArray(answer, encode)
-  const say = Effect.uninterruptible(Effect.suspend(() => send(piecesOf(encoder.waiting?.() ?? ""))))
+  const say = Effect.uninterruptible(
+    Effect.suspend(() => send(piecesOf(Buffer.from(encoder.waiting?.() ?? ""))))
+  )
   const saying = Effect.repeat(say, Schedule.spaced(sayingEvery))
   yield* Effect.forkScoped(
     Queue.into(begins === undefined ? read : Effect.andThen(Effect.raceFirst(begins, saying), read), queue)
@@ -73,7 +74,7 @@ export const readAhead = Effect.fnUntraced(function* (
   let rest: ReadonlyArray<Buffer> = []
   const take = (piece: Buffer) => Effect.as(count.take(piece), piece)
   const finish = Effect.fnUntraced(function* (final: Frame) {
-    const [first, ...others] = piecesOf(yield* end(final))
+    const [first, ...others] = piecesOf(Buffer.from(yield* end(final)))
     yield* count.add([first, ...others])
     rest = others
     return yield* take(first)
@@ -89,10 +90,10 @@ export const readAhead = Effect.fnUntraced(function* (
   return { pull, hasRest: () => rest.length > 0 }
 })
 
-/** A text that is complete, in pieces. */
-export const inPieces = (text: string, share: AnswerShare): Stream.Stream<Buffer> =>
+/** An answer that is complete, in pieces. */
+export const inPieces = (bytes: Buffer, share: AnswerShare): Stream.Stream<Buffer> =>
   Stream.suspend(() => {
-    const [count, pieces] = [makeCount(share), piecesOf(text)]
+    const [count, pieces] = [makeCount(share), piecesOf(bytes)]
     return Stream.fromEffectDrain(count.add(pieces)).pipe(
       Stream.concat(Stream.fromIterable(pieces)),
       Stream.rechunk(1),

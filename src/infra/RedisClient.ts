@@ -59,6 +59,16 @@ const connectionOptions = (
   ...(tls === undefined ? {} : { tls })
 })
 
+/**
+ * Listens to every error of each connection. ioredis listens to the first one only. With TLS a second one may follow, the reset
+ * after an alert of the server, and an error without a listener ends the process (docs/upstream/ioredis.md).
+ */
+const hearEveryError = (client: Single): Single =>
+  client.on("connecting", () => {
+    // Now it has the socket of this attempt.
+    setImmediate(() => void client.stream?.on("error", ignore))
+  })
+
 const keepName = (name: string, found: (error: null, address: string) => void) => found(null, name)
 
 const connectCluster = (
@@ -83,6 +93,7 @@ const connectCluster = (
     clusterRetryStrategy: backoff
   })
   cluster.on("+node", (node: Single) => {
+    hearEveryError(node)
     // Only a connection that is opened at once says why a node cannot be reached, for example its certificate.
     node.connect().catch(ignore)
     // ioredis does not handle the rejection of its own ASKING, and an unhandled rejection ends the process
@@ -100,11 +111,13 @@ const connect = (options: RedisOptions): RedisClient => {
   const tls = Result.getOrElse(readRedisTls(text), (): ConnectionOptions => ({}))
   return others.length > 0
     ? connectCluster([first, ...others], options, tls)
-    : new Single(first, {
-        ...connectionOptions(options, tls),
-        enableOfflineQueue: false,
-        retryStrategy: backoff
-      })
+    : hearEveryError(
+        new Single(first, {
+          ...connectionOptions(options, tls),
+          enableOfflineQueue: false,
+          retryStrategy: backoff
+        })
+      )
 }
 
 /**

@@ -1,7 +1,8 @@
 /** Makes the ids of requests. A simulation has its own, so that the same seed gives the same ids. */
-import { randomUUIDv7 } from "node:crypto"
+// A named import would end the simulation on Node 22, which has no randomUUIDv7.
+import crypto from "node:crypto"
 import { Context } from "effect"
 
 export const RequestIds = Context.Reference<() => string>("tollgate/infra/RequestIds", {
-  defaultValue: () => () => randomUUIDv7()
+  defaultValue: () => () => crypto.randomUUIDv7()
 })

@@ -40,7 +40,7 @@ const tenantBatch = 50
 
 const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budgets[period] !== undefined)
 
-const nameOf = (account: Account): string => `${account.group}/${account.key}`
+const nameOf = ({ group, key, user = "" }: Account): string => `${group}/${key}/${user}`
 
 /** Owners that wait to be compared, by name. One that is added while it is compared is compared again. */
 class Waiting<A> {
@@ -114,12 +114,10 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     )
     if (idle.length === 0) return 0
     const idleAccounts = idle.map(({ account }) => account)
-    const ids = idleAccounts.map(({ key }) => key)
-    const ledger = yield* readLedgerTotals(pg, ids, at).pipe(orTouch(idleAccounts))
-    const byAccount = new Map(ledger.map((truth) => [truth.account, truth]))
+    const truths = yield* readLedgerTotals(pg, idleAccounts, at).pipe(orTouch(idleAccounts))
     let drift = 0
     for (const { account, survey } of idle) {
-      const truth = byAccount.get(account.key)
+      const truth = truths.get(account.user ?? account.key)
       if (truth === undefined) continue
       if (truth.open > 0) {
         touch(account)
@@ -134,7 +132,12 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
       touch(account)
       if (!(yield* meter.repair(account, at, survey.mark, truth))) continue
       drift += difference
-      yield* Effect.logWarning("counters repaired", { key_id: account.key, tokens: difference })
+      const { key, user } = account
+      yield* Effect.logWarning("counters repaired", {
+        key_id: key,
+        ...(user === undefined ? {} : { user_account: user }),
+        tokens: difference
+      })
     }
     return drift
   })
@@ -198,13 +201,18 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   yield* compareEvery("tenant_counter_comparison", everyS, compareTenants)
 
   return Reconciler.of({
-    compare: ({ account, tenantBudgets }) =>
+    compare: ({ account, tenantBudgets, user }) =>
       Effect.sync(() => {
         touch(account)
+        if (user !== undefined) touch({ ...account, user: user.id })
         if (hasAny(tenantBudgets)) touchTenant(account.group)
       }),
-    compareSoon: ({ group, key }) =>
-      Effect.sync(() => (key === undefined ? touchTenant(group) : suspect({ group, key })))
+    compareSoon: ({ group, key, user }) =>
+      Effect.sync(() => {
+        if (key === undefined) return touchTenant(group)
+        suspect({ group, key })
+        if (user !== undefined) suspect({ group, key, user })
+      })
   })
 })
 

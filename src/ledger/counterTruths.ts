@@ -2,6 +2,7 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, Effect, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
+import type { Account } from "../domain/Reservation.ts"
 import { accountOf, keysOfTenant } from "../gates/keys/accounts.ts"
 import type { Snapshot } from "../gates/meter/Meter.ts"
 import { timeoutDetached } from "../infra/time.ts"
@@ -33,12 +34,31 @@ const truthsOf = (pg: PgClient.PgClient, accounts: ReadonlyArray<string>, instan
     FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
     GROUP BY k.account`).pipe(Effect.flatMap(decodeTruths))
 
-/** The ledger's totals of each account, and the number of its open intents. */
-export const readLedgerTotals = (pg: PgClient.PgClient, accounts: ReadonlyArray<string>, at: number) =>
-  Effect.map(
-    Effect.forEach(Arr.chunksOf(accounts, atOnce), (some) => truthsOf(pg, some, new Date(at).toISOString())),
-    (found) => found.flat()
-  )
+/** The same of users. */
+const userTruthsOf = (pg: PgClient.PgClient, users: ReadonlyArray<string>, instant: string) =>
+  timeoutDetached("3 seconds")(pg`
+    WITH u AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(users)}))::uuid[]) AS id),
+      at AS MATERIALIZED (${daysOf(pg, pg`${instant}::text::timestamptz`)})
+    SELECT u.id::text AS account, (SELECT count(*) FROM intents i WHERE i.user_account = u.id)::float8 AS open,
+      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
+    FROM u CROSS JOIN at LEFT JOIN user_ledger l ON l.user_account = u.id
+    GROUP BY u.id`).pipe(Effect.flatMap(decodeTruths))
+
+/** The ledger's totals of each account, and the number of its open intents, by the id of its key or user. */
+export const readLedgerTotals = Effect.fnUntraced(function* (
+  pg: PgClient.PgClient,
+  accounts: ReadonlyArray<Account>,
+  at: number
+) {
+  const keys = accounts.flatMap(({ key, user }) => (user === undefined ? [key] : []))
+  const users = accounts.flatMap(({ user }) => user ?? [])
+  const instant = new Date(at).toISOString()
+  const truths = [
+    ...(yield* Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, instant))),
+    ...(yield* Effect.forEach(Arr.chunksOf(users, atOnce), (some) => userTruthsOf(pg, some, instant)))
+  ]
+  return new Map(truths.flat().map((truth) => [truth.account, truth]))
+})
 
 /** The same of a tenant. */
 export const readTenantTotals = (pg: PgClient.PgClient, tenant: string, at: number) =>

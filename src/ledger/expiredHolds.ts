@@ -22,6 +22,8 @@ export interface ExpiredHold {
 const HoldState = Schema.Struct({
   id: Schema.String,
   open: Schema.Boolean,
+  /** the end user that it was charged to */
+  user: Schema.NullOr(Schema.String),
   booked: Schema.NullOr(Schema.Finite)
 })
 type HoldState = typeof HoldState.Type
@@ -30,7 +32,7 @@ const decodeStates = Schema.decodeUnknownEffect(Schema.Array(HoldState))
 /** One statement, so that a request that is being closed is either open or in the log. */
 const readStates = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
   timeoutDetached("3 seconds")(pg`
-    SELECT r.id::text, i.request_id IS NOT NULL AS open,
+    SELECT r.id::text, i.request_id IS NOT NULL AS open, a.user_account::text AS user,
       (a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0))::float8 AS booked
     FROM (SELECT jsonb_array_elements_text(${pg.json(ids)})::uuid AS id) AS r
     LEFT JOIN intents i ON i.request_id = r.id
@@ -45,10 +47,10 @@ export const settleExpired = Effect.fnUntraced(function* (
   at: number
 ) {
   const accounts = new Map(holds.flatMap(({ account, ids }) => ids.map((id) => [id, account] as const)))
-  const end = ({ booked, id, open }: HoldState): Effect.Effect<boolean, MeterDown> => {
+  const end = ({ booked, id, open, user }: HoldState): Effect.Effect<boolean, MeterDown> => {
     const account = accounts.get(id)
     if (open || account === undefined) return Effect.succeed(false)
-    const claims = claimsWithoutLimits(account)
+    const claims = claimsWithoutLimits({ group: account.group, key: account.key }, user ?? account.user)
     if (booked === null) return Effect.as(meter.cancel({ id, claims }), true)
     const reservation = { id, claims, held: 0, available: 0, admittedAt: at, slot: false }
     return Effect.as(meter.settle(reservation, booked), true)

@@ -21,6 +21,7 @@ const Expired = Schema.Struct({
   client_ip: Schema.String,
   client_request_id: Schema.NullOr(Schema.String),
   end_user: Schema.NullOr(Schema.String),
+  user_account: Schema.NullOr(Schema.String),
   alias: Schema.NullOr(Schema.String),
   tokens_in: Schema.Finite,
   tokens_out: Schema.Finite,
@@ -35,7 +36,7 @@ export type Which =
   | { readonly but: ReadonlyArray<string>; readonly limit: number }
 
 /**
- * Returns the account of each request that it closed. Skips requests that another replica is closing. Fails as a whole when
+ * Returns the account of each request that it closed, or that of its end user. Skips requests that another replica is closing. Fails as a whole when
  * one row breaks the statement.
  */
 export const closeExpired = Effect.fnUntraced(
@@ -46,7 +47,7 @@ export const closeExpired = Effect.fnUntraced(
         : pg`request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
     const rows = yield* pg`
       SELECT request_id::text, arrived_at::text, admitted_at::text, tenant_id::text, key_id::text, key_prefix, method,
-        endpoint, model, streamed, client_ip, client_request_id, end_user, alias, tokens_in::float8, tokens_out::float8,
+        endpoint, model, streamed, client_ip, client_request_id, end_user, user_account::text, alias, tokens_in::float8, tokens_out::float8,
         least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms,
         coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = intents.key_id), key_id)::text AS account
       FROM intents WHERE lease_until < now() AND ${chosen}
@@ -59,6 +60,7 @@ export const closeExpired = Effect.fnUntraced(
           tokens_cached: null,
           usage_source: "counted" as const,
           queued_ms: null,
+          load_ms: null,
           truncated: null,
           repeats: 1,
           status: outcomes.aborted.status,
@@ -67,7 +69,11 @@ export const closeExpired = Effect.fnUntraced(
         }))
       )
     }
-    return expired.map(({ account, tenant_id }): Account => ({ group: tenant_id, key: account }))
+    return expired.map(({ account, tenant_id, user_account }): Account => ({
+      group: tenant_id,
+      key: account,
+      ...(user_account === null ? {} : { user: user_account })
+    }))
   },
   (work, pg) => timeoutDetached("10 seconds")(pg.withTransaction(work))
 )

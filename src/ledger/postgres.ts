@@ -1,7 +1,8 @@
-/** The ledger on Postgres: what keys and tenants have spent, with the most that their open intents may still spend. */
+/** The ledger on Postgres: what keys, tenants and end users have spent, with the most that their open intents may still spend. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, Schema } from "effect"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
+import type { CounterOwner } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { keysOfAccount, keysOfTenant } from "../gates/keys/accounts.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
@@ -16,21 +17,32 @@ const since = {
   total: (pg: PgClient.PgClient) => pg.literal("'-infinity'::date")
 }
 
+/** The rows `l` of the owner. */
+const booked = (pg: PgClient.PgClient, { group, key, user }: CounterOwner) => {
+  if (user !== undefined) return pg`l.user_account = ${user}::text::uuid`
+  return key === undefined
+    ? pg`l.tenant_id = ${group}::text::uuid`
+    : pg`l.key_id IN (${keysOfAccount(pg, key)})`
+}
+
 export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Layer.effect(
   Ledger,
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient
     return Ledger.of({
-      spent: ({ group, key }, at, longest) =>
-        timeoutDetached(key === undefined ? "3 seconds" : "1 second")(
+      spent: (owner, at, longest) => {
+        const { group, key, user } = owner
+        return timeoutDetached(key === undefined ? "3 seconds" : "1 second")(
           pg`
             WITH at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)}),
             tokens AS (
-              SELECT l.day, l.tokens_in + l.tokens_out AS n FROM at JOIN ledger l ON l.day >= ${since[longest](pg)}
-              WHERE ${key === undefined ? pg`l.tenant_id = ${group}::text::uuid` : pg`l.key_id IN (${keysOfAccount(pg, key)})`}
+              SELECT l.day, l.tokens_in + l.tokens_out AS n
+              FROM at JOIN ${pg.literal(user === undefined ? "ledger" : "user_ledger")} l ON l.day >= ${since[longest](pg)}
+              WHERE ${booked(pg, owner)}
               UNION ALL
               SELECT (admitted_at AT TIME ZONE 'UTC')::date, greatest(held, tokens_in + tokens_out)
               FROM intents WHERE key_id IN (${key === undefined ? keysOfTenant(pg, group) : keysOfAccount(pg, key)})
+                AND ${user === undefined ? pg`true` : pg`user_account = ${user}::text::uuid`}
             )
             SELECT ${sumsByPeriod(pg, { day: "tokens.day", tokens: "n" })} FROM at LEFT JOIN tokens ON true`
         ).pipe(
@@ -38,6 +50,7 @@ export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Laye
           Effect.map(([spent]) => spent),
           Effect.mapError((cause) => new LedgerDown({ cause }))
         )
+      }
     })
   })
 )

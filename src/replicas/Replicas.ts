@@ -95,6 +95,7 @@ const reported = [
   "tollgate_queue_places_in_use",
   "tollgate_queue_model_loaded",
   "tollgate_queue_model_waiting",
+  "tollgate_queue_model_pinned",
   "tollgate_audit_backlog"
 ]
 

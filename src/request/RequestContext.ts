@@ -4,7 +4,7 @@
  */
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
-import { endUserOf } from "../domain/EndUser.ts"
+import { endUserOf, hashedUser } from "../domain/EndUser.ts"
 import type { Evidence, Facts } from "../domain/Evidence.ts"
 import type { InferenceRequest } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
@@ -83,7 +83,9 @@ export class RequestContext {
 
   /** A claim replaces the one before it, and a blank one replaces nothing. */
   claimEndUser(claim: string | undefined): void {
-    this.endUser = endUserOf(claim) ?? this.endUser
+    const [name, caller] = [endUserOf(claim), this.caller]
+    if (name === undefined) return
+    this.endUser = caller?.hashUsers === true ? hashedUser(caller.accountId, name) : name
   }
 
   /** Records the end, at `now` in monotonic ms. A request that still waits has waited until now. */

@@ -16,10 +16,13 @@ import { SettlementQueue } from "../gates/limits/SettlementQueue.ts"
 import { ModelRates } from "../gates/limits/TokenRates.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { headroomWithout } from "../gates/meter/verdicts.ts"
+import { noticeableLoadMs } from "../gates/queue/QueueStore.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { RequestLines } from "../observability/logging.ts"
 import type { RequestContext } from "./RequestContext.ts"
+
+const nsPerMs = 1_000_000
 
 /** How a request ends, and what is kept of it. */
 export interface Ending {
@@ -42,8 +45,15 @@ const isFree = (context: RequestContext, { status }: Outcome): boolean =>
   context.cost.permit?.used !== true && (status !== outcomes.clientLeft.status || context.isWaiting)
 
 /** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
-const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: number): AuditRecord => {
+const recordOf = (
+  context: RequestContext,
+  outcome: Outcome,
+  usage: Usage,
+  now: number,
+  loadMs: number
+): AuditRecord => {
   const { arrival, asked, caller, detail, endUser, model, queuedMs, resolved, truncated } = context
+  const userAccount = context.cost.reservation?.claims.user?.id
   return {
     arrival,
     streamed: asked?.stream === true,
@@ -55,7 +65,9 @@ const recordOf = (context: RequestContext, outcome: Outcome, usage: Usage, now: 
     ...(resolved?.alias === undefined ? {} : { alias: resolved.alias }),
     ...(truncated === undefined ? {} : { truncated }),
     ...(endUser === undefined ? {} : { endUser }),
+    ...(userAccount === undefined ? {} : { userAccount }),
     ...(queuedMs === undefined ? {} : { queuedMs }),
+    ...(loadMs < noticeableLoadMs ? {} : { loadMs: Math.round(loadMs) }),
     ...(outcome.type === undefined ? {} : { errorType: outcome.type }),
     ...(detail === undefined ? {} : { detail })
   }
@@ -154,8 +166,10 @@ export const makeFinish = Effect.gen(function* () {
     context.end(outcome, now)
     const usage = yield* charge(context, outcome, now)
     cost.settle(slot === "kept")
-    if (cost.place !== undefined) yield* cost.place.giveBack
-    const record = recordOf(context, outcome, usage, now)
+    // Of the requests that waited for one load, the queue knows which one counts it.
+    const loadMs =
+      cost.place === undefined ? (cost.final?.loadDuration ?? 0) / nsPerMs : yield* cost.place.giveBack
+    const record = recordOf(context, outcome, usage, now, loadMs)
     yield* Effect.catchCause(metrics.observe(record, context.resolved !== undefined), logDefect)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)

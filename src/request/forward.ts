@@ -41,8 +41,7 @@ export const makeForward = Effect.gen(function* () {
   ]
   const nowMs = yield* makeMonotonicMs
 
-  const restore: Restore = (reservation) =>
-    budget.restore(reservation.claims.account, countersOf(reservation))
+  const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))
 
   /** Marks the call as sent, and keeps its lease alive. A call that fails before its first frame costs nothing. */
   const send = Effect.fnUntraced(function* <A>(

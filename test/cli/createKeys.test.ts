@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
 import { Effect, Layer, Redacted, Schema } from "effect"
+import { compileCache } from "../support/servers/processes.ts"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { layerPostgres } from "../../src/admin/postgres.ts"
@@ -80,7 +81,12 @@ it.live(
           process.execPath,
           [main, ..."create-keys --tenant acme --names".split(" "), people, "--out", out],
           {
-            env: { PATH: process.env["PATH"], DATA_DIR: "/nonexistent", DATABASE_URL: Redacted.value(url) },
+            env: {
+              PATH: process.env["PATH"],
+              DATA_DIR: "/nonexistent",
+              NODE_COMPILE_CACHE: compileCache,
+              DATABASE_URL: Redacted.value(url)
+            },
             stdio: "ignore"
           }
         )

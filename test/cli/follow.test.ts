@@ -3,10 +3,11 @@ import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
+import { compileCache } from "../support/servers/processes.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
-import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { inject } from "vitest"
 import { eventually, generous } from "../support/Gateway.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { insert } from "./auditRows.ts"
@@ -19,11 +20,13 @@ it.live(
   () =>
     Effect.gen(function* () {
       // A killed server loses none of its commits.
-      const cluster = yield* makePostgresClusterWith({ synchronous_commit: "on" })
+      const cluster = yield* makePostgresClusterWith(
+        { synchronous_commit: "on" },
+        { from: inject("postgres").prepared }
+      )
       const database = layerPostgres({ url: cluster.socket("postgres"), maxConnections: 2 })
       const admin = Layer.provideMerge(layerRegistry({ defaults: generous }), database)
       const { key } = yield* Effect.gen(function* () {
-        yield* migrate
         const registry = yield* Registry
         yield* registry.createTenant({ name: "acme", allowAllModels: true })
         return yield* registry.createKey({ tenant: "acme", name: "k" })
@@ -42,6 +45,7 @@ it.live(
             env: {
               PATH: process.env["PATH"],
               DATA_DIR: "/nonexistent",
+              NODE_COMPILE_CACHE: compileCache,
               DATABASE_URL: Redacted.value(cluster.url("postgres"))
             },
             stdio: ["ignore", "pipe", "pipe"]

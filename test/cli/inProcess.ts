@@ -15,6 +15,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/postgres.ts"
 import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { layerPostgres as layerReplicas } from "../../src/replicas/Replicas.ts"
+import { quickHash } from "../support/quickHash.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
 
@@ -23,9 +24,10 @@ const noBackend = Layer.mock(Backend, {
 })
 
 /** A database of its own with the registry on it. */
-export const Admin = layerPostgres({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
-  Layer.provideMerge(TestPostgres)
-)
+export const Admin = layerPostgres({
+  hash: quickHash,
+  defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }
+}).pipe(Layer.provideMerge(TestPostgres))
 
 const text = (lines: ReadonlyArray<unknown>): string => lines.map((line) => `${String(line)}\n`).join("")
 

@@ -111,3 +111,39 @@ it.effect("when models, limits, prompt log or disabling are set, then they are s
     assert.include((yield* tollgateHere("list-keys", "--tenant", "knobs")).stdout, "expired")
   }).pipe(Effect.provide(Admin))
 )
+
+it.effect(
+  "when a key has limits of each user, then they are shown, exported and removed, and need a header",
+  () =>
+    Effect.gen(function* () {
+      succeeds(yield* tollgateHere("create-tenant", "--name", "people"))
+      const prefix = prefixOf((yield* tollgateHere("create-key", "--tenant", "people", "--name", "k")).stdout)
+      const eachUser = (command: string, ...options: ReadonlyArray<string>) =>
+        tollgateHere(command, "--key", prefix, "--each-user", ...options)
+      const refused = yield* eachUser("set-limits", "--rpm", "5")
+      assert.include(
+        refused.stderr,
+        "--each-user must be given for a key with a header that names its end users"
+      )
+      assert.strictEqual(refused.code, 1)
+      succeeds(yield* tollgateHere("set-end-user", "--key", prefix, "--header", "X-User"))
+
+      const set = yield* eachUser("set-limits", "--rpm", "5", "--concurrent", "2")
+      assert.match(set.stdout, /EACH USER: RPM\s+TPM\s+CONCURRENT/)
+      assert.include(set.stderr, "--each-user --rpm was none and is 5")
+      succeeds(yield* eachUser("set-budget", "--daily", "20k"))
+      const shown = yield* tollgateHere("show-key", "--prefix", prefix)
+      assert.match(shown.stdout, /each user\s+rpm 5\n.*each user\s+concurrent 2\n.*each user\s+daily 20,000/)
+      // The key keeps its own.
+      assert.match(shown.stdout, /requests a minute\s+60 \(the tenant's\)/)
+      const exported = yield* tollgateHere("export")
+      assert.match(exported.stdout, /each_user_rpm: 5[^]*each_user_daily: 20000/)
+
+      const kept = yield* tollgateHere("set-end-user", "--key", prefix, "--header", "none")
+      assert.match(kept.stderr, /--header must be kept while the key has limits or budgets of each user/)
+      succeeds(yield* eachUser("set-limits", "--rpm", "none", "--concurrent", "none"))
+      succeeds(yield* eachUser("set-budget", "--daily", "none"))
+      succeeds(yield* tollgateHere("set-end-user", "--key", prefix, "--header", "none"))
+      assert.notInclude((yield* tollgateHere("show-key", "--prefix", prefix)).stdout, "each user")
+    }).pipe(Effect.provide(Admin))
+)

@@ -28,6 +28,16 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["report", "--by", "keyz"], /^tollgate: --by must be tenant, key, model, user or day \(/],
   [["show-usage", "--tenant", "t", "--period", "year"], /--period must be day, month or total/],
   [["set-budget", "--key", "tg_000000000"], /--daily must be given/],
+  [
+    ["set-budget", "--tenant", "refusals", "--each-user", "--daily", "5"],
+    /--each-user must be given with --key/
+  ],
+  [
+    ["set-limits", "--key", "tg_000000000", "--each-user", "--priority", "batch"],
+    /--priority must be given without/
+  ],
+  [["set-limits", "--key", "tg_000000000", "--each-user"], /must be given/],
+  [["show-budget", "--tenant", "refusals", "--user", "ada"], /--user must be given with --key/],
   [["set-budget", "--key", "tg_000000000", "--daily", "-1"], /daily/],
   [["set-budget", "--key", "tg_000000000", "--daily", "9007199254740992"], /--daily must be/],
   [["set-models", "--tenant", "refusals"], /--models must be given/],

@@ -43,9 +43,10 @@ const traffic = Effect.fnUntraced(function* (
       ...intentOf({ caller, arrivedAt: Date.now(), ...(n % 4 === 0 ? {} : { endUser: `user ${n % 4}` }) }),
       model: models[n % 3] ?? ""
     }
+    const loadMs = n % 4 === 1 ? { loadMs: 1500 } : {}
     const usage: Usage = { ...usageOf(n + 1, 3 * n), ...(n % 2 === 0 ? {} : { tokensCached: n }) }
     const end = (outcome: { readonly status?: number; readonly errorType?: string } = {}) =>
-      Effect.suspend(() => audit.close(endOf(intent, usage, outcome)))
+      Effect.suspend(() => audit.close(endOf(intent, usage, { ...loadMs, ...outcome })))
     yield* audit.open(queuedFor(intent))
     switch (n % 6) {
       case 0:
@@ -150,18 +151,37 @@ it.effect(
       const sheet = yield* tollgate("report", "--by", "model", "--csv")
       succeeds(sheet)
       const [head, ...lines] = sheet.stdout.trimEnd().split("\r\n")
-      assert.strictEqual(head, "since,until,model,requests,tokens_in,tokens_cached,tokens_out,errors")
+      assert.strictEqual(
+        head,
+        "since,until,model,requests,tokens_in,tokens_cached,tokens_out,errors,loads,load_s"
+      )
       assert.isTrue(
         lines.some((line) => /^\d{4}-\d\d-01,\d{4}-\d\d-\d\d,'=c:1,/.test(line)),
         "a formula"
       )
       const expected = yield* truth(null)
-      const figures = lines.map((line) => line.split(",").slice(-5).map(Number))
+      const figures = lines.map((line) => line.split(",").slice(-7, -2).map(Number))
       assert.deepStrictEqual(
         [0, 1, 2, 3, 4].map((column) => figures.reduce((sum, row) => sum + (row[column] ?? 0), 0)),
         Object.values(expected)
       )
 
+      // A request that was closed as aborted before it ended has no load.
+      const Loads = Schema.Array(
+        Schema.Struct({ model: Schema.String, loads: Schema.Finite, load_s: Schema.Finite })
+      )
+      for (const period of [[], ["--since", "24h"]]) {
+        const loads = yield* json(Loads, yield* tollgateHere("report", "--by", "model", ...period, "--json"))
+        assert.deepStrictEqual(
+          loads.toSorted((one, two) => (one.model < two.model ? -1 : 1)),
+          [
+            { model: "=c:1", loads: 4, load_s: 6 },
+            { model: "a:1", loads: 0, load_s: 0 },
+            { model: "b:1", loads: 4, load_s: 6 }
+          ],
+          period.join(" ")
+        )
+      }
       // Parts of a day, a user and a status are not in the ledger's sums.
       const sql = yield* SqlClient.SqlClient
       for (const by of reportColumns) {

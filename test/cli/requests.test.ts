@@ -4,6 +4,7 @@ import { randomUUIDv7 } from "node:crypto"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { compileCache } from "../support/servers/processes.ts"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { makeFollower } from "../../cli/commands/requests.ts"
@@ -151,7 +152,12 @@ it.effect(
       const child = yield* Effect.acquireRelease(
         Effect.sync(() =>
           spawn(process.execPath, [main, "requests", "--follow", "--json"], {
-            env: { PATH: process.env["PATH"], DATA_DIR: "/nonexistent", DATABASE_URL: Redacted.value(url) },
+            env: {
+              PATH: process.env["PATH"],
+              DATA_DIR: "/nonexistent",
+              NODE_COMPILE_CACHE: compileCache,
+              DATABASE_URL: Redacted.value(url)
+            },
             stdio: ["ignore", "pipe", "inherit"]
           })
         ),

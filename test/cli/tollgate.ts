@@ -1,10 +1,9 @@
 /** Runs the command line as an operator does: another process, with nothing but the environment given. */
 import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
+import { compileCache } from "../support/servers/processes.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 
 export interface Ran {
@@ -27,9 +26,6 @@ export const failsWith = (ran: Ran, expected: RegExp, what?: string) => {
 /** What a command printed with `--json`. */
 export const json = <A>(schema: Schema.Decoder<A>, ran: Ran) =>
   Schema.decodeEffect(Schema.fromJsonString(schema))(ran.stdout)
-
-/** Shared by all processes of all tests: half of a short command's time is compiling. */
-const compileCache = path.join(tmpdir(), "tollgate-test-compile-cache")
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 

@@ -1,7 +1,7 @@
 /** The Vercel AI SDK through its OpenAI-compatible provider. */
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible"
 import { assert, layer } from "@effect/vitest"
-import { APICallError, embed, embedMany, generateText, isStepCount, Output, streamText, tool } from "ai"
+import { APICallError, generateText, isStepCount, streamText, tool } from "ai"
 import { Effect } from "effect"
 import { z } from "zod"
 import { fake as wire } from "../support/FakeBackend.ts"
@@ -21,19 +21,6 @@ const connect = Effect.fnUntraced(function* (secret: string) {
 })
 
 layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
-  it.effect("when it generates text, then it knows the usage", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const provider = yield* connect(secret)
-      const result = yield* answered((abortSignal) =>
-        generateText({ model: provider("m"), prompt: "Hello", abortSignal })
-      )
-      assert.strictEqual(result.text, "Hello world!")
-      assert.strictEqual(result.finishReason, "stop")
-      assert.deepInclude(result.usage, { inputTokens: 7, outputTokens: 3, totalTokens: 10 })
-    })
-  )
-
   it.effect("when it streams text, then it gets usage although it did not ask for it", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()
@@ -90,37 +77,6 @@ layer(layerGateway(), live)("the Vercel AI SDK", (it) => {
         sent.messages.slice(2).map((message: { tool_name: unknown }) => message.tool_name),
         ["weather", "weather"]
       )
-    })
-  )
-
-  it.effect("when it generates an object, then by the schema the backend was given", () =>
-    Effect.gen(function* () {
-      const [{ secret }, fake] = [yield* newKey(), yield* Fake]
-      const provider = yield* connect(secret)
-      fake.script({ does: "stream", lines: [wire.chat('{"city":"Bern"}'), wire.done()] })
-      const result = yield* answered(() =>
-        generateText({
-          model: provider("m"),
-          prompt: "Hello",
-          output: Output.object({ schema: z.object({ city: z.string() }) })
-        })
-      )
-      assert.deepStrictEqual(result.output, { city: "Bern" })
-      assert.deepStrictEqual(JSON.parse(fake.requests.at(-1)?.raw ?? "{}").format.required, ["city"])
-    })
-  )
-
-  it.effect("when it embeds one value and many, then it gets their vectors", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const provider = yield* connect(secret)
-      const model = provider.embeddingModel("embedder")
-      const one = yield* answered(() => embed({ model, value: "one" }))
-      const many = yield* answered(() => embedMany({ model, values: ["one", "two"] }))
-      assert.lengthOf(one.embedding, 8)
-      assert.deepStrictEqual(many.embeddings[0], one.embedding)
-      assert.lengthOf(many.embeddings, 2)
-      assert.strictEqual(many.usage.tokens, 8)
     })
   )
 

@@ -7,7 +7,6 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { version } from "../../src/version.ts"
 import { answered, collected, refused } from "./promised.ts"
-import { ownTimeMs, atMost } from "../support/wait.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -94,17 +93,6 @@ layer(layerGateway(), live)("the ollama package", (it) => {
     })
   )
 
-  it.effect("when it shows a model, then private fields are missing", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const client = yield* connect(secret)
-      const shown = yield* answered(() => client.show({ model: "m", system: "x" }))
-      assert.isAbove(shown.capabilities.length, 0)
-      assert.isObject(shown.model_info)
-      for (const hidden of ["system", "template", "modelfile", "messages"]) assert.notProperty(shown, hidden)
-    })
-  )
-
   it.effect("when it lists models, then they are those of its key, and the version is the gateway's", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey({ models: ["m", "not-installed"] })
@@ -136,30 +124,6 @@ layer(layerGateway(), live)("the ollama package", (it) => {
       const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
       assert.deepInclude(row, { status: 502, error_type: "bad_gateway" })
     })
-  )
-
-  it.effect(
-    "when it aborts, then the backend's connection is closed within 100 ms, and the row says 499",
-    () =>
-      Effect.gen(function* () {
-        const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
-        const client = yield* connect(secret)
-        fake.script({ does: "stream", lines: [wire.chat("Hel"), wire.chat("lo")], ends: "hang" })
-        let left = Infinity
-        const error = yield* refused(async () => {
-          for await (const _frame of await client.chat({ model: "m", messages, stream: true })) {
-            left = ownTimeMs()
-            client.abort()
-          }
-        })
-        assert.instanceOf(error, Error)
-        assert.strictEqual(error.name, "AbortError")
-        const call = fake.requests.at(-1)
-        yield* fake.until(() => call?.closedAt !== undefined)
-        assert.isBelow((call?.closedAt ?? Infinity) - left, atMost(100))
-        const row = yield* eventually(onlyRow(prefix), (row) => row !== undefined)
-        assert.deepInclude(row, { status: 499, usage_source: "counted" })
-      })
   )
 
   it.effect("when it is refused with 401 or 403, then the error it throws has status and type", () =>

@@ -8,24 +8,8 @@ import type { Intent } from "../../src/domain/AuditRecord.ts"
 import type { Usage } from "../../src/domain/Usage.ts"
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
-import type { LedgerDay } from "../support/auditDatabase.ts"
+import type { LedgerDay, SeenRow } from "../support/auditDatabase.ts"
 import { queuedFor } from "../support/permits.ts"
-
-export interface SeenRow {
-  readonly status: number
-  readonly tokens_in: number
-  readonly tokens_out: number
-  readonly model: string | null
-  readonly endpoint: string
-  readonly client_request_id: string | null
-  readonly error_type: string | null
-  readonly key_id: string | null
-  readonly latency_ms: number
-  readonly repeats: number
-  readonly end_user: string | null
-  readonly alias: string | null
-  readonly truncated: boolean | null
-}
 
 /** Looks at what was written, past the ports. */
 export class Written extends Context.Service<

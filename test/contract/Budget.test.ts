@@ -11,8 +11,6 @@ import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
 
-const { account } = claimsOf({})
-
 const spent = { day: 10, month: 200, total: 3000 }
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
@@ -34,7 +32,7 @@ it.effect("when totals are missing, then they are restored from the ledger, each
   return Effect.gen(function* () {
     yield* TestClock.setTime(noon)
     const [budget, meter] = [yield* Budget, yield* Meter]
-    yield* budget.restore(account, yield* missingOf(budgets))
+    yield* budget.restore(claimsOf({}), yield* missingOf(budgets))
     const headroom = yield* meter.peek(claimsOf({ budgets }))
     assert.notInstanceOf(headroom, Missing)
     assert.deepInclude(headroom, {
@@ -72,7 +70,7 @@ it.effect(
       yield* Effect.gen(function* () {
         const budget = yield* Budget
         const missing = yield* missingOf({ total: 9 })
-        const restore = budget.restore(account, missing)
+        const restore = budget.restore(claimsOf({}), missing)
         const first = yield* Effect.forkChild(restore, { startImmediately: true })
         const herd = yield* Effect.forEach(Array.from({ length: 50 }), () =>
           Effect.forkChild(restore, { startImmediately: true })
@@ -92,7 +90,7 @@ it.effect(
 it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
   Effect.gen(function* () {
     const missing = new Missing({ counters: { day: "2026-11-21" } })
-    const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(account, missing)))
+    const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(claimsOf({}), missing)))
     const broken = yield* restore.pipe(
       Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
     )
@@ -137,7 +135,7 @@ it.effect(
         })
       )
       if (!(missing instanceof Missing)) return
-      yield* budget.restore(account, missing)
+      yield* budget.restore(claimsOf({}), missing)
       assert.deepInclude(yield* meter.peek(claims), {
         budgets: { day: { limit: 100, remaining: 90 } },
         tenantBudgets: { day: { limit: 100, remaining: 80 }, month: { limit: 1000, remaining: 600 } }

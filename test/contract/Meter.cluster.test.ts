@@ -10,6 +10,7 @@ import { layerRedisCluster } from "../support/TestRedisCluster.ts"
 import { TestRedis } from "../support/TestRedis.ts"
 import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
 import { groups } from "./MeterGroups.ts"
+import { mostUsers, users } from "./MeterUsers.ts"
 
 const scope = Scope.makeUnsafe()
 let url = ""
@@ -44,12 +45,13 @@ const twin = () =>
     wipe,
     Layer.effect(
       Meter,
-      Effect.flatMap(Redis, (redis) => makeRedis(redis, { leaseS }, Clock.currentTimeMillis))
+      Effect.flatMap(Redis, (redis) => makeRedis(redis, { leaseS, mostUsers }, Clock.currentTimeMillis))
     )
   ).pipe(Layer.provideMerge(Layer.fresh(client)))
 
 suite("Meter in a Redis Cluster", twin)
 groups("Meter in a Redis Cluster", twin)
+users("Meter in a Redis Cluster", twin)
 
 it.live("when groups are stored, then they are spread over all masters, and each stays on one", () =>
   Effect.gen(function* () {

@@ -9,6 +9,7 @@ import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
+import { mostUsers, users } from "./MeterUsers.ts"
 import { windows } from "./MeterWindows.ts"
 
 const wipe = Layer.effect(
@@ -26,6 +27,7 @@ windows("Meter in Redis", twin)
 queueing("Meter in Redis", () =>
   Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, queueMaxWaitMs: queueWaitMs }))
 )
+users("Meter in Redis", () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, mostUsers })))
 properties("Meter in Redis", twin, { runs: 150 })
 
 it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>

@@ -2,14 +2,16 @@ import { Effect, Layer } from "effect"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
+import type { MeterOptions } from "../../src/gates/meter/bounds.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
+import { mostUsers, users } from "./MeterUsers.ts"
 import { windows } from "./MeterWindows.ts"
 
-const twinWith = (queueMaxWaitMs: number) => () =>
+const twinWith = (options: Partial<MeterOptions>) => () =>
   Layer.suspend(() => {
-    const counters = new MemoryMeter({ leaseS, queueMaxWaitMs })
+    const counters = new MemoryMeter({ leaseS, ...options })
     return Layer.merge(
       layerMemoryMeter(counters),
       Layer.succeed(
@@ -19,11 +21,12 @@ const twinWith = (queueMaxWaitMs: number) => () =>
     )
   })
 
-const twin = twinWith(0)
+const twin = twinWith({})
 
 suite("Meter in memory", twin)
 leases("Meter in memory", twin)
 totals("Meter in memory", twin)
 groups("Meter in memory", twin)
 windows("Meter in memory", twin)
-queueing("Meter in memory", twinWith(queueWaitMs))
+queueing("Meter in memory", twinWith({ queueMaxWaitMs: queueWaitMs }))
+users("Meter in memory", twinWith({ mostUsers }))

@@ -8,7 +8,7 @@ import { Clock, Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
 import { dayOf, monthOf } from "../../src/domain/Calendar.ts"
-import type { Claims, Reservation } from "../../src/domain/Reservation.ts"
+import type { Account, Claims, CounterOwner, Reservation } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
@@ -29,15 +29,19 @@ const budgets = fc.record(
   },
   { requiredKeys: [] }
 )
-const terms = fc.record({
-  limits: fc.record({
-    rpm: fc.integer({ min: 1, max: 8 }),
-    tpm: fc.integer({ min: 1, max: 200 }),
-    concurrent: fc.integer({ min: 1, max: 5 })
-  }),
-  budgets,
-  tenantBudgets: budgets
+const limits = fc.record({
+  rpm: fc.integer({ min: 1, max: 8 }),
+  tpm: fc.integer({ min: 1, max: 200 }),
+  concurrent: fc.integer({ min: 1, max: 5 })
 })
+/** `ofUser`: of those requests that are of a user. */
+const terms = fc.record({
+  limits,
+  budgets,
+  tenantBudgets: budgets,
+  ofUser: fc.record({ limits, budgets })
+})
+type Terms = typeof terms extends fc.Arbitrary<infer A> ? A : never
 
 const verb = <V extends string>(...verbs: ReadonlyArray<V>) => fc.constantFrom(...verbs)
 const step = fc.oneof(
@@ -94,10 +98,12 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
   const group = `g${run}`
   /** Two accounts of one group: requests with an even number are of the first. */
   const accountOf = (which: number) => ({ group, key: which % 2 === 0 ? "k" : "l" })
-  const claimsOf = (terms: Omit<Claims, "account">, which: number): Claims => ({
-    account: accountOf(which),
-    ...terms
-  })
+  /** Requests 2, 3, 6 and 7 are of users, two of each account. */
+  const userOf = (which: number) => (which % 4 < 2 ? undefined : which < 4 ? "u" : "v")
+  const claimsOf = ({ ofUser, ...terms }: Terms, which: number): Claims => {
+    const id = userOf(which)
+    return { account: accountOf(which), ...terms, ...(id === undefined ? {} : { user: { id, ...ofUser } }) }
+  }
   const reservations = new Map<number, Reservation>()
   let told = ""
 
@@ -117,7 +123,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
 
   const reserve = Effect.fnUntraced(function* (
     all: ReadonlyArray<number>,
-    terms: Omit<Claims, "account">,
+    terms: Terms,
     what: { readonly tokens: number; readonly least?: number; readonly slot: boolean }
   ) {
     const verdicts = yield* ask(all, (meter, which) =>
@@ -130,12 +136,19 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
     })
   })
 
+  /** The owner of the account that is most of a request's own. */
+  const ownerOf = (which: number): Account => {
+    const user = userOf(which)
+    return { ...accountOf(which), ...(user === undefined ? {} : { user }) }
+  }
+
+  const owners: ReadonlyArray<CounterOwner> = [{ group }, ...[0, 1, 2, 3, 6, 7].map(ownerOf)]
+
   /** What the Budget does when it meets a new day, or a store that has lost all. */
   const load = Effect.fnUntraced(function* (tokens: number) {
     const now = yield* Clock.currentTimeMillis
     const totals = [dayOf(now), monthOf(now), "total"].map((counter) => ({ counter, tokens }))
-    for (const owner of [accountOf(0), accountOf(1), { group }])
-      yield* askOne((meter) => meter.load(owner, totals))
+    for (const owner of owners) yield* askOne((meter) => meter.load(owner, totals))
   })
 
   yield* TestClock.setTime(eve)
@@ -156,11 +169,10 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         })
         // Now and then one of them asks whether the store is fit, and then comes after the others.
         yield* live.ping
-        yield* reserve(
-          inSections(ofToday, (which) => which % 2),
-          action.terms,
-          { tokens: action.tokens, slot: action.slot }
-        )
+        yield* reserve(inSections(ofToday, ownerOf), action.terms, {
+          tokens: action.tokens,
+          slot: action.slot
+        })
         break
       }
       case "renew":
@@ -192,7 +204,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
         yield* askOne((meter) => meter.peek(claimsOf(action.terms, action.which)))
         break
       case "repair": {
-        const account = accountOf(action.which)
+        const account = ownerOf(action.which)
         yield* askOne((meter) =>
           Effect.gen(function* () {
             const { lapsed, mark, open, totals } = yield* meter.snapshot(account, now)

@@ -113,13 +113,6 @@ layer(
   ),
   { excludeTestServices: true }
 )("the prompt log", (it) => {
-  it.effect("when a key has not opted in, then nothing is stored", () =>
-    Effect.gen(function* () {
-      const log = yield* PromptLog
-      assert.isUndefined(log.transcript(callerOf(), arrivalOf(), asking({ prompt: "secret" })))
-    })
-  )
-
   it.effect(
     "when a key has opted in, then prompt and answer are kept for its own time or the default one",
     () =>

@@ -4,6 +4,7 @@ import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
+import { pinSuite } from "./QueueStorePins.ts"
 import { properties } from "./QueueStoreProperty.ts"
 
 const twin = () =>
@@ -23,4 +24,5 @@ const twin = () =>
   ).pipe(Layer.provide(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
 
 suite("QueueStore in Redis", twin)
+pinSuite("QueueStore in Redis", twin)
 properties("QueueStore in Redis", twin, { runs: 120 })

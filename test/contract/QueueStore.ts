@@ -6,6 +6,7 @@ import {
   type Beat,
   Full,
   Granted,
+  maxIdleKeys,
   QueueStore,
   type Ticket,
   Waiting
@@ -86,6 +87,30 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
           displaced: []
         })
         assert.instanceOf(yield* b.enter(ticket("3"), bounds), Granted)
+      }))
+
+    test("when a thousand users of a key came after one, then what it used is forgotten: names that are made up do not fill the store", (a) =>
+      Effect.gen(function* () {
+        const one = { places: 1, depth: 8 }
+        const use = Effect.fnUntraced(function* (key: string, tokens: number) {
+          assert.instanceOf(yield* a.enter(ticket(key, { key }), one), Granted)
+          yield* a.end(key, tokens, one)
+        })
+        /** Of two that wait, which one goes first. */
+        const firstOf = Effect.fnUntraced(function* (...keys: readonly [string, string]) {
+          yield* a.enter(ticket("busy", { key: "busy" }), one)
+          const ids = keys.map((key) => `${key} waits`)
+          for (const key of keys) yield* a.enter(ticket(`${key} waits`, { key }), one)
+          yield* a.end("busy", 100, one)
+          const { granted } = yield* a.beat([], ids, one)
+          for (const id of ids) if (!granted.includes(id)) yield* a.leave(id, one)
+          for (const id of granted) yield* a.end(id, 100, one)
+          return granted
+        })
+        yield* use("old", 5000)
+        assert.deepStrictEqual(yield* firstOf("old", "new"), ["new waits"])
+        for (let i = 0; i <= maxIdleKeys; i++) yield* use(`user ${i}`, 9000)
+        assert.deepStrictEqual(yield* firstOf("old", "newer"), ["old waits"])
       }))
 
     test("when as many wait as may, then the next is refused, with a Retry-After from the rate of ends", (a) =>
@@ -433,6 +458,31 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         assert.deepStrictEqual((yield* a.beat(["b1"], ["a0", "b2"], one)).granted, [], "a place is free")
         yield* a.end("b1", 100, one)
         assert.deepStrictEqual((yield* a.beat([], ["a0", "b2"], one)).granted, ["a0"])
+      }))
+
+    test("when the store lost everything in a turn, then that begins anew for what a replica says was loaded", (a, b) =>
+      Effect.gen(function* () {
+        yield* loadOf(a, 8000)
+        yield* a.enter(ticket("b0", { tenant: "flood", model: "b" }), one)
+        yield* (yield* Replicas).clear
+        const { changesInMs } = yield* b.beat([], [], one, { names: ["b"], agoMs: 900 })
+        assert.strictEqual(changesInMs, graceMs)
+        const held = [
+          { ticket: ticket("a0", { tenant: "few", model: "a" }), order: 1 },
+          { ticket: ticket("b1", { tenant: "flood", model: "b" }), order: 2 }
+        ]
+        yield* a.restore(held, one)
+        yield* TestClock.adjust(graceMs)
+        assert.deepStrictEqual((yield* a.beat([], ["a0", "b1"], one)).granted, ["b1"])
+      }))
+
+    test("when a replica is silent, then the others learn when its lease ends", (a, b) =>
+      Effect.gen(function* () {
+        yield* b.beat([], [], one)
+        yield* TestClock.adjust("2 seconds")
+        assert.strictEqual((yield* a.beat([], [], one)).changesInMs, leaseS * 1000 - 2000)
+        yield* TestClock.adjust((leaseS - 2) * 1000)
+        assert.strictEqual((yield* a.beat([], [], one)).changesInMs, leaseS * 1000, "its own")
       }))
 
     test("when a request waits for a swap, then others pass it only on places that it cannot use", (a) =>

@@ -73,7 +73,7 @@ const contents = Effect.gen(function* () {
 it.live("when the database was lost, then the dump brings everything back, and keys can be revoked", () =>
   Effect.gen(function* () {
     const native = yield* findPostgres
-    const cluster = yield* makePostgresClusterWith({}, native)
+    const cluster = yield* makePostgresClusterWith({}, { installed: native })
     const work = yield* folder
     const at = new URL(Redacted.value(cluster.url("tollgate")))
     /** The guide's line, without the engine around it. */

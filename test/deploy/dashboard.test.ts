@@ -60,7 +60,17 @@ layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8" }), { excludeTestServices: true
         readonly title: string
         readonly values: ReadonlyArray<object>
       }) => mayBeEmpty.has(title) || values.length > 0
-      const answers = yield* eventually(traffic, (all) => all.every(isAnswered))
+      type Answers = Effect.Success<typeof traffic>
+      const byTitle = (all: Answers, title: string) =>
+        all.find((answer) => answer.title === title)?.values ?? []
+      /** These have the model, and a value as soon as its requests lie between two scrapes. */
+      const hasModel = (all: Answers) => (title: string) =>
+        byTitle(all, title).some(({ labels, value }) => labels["model"] === "m:latest" && Number(value) > 0)
+      const ofModel = ["Time to the first frame, 95 %, by model", "Output tokens per second, by model"]
+      const answers = yield* eventually(
+        traffic,
+        (all) => all.every(isAnswered) && ofModel.every(hasModel(all))
+      )
       assert.isAbove(answers.length, 30)
       assert.deepStrictEqual(
         answers.filter((answer) => !isAnswered(answer)).map(({ expr, title }) => `${title}: ${expr}`),
@@ -71,14 +81,9 @@ layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8" }), { excludeTestServices: true
         for (const one of values)
           assert.includeMembers(Object.keys(one.labels), labels, `${title}: labels of the legend`)
       }
-      const byTitle = (title: string) => answers.find((answer) => answer.title === title)?.values ?? []
-      for (const title of ["Time to the first frame, 95 %, by model", "Output tokens per second, by model"])
-        assert.isTrue(
-          byTitle(title).some(({ labels, value }) => labels["model"] === "m:latest" && Number(value) > 0),
-          title
-        )
+      for (const title of ofModel) assert.isTrue(hasModel(answers)(title), title)
       assert.includeMembers(
-        byTitle("Refusals by reason").map(({ labels }) => labels["reason"]),
+        byTitle(answers, "Refusals by reason").map(({ labels }) => labels["reason"]),
         ["forbidden", "rate_limit_exceeded", "unauthorized"]
       )
     }).pipe(Effect.scoped)

@@ -28,7 +28,7 @@ it.live(
   () =>
     Effect.gen(function* () {
       const native = yield* findPostgres
-      const cluster = yield* makePostgresClusterWith({}, native)
+      const cluster = yield* makePostgresClusterWith({}, { installed: native })
       const [fake, redis] = [yield* Fake, yield* TestRedis]
       const url = cluster.url("tollgate")
       const work = yield* Effect.acquireRelease(

@@ -19,7 +19,7 @@ const live = { excludeTestServices: true } as const
 
 const env = {
   BACKEND_MAX_CONCURRENT: "2",
-  QUEUE_MAX_WAIT_MS: "1500",
+  QUEUE_MAX_WAIT_MS: "60000",
   QUEUE_MAX_DEPTH: "3",
   CONCURRENCY_LEASE_S: "3"
 }
@@ -74,36 +74,6 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
       }).pipe(Effect.scoped)
   )
 
-  it.effect(
-    "when the wait is too long or too many wait, then the answer is 429 with Retry-After, and nothing is consumed",
-    () =>
-      Effect.gen(function* () {
-        yield* open()
-        const backend = yield* Fake
-        const { secret } = yield* newKey({ rpm: 20 })
-        backend.always({ does: "hang" })
-        const stuck = yield* Effect.forEach([1, 2], () => Effect.forkChild(chat(secret)))
-        yield* eventually(running, (count) => count === 2)
-        const waiting = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(chat(secret)))
-        const metrics = Effect.map(call("/metrics"), ({ text }) => text)
-        yield* eventually(metrics, (text) => /tollgate_queue_depth\{tenant="[^"]+"\} 3/.test(text))
-        const full = yield* chat(secret)
-        const late = yield* Fiber.joinAll(waiting)
-        for (const refused of [full, ...late]) {
-          assert.strictEqual(refused.status, 429)
-          assert.strictEqual(JSON.parse(refused.text).error.type, "capacity_exceeded")
-          assert.isAtLeast(Number(refused.headers.get("retry-after")), 1)
-        }
-        for (const refused of late) assert.isAtLeast(waitOf(refused), 1400)
-        // Five others hold a request each; its own claim is given back.
-        assert.strictEqual(full.headers.get("x-ratelimit-remaining-requests"), "15")
-        backend.always(slowly(1))
-        yield* Fiber.interruptAll(stuck)
-        const next = yield* chat(secret)
-        assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
-      })
-  )
-
   it.effect("when a client leaves the line, then it has consumed nothing", () =>
     Effect.gen(function* () {
       yield* open()
@@ -136,7 +106,8 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
         yield* open().pipe(Effect.provideService(Gateway, other))
         const backend = yield* Fake
         const [many, few] = [yield* newKey({ concurrent: 20 }), yield* newKey()]
-        backend.always(slowly(150))
+        // Long enough that the other's request comes before the first of these ends.
+        backend.always(slowly(600))
         const crowd = yield* Effect.forEach([1, 2, 3, 4, 5], () => Effect.forkChild(chat(many.secret)))
         const depth = Effect.map(
           call("/metrics"),
@@ -174,5 +145,37 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
       const { key } = yield* registry.createKey({ tenant, name: "night", priority: "batch" })
       assert.strictEqual(key.priority, "batch")
     })
+  )
+})
+
+layer(layerGateway({ ...env, QUEUE_MAX_WAIT_MS: "1500" }), live)("a line with a short wait", (it) => {
+  it.effect(
+    "when the wait is too long or too many wait, then the answer is 429 with Retry-After, and nothing is consumed",
+    () =>
+      Effect.gen(function* () {
+        yield* open()
+        const backend = yield* Fake
+        const { secret } = yield* newKey({ rpm: 20 })
+        backend.always({ does: "hang" })
+        const stuck = yield* Effect.forEach([1, 2], () => Effect.forkChild(chat(secret)))
+        yield* eventually(running, (count) => count === 2)
+        const waiting = yield* Effect.forEach([1, 2, 3], () => Effect.forkChild(chat(secret)))
+        const metrics = Effect.map(call("/metrics"), ({ text }) => text)
+        yield* eventually(metrics, (text) => /tollgate_queue_depth\{tenant="[^"]+"\} 3/.test(text))
+        const full = yield* chat(secret)
+        const late = yield* Fiber.joinAll(waiting)
+        for (const refused of [full, ...late]) {
+          assert.strictEqual(refused.status, 429)
+          assert.strictEqual(JSON.parse(refused.text).error.type, "capacity_exceeded")
+          assert.isAtLeast(Number(refused.headers.get("retry-after")), 1)
+        }
+        for (const refused of late) assert.isAtLeast(waitOf(refused), 1400)
+        // Five others hold a request each; its own claim is given back.
+        assert.strictEqual(full.headers.get("x-ratelimit-remaining-requests"), "15")
+        backend.always(slowly(1))
+        yield* Fiber.interruptAll(stuck)
+        const next = yield* chat(secret)
+        assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
+      })
   )
 })

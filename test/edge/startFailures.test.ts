@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { cannotListen } from "../../src/startup/StartupError.ts"
-import { freePort } from "../support/servers/processes.ts"
+import { compileCache, freePort } from "../support/servers/processes.ts"
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
@@ -24,7 +24,7 @@ const start = (env: Readonly<Record<string, string>>) =>
     const child = execFile(
       process.execPath,
       [main],
-      { env: { PATH: process.env["PATH"], ...servers, ...env } },
+      { env: { PATH: process.env["PATH"], NODE_COMPILE_CACHE: compileCache, ...servers, ...env } },
       (error, _, said) => resume(Effect.succeed([error === null ? 0 : error.code, said]))
     )
     return Effect.sync(() => void child.kill("SIGKILL"))

@@ -6,8 +6,8 @@ import { tellStory } from "../support/story/Story.ts"
 import { layerTestDatabase, TestDatabase } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 
-/** A little more than what runs, because two runs differ by a few. Lower them when less runs. */
-const most = { functions: 515, files: 111, changes: 730 }
+/** A little more than what runs, because two runs differ by a few, on a busy machine by more. Lower them when less runs. */
+const most = { functions: 520, files: 111, changes: 730 }
 
 layer(Layer.mergeAll(layerTestDatabase, layerTestRedis), { excludeTestServices: true })("the story", (it) => {
   it.effect(

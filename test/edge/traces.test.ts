@@ -1,7 +1,6 @@
 /** The traces of requests, at a collector: whose they continue, what they have, and what has none. */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { layerTracing } from "../../src/observability/tracing.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Collector, type CollectedSpan, layerCollector } from "../support/Collector.ts"
@@ -232,29 +231,6 @@ layer(layerTraced(1), live)("with a collector", (it) => {
         assert.property(root.attributes, "tollgate.request_id")
         assert.notInclude(["/readyz", "/healthz"], root.attributes["http.route"])
       }
-    })
-  )
-})
-
-// Refusals of unknown callers share rows, which a loop writes after the requests.
-layer(layerTraced(1, { ANONYMOUS_ROWS_PER_MINUTE: "0" }), live)("with shared rows", (it) => {
-  it.effect("when a request starts work that goes on after it, then the work is not in its trace", () =>
-    Effect.gen(function* () {
-      const [{ spans }, sql] = [yield* Collector, yield* SqlClient.SqlClient]
-      const { headers } = yield* call("/api/chat", { secret: "nobody", body: hello() })
-      const request = yield* requestSpan(headers.get("x-request-id"))
-      const written = sql`SELECT 1 FROM audit_log WHERE status = 401`
-      assert.isNotEmpty(yield* eventually(written, (rows) => rows.length > 0))
-      // Spans are sent in order, so those of the loop would be there with the next request's.
-      const next = yield* call("/api/chat", { secret: "nobody", body: hello() })
-      yield* requestSpan(next.headers.get("x-request-id"))
-      const late = spans().filter(
-        (span) => span.traceId === request.traceId && span.endedAt > request.endedAt
-      )
-      assert.deepStrictEqual(
-        late.map(({ name }) => name),
-        []
-      )
     })
   )
 })

@@ -4,11 +4,23 @@ import * as fs from "node:fs/promises"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
+import { inject } from "vitest"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
+import { copyData } from "../support/servers/PostgresCluster.ts"
 
 const root = process.getuid?.() === 0
+
+/** A folder with data that an earlier start made, where the first start is not the point: it takes a second. */
+const used = (mode: number) =>
+  Effect.tap(folder(mode), (dataDir) => {
+    const data = path.join(dataDir, "postgres")
+    return Effect.andThen(
+      Effect.promise(() => fs.mkdir(data, { recursive: true, mode: 0o711 })),
+      copyData(inject("postgres").prepared, data)
+    )
+  })
 
 /** Whether every user can enter the folder. */
 const isOpen = (name: string): boolean =>
@@ -58,7 +70,7 @@ it.live(
 
 it.live("when a second one starts on the folder, then it is refused and the first goes on", () =>
   Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
+    const dataDir = yield* used(0o755)
     const first = yield* embeddedPostgres({ dataDir })
     const refused = yield* Effect.flip(Effect.scoped(embeddedPostgres({ dataDir })))
     assert.strictEqual(
@@ -96,7 +108,7 @@ it.live("when a first start was cut short, then the next one removes its rest", 
 
 it.live("when a lock names a process number that now belongs to another program, then it starts", () =>
   Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
+    const dataDir = yield* used(0o755)
     yield* visit(dataDir)
     const data = path.join(dataDir, "postgres")
     // What a reboot leaves: the number of a process of the same user that is no Postgres.
@@ -115,7 +127,7 @@ it.live("when a lock names a process number that now belongs to another program,
 it.live("when its parent is killed, then it ends, and the next start has the data at once", () =>
   Effect.gen(function* () {
     for (const mode of [0o755, 0o700]) {
-      const dataDir = yield* folder(mode)
+      const dataDir = yield* used(mode)
       assert.strictEqual(yield* visit(dataDir), 1)
       const { child } = yield* parent(dataDir)
       child.kill("SIGKILL")

@@ -37,13 +37,17 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
         const done = completionRow(endOf(whole, usageOf(1, 2)))
         assert.deepStrictEqual(yield* close([done]), [])
         assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
-        const aborted = completionRow(endOf(cut, usageOf(5, 10), abortion))
+        const user = "00000000-0000-4000-8000-00000000ada1"
+        const aborted = { ...completionRow(endOf(cut, usageOf(5, 10), abortion)), user_account: user }
         assert.deepStrictEqual(yield* close([aborted]), [])
         const late = completionRow(endOf(cut, usageOf(7, 30)))
         assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
         const [corrected, ...others] = yield* correctAudit(pg)([late, done])
         assert.deepStrictEqual(others, [])
-        assert.deepInclude(corrected, { id: cutId, tokens: 22 })
+        assert.deepInclude(corrected, { id: cutId, tokens: 22, user_account: user })
+        const ofUser = yield* pg`SELECT requests::int, tokens_in::int, tokens_out::int FROM user_ledger
+          WHERE user_account = ${user}::text::uuid`
+        assert.deepStrictEqual(ofUser, [{ requests: 1, tokens_in: 7, tokens_out: 30 }])
         assert.deepStrictEqual(yield* correctAudit(pg)([late, done]), [])
         const sums = yield* auditSumsOf(caller.keyId)
         assert.deepInclude(sums[0], { requests: 2, tokensIn: 8, tokensOut: 32 })
@@ -107,6 +111,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
         tenant_id: caller.tenantId,
         key_id: caller.keyId,
         account: caller.accountId,
+        user_account: null,
         admitted_at: reservation.admittedAt,
         tokens: 158,
         was_aborted: true

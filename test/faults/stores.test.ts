@@ -79,49 +79,43 @@ const survives = Effect.fnUntraced(function* <R>(outage: Outage<R>) {
   assert.strictEqual(yield* readyOf(outage.dependency), 1)
 })
 
-const postgres = (use: (cluster: TestCluster["Service"]) => Effect.Effect<void, unknown>) =>
-  Effect.flatMap(TestCluster, use)
-const redis = (use: (server: TestRedisServer["Service"]) => Effect.Effect<void, unknown>) =>
-  Effect.flatMap(TestRedisServer, use)
+type Stores = TestCluster | TestRedisServer
+const outages: ReadonlyArray<Outage<Stores> & { readonly name: string }> = [
+  {
+    name: "Postgres is stopped",
+    begin: Effect.flatMap(TestCluster, ({ stop }) => stop),
+    end: Effect.flatMap(TestCluster, ({ start }) => start),
+    refusedWithinMs: 2500,
+    dependency: "database"
+  },
+  {
+    name: "Postgres is frozen",
+    begin: Effect.flatMap(TestCluster, ({ pause }) => pause),
+    end: Effect.flatMap(TestCluster, ({ resume }) => resume),
+    refusedWithinMs: 2500,
+    dependency: "database"
+  },
+  {
+    name: "Redis is stopped",
+    begin: Effect.flatMap(TestRedisServer, ({ stop }) => stop),
+    end: Effect.flatMap(TestRedisServer, ({ start }) => start),
+    refusedWithinMs: 600,
+    dependency: "cache"
+  },
+  {
+    name: "Redis is frozen",
+    begin: Effect.flatMap(TestRedisServer, ({ pause }) => pause),
+    end: Effect.flatMap(TestRedisServer, ({ resume }) => resume),
+    refusedWithinMs: 1500,
+    dependency: "cache"
+  }
+]
 
 layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServices: true })(
   "a gateway with warm caches",
   (it) => {
-    it.effect("when Postgres is stopped, then it refuses within about a second", () =>
-      survives({
-        begin: postgres(({ stop }) => stop),
-        end: postgres(({ start }) => start),
-        refusedWithinMs: 2500,
-        dependency: "database"
-      })
-    )
-
-    it.effect("when Postgres is frozen, then it refuses within about a second", () =>
-      survives({
-        begin: postgres(({ pause }) => pause),
-        end: postgres(({ resume }) => resume),
-        refusedWithinMs: 2500,
-        dependency: "database"
-      })
-    )
-
-    it.effect("when Redis is stopped, then it refuses at once", () =>
-      survives({
-        begin: redis(({ stop }) => stop),
-        end: redis(({ start }) => start),
-        refusedWithinMs: 600,
-        dependency: "cache"
-      })
-    )
-
-    it.effect("when Redis is frozen, then it refuses after the command timeout", () =>
-      survives({
-        begin: redis(({ pause }) => pause),
-        end: redis(({ resume }) => resume),
-        refusedWithinMs: 1500,
-        dependency: "cache"
-      })
-    )
+    for (const outage of outages)
+      it.effect(`when ${outage.name}, then it refuses in time`, () => survives(outage))
   }
 )
 

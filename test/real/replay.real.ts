@@ -1,6 +1,6 @@
 /**
- * Requests of applications that cannot be run here, in the shapes their sources build them: Open WebUI's Ollama and
- * OpenAI connections, Continue's Ollama provider. Each line says what the gateway answers.
+ * Requests of applications that cannot be run in a suite, in the shapes their sources build them: Open WebUI's Ollama and
+ * OpenAI connections, Continue's Ollama provider, Zed's OpenAI-compatible provider. Each line says what the gateway answers.
  */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
@@ -212,8 +212,63 @@ const continueDev: ReadonlyArray<Replayed> = [
   }
 ]
 
+/** `crates/open_ai/src/open_ai.rs` of Zed, commit 014676e4: its stream and its tools; a message may be a list of parts. */
+const zedRequest = {
+  stream: true,
+  stream_options: { include_usage: true },
+  max_completion_tokens: 60,
+  temperature: 1,
+  parallel_tool_calls: true
+}
+const zed: ReadonlyArray<Replayed> = [
+  {
+    what: "a chat is streamed",
+    path: "/v1/chat/completions",
+    body: { ...zedRequest, model: "plain:latest", messages, stop: ["<end>"], reasoning_effort: "low" },
+    status: 200,
+    says: '"completion_tokens":'
+  },
+  {
+    what: "a chat with tools",
+    path: "/v1/chat/completions",
+    body: { ...zedRequest, model: "tools:latest", messages, tools: [weather], tool_choice: "auto" },
+    status: 200,
+    says: '"finish_reason":"tool_calls"'
+  },
+  {
+    what: "the result of a tool is sent back",
+    path: "/v1/chat/completions",
+    body: {
+      ...zedRequest,
+      model: "tools:latest",
+      messages: [
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "the" },
+            { type: "text", text: "weather" }
+          ]
+        },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [{ id: "call_1", type: "function", function: { name: "get_weather", arguments: "{}" } }]
+        },
+        { role: "tool", content: "rain", tool_call_id: "call_1" }
+      ],
+      tools: [weather]
+    },
+    status: 200,
+    says: "data: [DONE]"
+  }
+]
+
 layer(layerRealGateway(), { excludeTestServices: true, timeout: 600_000 })("replayed requests", (it) => {
-  for (const [application, requests] of Object.entries({ "Open WebUI": openWebUi, Continue: continueDev })) {
+  for (const [application, requests] of Object.entries({
+    "Open WebUI": openWebUi,
+    Continue: continueDev,
+    Zed: zed
+  })) {
     for (const { body, headers, keyless, path, says, status, what } of requests) {
       it.effect(`when ${application} does ${what}, then it works`, () =>
         Effect.gen(function* () {

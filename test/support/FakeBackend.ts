@@ -49,6 +49,8 @@ export interface FakeBackend {
   setDescription(name: string, behaviour: Behaviour): void
   /** `/api/tags`: names (chat models that can use tools and think) or whole entries */
   setModels(models: ReadonlyArray<string | JsonObject>): void
+  /** `/api/ps`: names; undefined: a server that does not tell */
+  setLoaded(models: ReadonlyArray<string> | undefined): void
   /** what GET calls meet instead of their answer; undefined: the answer */
   onLookup(behaviour: Behaviour | undefined): void
   /** inference calls under way, and the most there were at the same time */
@@ -147,6 +149,7 @@ class Fake implements FakeBackend {
   #always: ((request: Recorded) => Behaviour) | undefined
   #lookup: Behaviour | undefined
   readonly #described = new Map<string, Behaviour>()
+  #loaded: ReadonlyArray<string> | undefined
   #tags: ReadonlyArray<JsonObject> = [tagsEntry("fake:latest", ["completion", "tools"])]
 
   readonly server = createServer((request, response) => {
@@ -174,6 +177,9 @@ class Fake implements FakeBackend {
   }
   always(behaviour: Behaviour | ((request: Recorded) => Behaviour) | undefined): void {
     this.#always = behaviour === undefined || typeof behaviour === "function" ? behaviour : () => behaviour
+  }
+  setLoaded(models: ReadonlyArray<string> | undefined): void {
+    this.#loaded = models
   }
   onLookup(behaviour: Behaviour | undefined): void {
     this.#lookup = behaviour
@@ -217,7 +223,13 @@ class Fake implements FakeBackend {
     if (recorded.method !== "POST") {
       this.lookups.push(recorded)
       if (this.#lookup !== undefined) return await behave(this.#lookup, response, recorded)
-      const body = recorded.path === "/api/tags" ? { models: this.#tags } : { version: "0.33.0" }
+      const loaded = this.#loaded?.map((name) => tagsEntry(name, []))
+      const body =
+        recorded.path === "/api/tags"
+          ? { models: this.#tags }
+          : recorded.path === "/api/ps" && loaded !== undefined
+            ? { models: loaded }
+            : { version: "0.33.0" }
       return await behave({ does: "answer", status: 200, body: JSON.stringify(body) }, response, recorded)
     }
     if (recorded.path === "/api/show" && recorded.headers.accept === "application/json") {

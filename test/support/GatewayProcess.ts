@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 import { Effect, Schedule, type Scope } from "effect"
 import { hello } from "./Gateway.ts"
 import { maxWaitMs } from "./wait.ts"
-import { freePort, TestServerFailed } from "./servers/processes.ts"
+import { compileCache, freePort, TestServerFailed } from "./servers/processes.ts"
 
 export interface GatewayProcess {
   readonly url: string
@@ -34,7 +34,7 @@ export const makeGatewayProcess = (
   Effect.gen(function* () {
     const port = yield* freePort
     const child = spawn(process.execPath, [main], {
-      env: { PATH: process.env["PATH"], ...env, PORT: String(port) },
+      env: { PATH: process.env["PATH"], NODE_COMPILE_CACHE: compileCache, ...env, PORT: String(port) },
       stdio: ["ignore", "pipe", "pipe"]
     })
     const gone = once(child, "exit")

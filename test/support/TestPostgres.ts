@@ -7,7 +7,6 @@ import { Context, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
 import { inject } from "vitest"
-import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres, type PostgresOptions, type SocketAddress } from "../../src/infra/Postgres.ts"
 import { makePostgresClusterWith, type PostgresCluster } from "./servers/PostgresCluster.ts"
 
@@ -63,7 +62,7 @@ export const TestPostgres = layerTestPostgres()
 export class TestCluster extends Context.Service<TestCluster, PostgresCluster>()("test/TestCluster") {}
 
 /**
- * A private Postgres (about half a second), migrated, with a client on it: for faults. `switches` are settings of the server,
+ * A private Postgres, migrated, with a client on it: for faults. `switches` are settings of the server,
  * beside those of all test servers.
  */
 export const layerPrivatePostgres = (
@@ -72,10 +71,8 @@ export const layerPrivatePostgres = (
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient | TestDatabase | TestCluster, unknown> => {
   const database = Layer.effect(
     TestDatabase,
-    Effect.gen(function* () {
-      const cluster = yield* TestCluster
+    Effect.map(TestCluster, (cluster) => {
       const name = "postgres"
-      yield* migrate.pipe(Effect.provide(layerPostgres({ url: cluster.socket(name), maxConnections: 1 })))
       return { name, url: cluster.url(name), socket: cluster.socket(name) }
     })
   )
@@ -83,6 +80,13 @@ export const layerPrivatePostgres = (
     Effect.map(TestDatabase, ({ socket }) => layerPostgres({ ...options, url: socket }))
   ).pipe(
     Layer.provideMerge(database),
-    Layer.provideMerge(Layer.fresh(Layer.effect(TestCluster, makePostgresClusterWith(switches))))
+    Layer.provideMerge(
+      Layer.fresh(
+        Layer.effect(
+          TestCluster,
+          Effect.suspend(() => makePostgresClusterWith(switches, { from: inject("postgres").prepared }))
+        )
+      )
+    )
   )
 }

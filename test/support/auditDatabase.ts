@@ -53,24 +53,27 @@ export const auditSumsOf = (keyId: string) =>
       WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`
   ).pipe(asNumbers)
 
+/** A row of the log, as suites look at it. */
+export interface SeenRow {
+  readonly status: number
+  readonly tokens_in: number
+  readonly tokens_out: number
+  readonly model: string | null
+  readonly endpoint: string
+  readonly client_request_id: string | null
+  readonly error_type: string | null
+  readonly key_id: string | null
+  readonly latency_ms: number
+  readonly repeats: number
+  readonly end_user: string | null
+  readonly alias: string | null
+  readonly truncated: boolean | null
+}
+
 export const storedRow = (requestId: string) =>
   Effect.flatMap(
     SqlClient.SqlClient,
-    (sql) => sql<{
-      readonly status: number
-      readonly tokens_in: number
-      readonly tokens_out: number
-      readonly model: string | null
-      readonly endpoint: string
-      readonly client_request_id: string | null
-      readonly error_type: string | null
-      readonly key_id: string | null
-      readonly latency_ms: number
-      readonly repeats: number
-      readonly end_user: string | null
-      readonly alias: string | null
-      readonly truncated: boolean | null
-    }>`
+    (sql) => sql<SeenRow>`
       SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
         key_id::text, latency_ms, repeats, end_user, alias, truncated
       FROM audit_log WHERE request_id = ${requestId}::text::uuid`

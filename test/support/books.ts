@@ -12,6 +12,43 @@ const Row = Schema.Struct({
 })
 const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 
+const decodeUsers = Schema.decodeUnknownEffect(
+  Schema.Array(
+    Schema.Struct({
+      group: Schema.String,
+      key: Schema.String,
+      user: Schema.String,
+      audit: Schema.Finite,
+      ledger: Schema.Finite
+    })
+  )
+)
+
+/** Tokens by which audit, ledger and live counters of end users differ. */
+const usersDiffer = Effect.gen(function* () {
+  const [pg, meter] = [yield* PgClient.PgClient, yield* Meter]
+  const rows = yield* decodeUsers(
+    yield* pg`
+      WITH a AS (
+        SELECT a.user_account, min(a.key_id::text)::uuid AS key_id,
+          sum(a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0)) AS n
+        FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+        WHERE a.user_account IS NOT NULL AND a.admitted_at IS NOT NULL GROUP BY 1
+      ), l AS (SELECT user_account, min(key_id::text)::uuid AS key_id, sum(tokens_in + tokens_out) AS n FROM user_ledger GROUP BY 1)
+      SELECT user_account::text AS user, coalesce(k.budget_account, k.id)::text AS key, k.tenant_id::text AS group,
+        coalesce(a.n, 0)::float8 AS audit, coalesce(l.n, 0)::float8 AS ledger
+      FROM a FULL JOIN l USING (user_account) JOIN api_keys k ON k.id = coalesce(a.key_id, l.key_id)`
+  )
+  const differences = yield* Effect.forEach(rows, ({ audit, group, key, ledger, user }) =>
+    Effect.map(
+      meter.snapshot({ group, key, user }, Date.now()),
+      ({ lapsed, open, totals }) =>
+        Math.abs(audit - ledger) + Math.abs((totals.total ?? ledger) - ledger) + open + lapsed.length
+    )
+  )
+  return differences.reduce((sum, difference) => sum + difference, 0)
+})
+
 export interface Books {
   readonly audit: number
   readonly ledger: number
@@ -68,6 +105,7 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
     difference += Math.abs((totals.total ?? spent) - spent)
   }
   const unaudited = Math.abs(audit - ledger)
+  difference += yield* usersDiffer
   const open = leases + lapsed + intents
   return { audit, ledger, counters, difference: difference + unaudited, leases, lapsed, open }
 }).pipe(Effect.orDie)

@@ -16,7 +16,9 @@ export const folder = (mode: number) =>
       await fs.chmod(above, mode)
       return path.join(above, "data")
     }),
-    (name) => Effect.promise(() => fs.rm(path.dirname(name), { recursive: true, force: true }))
+    // A server whose parent was killed may still be at its end.
+    (name) =>
+      Effect.promise(() => fs.rm(path.dirname(name), { recursive: true, force: true, maxRetries: 10 }))
   )
 
 /** Adds a row to what earlier runs left, and counts. */

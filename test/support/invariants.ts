@@ -27,8 +27,19 @@ const decodeRows = Schema.decodeUnknownEffect(Schema.Array(Row))
 const Tallied = Schema.Struct({ status: Schema.Finite, more: Schema.Finite })
 const decodeTallied = Schema.decodeUnknownEffect(Schema.Array(Tallied))
 
-/** Each answer's row is there and says what the client was told; no row says what nobody may read. */
-export const rowProblems = (answers: ReadonlyArray<Answer>, known: Private): Problems<PgClient.PgClient> =>
+/** A refusal that is counted in a row is written within a second, and a busy database takes its time. */
+const uncountedMs = 2000
+const arrivedAt = (answer: Answer): number => Number.parseInt(idOf(answer).replace("-", "").slice(0, 12), 16)
+
+/**
+ * Each answer's row is there and says what the client was told; no row says what nobody may read. A process that was killed, at
+ * an epoch time of `killed`, took the refusals with it that it had counted and not written (docs/audit.md).
+ */
+export const rowProblems = (
+  answers: ReadonlyArray<Answer>,
+  known: Private,
+  killed: ReadonlyArray<number> = []
+): Problems<PgClient.PgClient> =>
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient
     const found = new Map<string, typeof Row.Type>()
@@ -47,6 +58,11 @@ export const rowProblems = (answers: ReadonlyArray<Answer>, known: Private): Pro
         yield* pg`SELECT status::float8, sum(repeats - 1)::float8 AS more FROM audit_log WHERE repeats > 1 GROUP BY status`
       )).map(({ more, status }) => [status, more])
     )
+    for (const answer of answers) {
+      const dies = killed.some((at) => at - uncountedMs < arrivedAt(answer) && arrivedAt(answer) < at)
+      if (dies && answer.status >= 400 && !found.has(idOf(answer)))
+        tallied.set(answer.status, (tallied.get(answer.status) ?? 0) + 1)
+    }
     const isTallied = ({ status }: Answer): boolean => {
       const more = tallied.get(status) ?? 0
       tallied.set(status, more - 1)

@@ -58,6 +58,19 @@ it("when a document names a file, then it exists", () => {
   )
 })
 
+it("when a document quotes a test, then its file has these words", () => {
+  const quotes = named(papers, /`((?:test|playground)\/[\w./-]+\.ts)` "(?:when )?([^"]+)"/g)
+  assert.isAtLeast(quotes.length, 100)
+  const lost = quotes.filter(({ match: [, file = "", words = ""] }) => {
+    const text = code.find((one) => one.file === file)?.text ?? ""
+    return !text.includes(words)
+  })
+  assert.deepStrictEqual(
+    lost.map(({ file, match }) => `${file}: ${match[0]}`),
+    []
+  )
+})
+
 it("when a document names an npm script, then it exists", () => {
   const Package = Schema.fromJsonString(
     Schema.Struct({ scripts: Schema.Record(Schema.String, Schema.String) })

@@ -1,5 +1,5 @@
 /** Two models on a server that holds one: with the server's own order, with turns, and with turns that are disturbed. */
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { type Figure, figure } from "../figures.ts"
 import { newKey } from "../World.ts"
 import { flood, nowAndThen } from "./clients.ts"
@@ -40,23 +40,31 @@ const world = Effect.fnUntraced(function* (
   yield* Effect.sleep(2 * loadMs)
   backend.reset()
   const since = performance.now()
-  /** seconds until an answer is there after a disturbance */
-  const stood: Array<number> = []
+  /** after each disturbance: seconds until there are answers, and how long the server had nothing to do */
+  const stood: Array<{ readonly answers: number; readonly idle: number }> = []
   while (performance.now() - since < plan.seconds * 1000) {
     yield* Effect.sleep(Math.max(5000, plan.seconds * 200))
     if (!disturbs) continue
     const served = backend.served()
     const begun = performance.now()
     const [replica] = both
-    if (stood.length % 2 === 0) yield* Effect.promise(() => redis.flushall())
-    else {
-      yield* replica.kill
-      yield* replica.start
-    }
+    const again = yield* Effect.forkScoped(
+      stood.length % 2 === 0
+        ? Effect.promise(() => redis.flushall())
+        : Effect.andThen(replica.kill, replica.start)
+    )
     // The requests that have places end meanwhile.
-    while (backend.served() <= served + slots && performance.now() - begun < 60_000)
+    let idle = 0
+    for (
+      let last = performance.now();
+      backend.served() <= served + slots && last - begun < 60_000;
+      last = performance.now()
+    ) {
       yield* Effect.sleep("20 millis")
-    stood.push((performance.now() - begun) / 1000)
+      if (backend.here() === 0) idle += performance.now() - last
+    }
+    stood.push({ answers: (performance.now() - begun) / 1000, idle: idle / 1000 })
+    yield* Fiber.join(again)
   }
   const perSecond = (backend.served() * 1000) / (performance.now() - since)
   const [loads, most] = [backend.loads(), backend.most()]
@@ -108,7 +116,15 @@ export const turns = Effect.fnUntraced(function* (plan: Plan) {
     figure("turns: most requests at the server", Math.max(served.most, learned.most), (n) => n <= slots),
     figure("FLUSHALL and kill -9 in turns", disturbed.stood.length, (n) => n >= 2),
     figure("most requests of living replicas at the server", disturbed.most, (n) => n <= slots),
-    figure("seconds until the next answers, at most", Math.max(...disturbed.stood)),
+    figure(
+      "then the server had nothing to do for, seconds (at most 5)",
+      Math.max(...disturbed.stood.map(({ idle }) => idle)),
+      (n) => n <= 5
+    ),
+    figure(
+      "seconds until the next answers, with a load, at most",
+      Math.max(...disturbed.stood.map(({ answers }) => answers))
+    ),
     figure("answers a second", disturbed.perSecond)
   ]
   return figures

@@ -8,6 +8,7 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { type Period, periods } from "../../domain/Limits.ts"
+import type { Account } from "../../domain/Reservation.ts"
 import { accountOf } from "../../gates/keys/accounts.ts"
 import { type Meter, MeterDown, type Snapshot } from "../../gates/meter/Meter.ts"
 import { makeRowReader } from "../../infra/rows.ts"
@@ -24,10 +25,8 @@ import { mostDifferences } from "./Books.ts"
 
 type Totals = { readonly [P in Period]: number }
 
-/** A key with those that replaced it, or a tenant. */
-export type Owner =
-  | { readonly group: string; readonly key: string }
-  | { readonly group: string; readonly key?: undefined }
+/** A key with those that replaced it, one of its users, or a tenant. */
+export type Owner = Account | { readonly group: string; readonly key?: undefined; readonly user?: undefined }
 
 export type CounterDifference = { readonly owner: Owner; readonly mark: number } & (
   | { readonly kind: "counter"; readonly counted: Snapshot["totals"]; readonly ledger: Totals }
@@ -54,6 +53,10 @@ export interface ComparedCounters {
 }
 
 const accountRows = makeRowReader(() => "a key", Schema.Struct({ group: Schema.String, key: Schema.String }))
+const userRows = makeRowReader(
+  () => "a user",
+  Schema.Struct({ group: Schema.String, key: Schema.String, user: Schema.String })
+)
 const tenantRows = makeRowReader(() => "a tenant", Schema.Struct({ group: Schema.String }))
 const idRows = makeRowReader(() => "an intent", Schema.Struct({ id: Schema.String }))
 
@@ -80,6 +83,13 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
       Effect.flatMap(accountRows.all),
       Effect.map(asOwners)
     )
+  /** Those that used anything this month: the counters of the others are gone, or wait for their next request. */
+  const users = (after: string) =>
+    pg`SELECT DISTINCT ON (l.user_account) l.user_account::text AS user, ${accountOf(pg, "k")}::text AS key,
+        k.tenant_id::text AS group
+      FROM user_ledger l JOIN api_keys k ON k.id = l.key_id
+      WHERE l.user_account > ${after}::text::uuid AND l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')
+      ORDER BY l.user_account LIMIT ${batch}`.pipe(Effect.flatMap(userRows.all), Effect.map(asOwners))
   const tenants = (after: string) =>
     pg`SELECT id::text AS group FROM tenants WHERE id > ${after}::text::uuid ORDER BY id LIMIT ${batch}`.pipe(
       Effect.flatMap(tenantRows.all),
@@ -114,10 +124,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     return { kind: "counter", owner, mark, counted: totals, ledger: truth }
   })
 
-  const lookAtAccounts = Effect.fnUntraced(function* (
-    owners: ReadonlyArray<{ readonly group: string; readonly key: string }>,
-    at: number
-  ) {
+  const lookAtAccounts = Effect.fnUntraced(function* (owners: ReadonlyArray<Account>, at: number) {
     const surveys = yield* Effect.forEach(
       owners,
       (owner) => Effect.map(meter.snapshot(owner, at), (survey) => ({ owner, survey })),
@@ -125,14 +132,12 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     )
     const counted = surveys.flatMap(({ owner, survey: { lapsed, open, totals } }) =>
       open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
-        ? [owner.key]
+        ? [owner]
         : []
     )
-    const truths = new Map(
-      (yield* readLedgerTotals(pg, counted, at)).map((truth) => [truth.account, truth] as const)
-    )
+    const truths = yield* readLedgerTotals(pg, counted, at)
     return yield* Effect.forEach(surveys, ({ owner, survey }) =>
-      Effect.map(judge(owner, survey, truths.get(owner.key)), (look) => [owner, look] as const)
+      Effect.map(judge(owner, survey, truths.get(owner.user ?? owner.key)), (look) => [owner, look] as const)
     )
   })
 
@@ -149,7 +154,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
   })
 
   const lookAt = Effect.fnUntraced(function* (owners: ReadonlyArray<Owner>, at: number) {
-    const keys = owners.flatMap(({ group, key }) => (key === undefined ? [] : [{ group, key }]))
+    const keys = owners.flatMap((owner) => (owner.key === undefined ? [] : [owner]))
     const groups = owners.filter(({ key }) => key === undefined)
     return [
       ...(yield* lookAtAccounts(keys, at)),
@@ -163,7 +168,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     const waiting = new Map<string, { readonly owner: Owner; readonly look: Look; readonly times: number }>()
     let [compared, unwatched] = [0, 0]
     const note = (owner: Owner, look: Look): void => {
-      const name = `${owner.group}/${owner.key ?? ""}`
+      const name = `${owner.group}/${owner.key ?? ""}/${owner.user ?? ""}`
       const before = waiting.get(name)
       if (look === "none" || look === "equal") {
         if (look === "equal") compared += 1
@@ -177,13 +182,13 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     const isSure = ({ look, times }: { readonly look: Look; readonly times: number }) =>
       look !== "busy" && times >= same
 
-    for (const page of [accounts, tenants]) {
+    for (const page of [accounts, users, tenants]) {
       for (let after = first; ;) {
         const owners = yield* page(after)
         for (const [owner, look] of yield* lookAt(owners, at)) note(owner, look)
         const last = owners.at(-1)
         if (last === undefined || owners.length < batch) break
-        after = last.key ?? last.group
+        after = last.user ?? last.key ?? last.group
       }
     }
     for (let n = 1; n < most; n += 1) {

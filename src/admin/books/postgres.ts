@@ -82,7 +82,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     } satisfies Difference
   })
 
-  const nameOf = ({ group, key }: Owner) =>
+  const nameOf = ({ group, key, user }: Owner) =>
     Effect.map(
       Effect.flatMap(
         key === undefined
@@ -91,7 +91,11 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
               WHERE t.id = ${group}::text::uuid`,
         names.first
       ),
-      (found) => ({ tenant: found?.tenant ?? group, key: found?.key ?? key ?? null })
+      (found) => ({
+        tenant: found?.tenant ?? group,
+        // Of an end user, its account: the name is in the audit.
+        key: user === undefined ? (found?.key ?? key ?? null) : `${found?.key ?? key}, user ${user}`
+      })
     )
 
   const nameCounter = Effect.fnUntraced(function* (found: CounterDifference, at: number) {

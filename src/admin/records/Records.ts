@@ -41,6 +41,9 @@ export interface Totals {
   readonly tokensOut: number
   /** requests that ended with a status of 400 or more; 499, a client that left, is one */
   readonly errors: number
+  /** requests that the model server loaded the model for, and how long that took */
+  readonly loads: number
+  readonly loadMs: number
   /** by the prices that were given */
   readonly cost: number
   /** tokens of models that have no price */
@@ -90,6 +93,7 @@ export const RequestRow = Schema.Struct({
   usageSource: Text,
   latencyMs: Schema.Finite,
   queuedMs: Schema.NullOr(Schema.Finite),
+  loadMs: Schema.NullOr(Schema.Finite),
   clientIp: Schema.String,
   clientRequestId: Text,
   truncated: Schema.NullOr(Schema.Boolean),

@@ -17,6 +17,8 @@ const Row = Schema.Struct({
   tokensCached: Schema.Finite,
   tokensOut: Schema.Finite,
   errors: Schema.Finite,
+  loads: Schema.Finite,
+  loadMs: Schema.Finite,
   cost: Schema.Finite,
   unpriced: Schema.Finite
 })
@@ -37,10 +39,10 @@ const parts = {
 } as const satisfies { readonly [C in ReportColumn]: unknown }
 
 const figures =
-  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out, sum(errors) AS errors"
+  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out, sum(errors) AS errors, sum(loads) AS loads, sum(load_ms) AS load_ms"
 const money = "sum(cost) AS cost, sum(unpriced) AS unpriced"
 const columns = `requests::float8, tokens_in::float8 AS "tokensIn", tokens_cached::float8 AS "tokensCached",
-  tokens_out::float8 AS "tokensOut", errors::float8, cost::float8, unpriced::float8`
+  tokens_out::float8 AS "tokensOut", errors::float8, loads::float8, load_ms::float8 AS "loadMs", cost::float8, unpriced::float8`
 
 type Query = Pick<ReportQuery, "by" | "model" | "prices" | "status" | "tenant" | "top" | "user"> & {
   readonly period: Period
@@ -80,6 +82,7 @@ const fromAudit = (
       SELECT a.repeats AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, coalesce(a.tokens_cached, 0) AS tokens_cached,
         a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
         CASE WHEN coalesce(c.status, a.status) >= 400 THEN a.repeats ELSE 0 END AS errors,
+        (a.load_ms IS NOT NULL)::integer AS loads, coalesce(a.load_ms, 0) AS load_ms,
         a.end_user, a.key_id, a.tenant_id, coalesce(a.model, '') AS model, (${at} AT TIME ZONE 'UTC')::date AS day
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
       WHERE ${sql.and([

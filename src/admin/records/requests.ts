@@ -29,6 +29,7 @@ const columns = (corrected: boolean): string => {
     (${sum("tokens_in")})::float8 AS "tokensIn", a.tokens_cached::float8 AS "tokensCached",
     (${sum("tokens_out")})::float8 AS "tokensOut",
     ${effective("usage_source")} AS "usageSource", a.latency_ms AS "latencyMs", a.queued_ms AS "queuedMs",
+    a.load_ms AS "loadMs",
     a.client_ip AS "clientIp", a.client_request_id AS "clientRequestId", a.truncated, a.repeats,
     c.request_id IS NOT NULL AS corrected`
 }

@@ -28,6 +28,7 @@ import {
 import { type AnswerShare, uncounted } from "../AnswerMemory.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
+import { hasLevel, objectBodyOf, streamBodyOf, withoutLevel } from "./bodies.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
 import { decodeDescription, decodeShow } from "./decodeShow.ts"
@@ -83,6 +84,7 @@ const paths = {
   describe: "/api/show",
   models: "/api/tags",
   loaded: "/api/ps",
+  load: "/api/embed",
   ping: "/api/version"
 } as const
 type Path = keyof typeof paths
@@ -171,7 +173,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     })
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
-  const lookUp = <A>(path: Lookup, body: string | null, expected: Expected<A>, ms: number) =>
+  const lookUp = <A>(path: Lookup | "load", body: string | null, expected: Expected<A>, ms: number) =>
     Effect.mapError(ask(path, body, expected, uncounted, ms), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
@@ -205,7 +207,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { request } = permit.facts
       const { kind } = request
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
-      return yield* streamWithBreaker(breaker, permit, ({ call, model }) => {
+      return yield* streamWithBreaker(breaker, permit, ({ call, model, place }) => {
         const ask = Effect.fnUntraced(function* (asked: ModelCall) {
           const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
           const own = timer(options.firstByteTimeoutMs)
@@ -215,7 +217,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
             isFolded: !request.stream,
             heard: frame
           }
-          const body = streamBodyOf(model.name, asked)
+          const body = streamBodyOf(model.name, asked, place)
           const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
           return yield* Effect.mapError(endingSoon(opening), (error) =>
             own() > 0 && wasLate(error)
@@ -238,11 +240,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { kind } = request
       if (kind !== "embed" && kind !== "embeddings")
         return yield* protocol(`${kind} does not answer in vectors`)
-      return yield* callWithBreaker(breaker, permit, ({ model }) =>
+      return yield* callWithBreaker(breaker, permit, ({ model, place }) =>
         endingSoon(
           ask(
             kind,
-            objectBodyOf(model.name, request),
+            objectBodyOf(model.name, request, place),
             vectorsFor(kind, request),
             share,
             options.firstByteTimeoutMs
@@ -257,6 +259,18 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     loaded: lookUp("loaded", null, list, listTimeoutMs),
+    load: (model, window, keepAliveS) =>
+      lookUp(
+        "load",
+        JSON.stringify({
+          model,
+          input: [],
+          keep_alive: keepAliveS,
+          ...(window === undefined ? {} : { options: { num_ctx: window } })
+        }),
+        anything,
+        options.firstByteTimeoutMs
+      ),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
     ping
   })
@@ -308,28 +322,6 @@ const headersFor = (path: keyof typeof paths, body: string | null) =>
   (body === null ? withoutBody : withBody)[isLookup(path) ? "lookup" : "request"]
 
 const mostLevelless = 1000
-
-/** Whether the request asks for a level of reasoning, as far as the model is able. */
-const hasLevel = ({ request: { body, thinkIfAble } }: ModelCall): boolean =>
-  thinkIfAble === true && typeof body["think"] === "string"
-
-const withoutLevel = (call: ModelCall): ModelCall => ({
-  ...call,
-  request: { ...call.request, body: { ...call.request.body, think: true } }
-})
-
-/** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
-const streamBodyOf = (model: string, { request, maxTokens }: ModelCall): string =>
-  JSON.stringify({
-    ...request.body,
-    model,
-    stream: true,
-    options: { ...request.options, num_predict: maxTokens }
-  })
-
-/** The body of a call with one object as its answer. Nothing is generated, so it needs no bound. */
-const objectBodyOf = (model: string, { body, options }: InferenceRequest): string =>
-  JSON.stringify({ ...body, model, ...(Object.keys(options).length === 0 ? {} : { options }) })
 
 const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)

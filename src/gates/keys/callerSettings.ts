@@ -1,7 +1,7 @@
 /** What a request uses of the settings of its key and tenant. */
 import { type CallerSettings, grantOf } from "../../domain/Caller.ts"
 import type { Budgets } from "../../domain/Limits.ts"
-import type { KeySettings, TenantSettings } from "../../domain/settings.ts"
+import { eachUserFields, type KeySettings, type TenantSettings } from "../../domain/settings.ts"
 
 const budgetsOf = (day: number | null, month: number | null, total: number | null): Budgets => ({
   ...(day === null ? {} : { day }),
@@ -19,6 +19,12 @@ export const callerSettings = (
     budgetMonthly,
     budgetTotal,
     concurrent,
+    eachUserConcurrent,
+    eachUserDaily,
+    eachUserMonthly,
+    eachUserRpm,
+    eachUserTotal,
+    eachUserTpm,
     endUserHeader,
     ownModels,
     promptLog,
@@ -39,14 +45,24 @@ export const callerSettings = (
     tpm: tenantTpm,
     ...ofTenant
   } = tenant
+  const limits = {
+    rpm: rpm ?? tenantRpm,
+    tpm: tpm ?? tenantTpm,
+    concurrent: concurrent ?? tenantConcurrent
+  }
+  const eachUser = {
+    limits: {
+      rpm: eachUserRpm ?? limits.rpm,
+      tpm: eachUserTpm ?? limits.tpm,
+      concurrent: eachUserConcurrent ?? limits.concurrent
+    },
+    budgets: budgetsOf(eachUserDaily, eachUserMonthly, eachUserTotal)
+  }
   return {
     ...ofKey,
     ...ofTenant,
-    limits: {
-      rpm: rpm ?? tenantRpm,
-      tpm: tpm ?? tenantTpm,
-      concurrent: concurrent ?? tenantConcurrent
-    },
+    limits,
+    ...(eachUserFields.every((field) => key[field] === null) ? {} : { eachUser }),
     budgets: budgetsOf(budgetDaily, budgetMonthly, budgetTotal),
     tenantBudgets: budgetsOf(tenantDaily, tenantMonthly, tenantTotal),
     models: grantOf(allowAllModels ? "all" : new Set(allowedModels), ownModels),

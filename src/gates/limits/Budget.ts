@@ -4,13 +4,13 @@
  */
 import { Context, type Effect } from "effect"
 import type { Unavailable } from "../../domain/Errors.ts"
-import type { Account } from "../../domain/Reservation.ts"
+import type { Claims } from "../../domain/Reservation.ts"
 import type { Missing } from "../meter/Meter.ts"
 
 export class Budget extends Context.Service<
   Budget,
   {
-    /** Loads the missing counters, of the account and of its group, from the ledger and the open intents. Fails when the ledger cannot be read. */
-    restore(account: Account, missing: Missing): Effect.Effect<void, Unavailable>
+    /** Loads the missing counters of the claims from the ledger and the open intents. Fails when the ledger cannot be read. */
+    restore(claims: Claims, missing: Missing): Effect.Effect<void, Unavailable>
   }
 >()("tollgate/gates/limits/Budget") {}

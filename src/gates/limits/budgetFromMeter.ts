@@ -8,15 +8,16 @@ import { Clock, Data, Effect, Layer, RcMap } from "effect"
 import { Ledger } from "./Ledger.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
-import type { CounterOwner, Counters } from "../../domain/Reservation.ts"
+import { type CounterOwner, type Counters, userAccountOf } from "../../domain/Reservation.ts"
 import { Meter } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
 import { Reconciler } from "./Reconciler.ts"
 
-/** Missing counters of an account, or without `key` of a group; equal when all fields are equal. */
+/** Missing counters of an account or of one of its users, or without `key` of a group; equal when all fields are equal. */
 class Gap extends Data.Class<{
   readonly group: string
   readonly key: string | undefined
+  readonly user: string | undefined
   readonly day: string | undefined
   readonly month: string | undefined
   readonly total: string | undefined
@@ -40,7 +41,8 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconci
       const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
       const owner: CounterOwner = {
         group: gap.group,
-        ...(gap.key === undefined ? {} : { key: gap.key })
+        ...(gap.key === undefined ? {} : { key: gap.key }),
+        ...(gap.user === undefined ? {} : { user: gap.user })
       }
       const missing = periods.flatMap((period) => {
         const counter = gap[period]
@@ -68,17 +70,23 @@ export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconci
         )
     })
 
-    const fill = (group: string, key: string | undefined, { day, month, total }: Counters) =>
+    const fill = ({ group, key, user }: CounterOwner, { day, month, total }: Counters = {}) =>
       day === undefined && month === undefined && total === undefined
         ? Effect.void
-        : Effect.scoped(RcMap.get(flights, new Gap({ group, key, day, month, total })))
+        : Effect.scoped(RcMap.get(flights, new Gap({ group, key, user, day, month, total })))
 
     return {
-      restore: ({ group, key }, { counters, tenantCounters = {} }) =>
-        Effect.all([fill(group, key, counters), fill(group, undefined, tenantCounters)], {
-          concurrency: 2,
-          discard: true
-        })
+      restore: (claims, { counters, tenantCounters, userCounters }) => {
+        const { account } = claims
+        return Effect.all(
+          [
+            fill(account, counters),
+            fill({ group: account.group }, tenantCounters),
+            fill(userAccountOf(claims) ?? account, userCounters)
+          ],
+          { concurrency: "unbounded", discard: true }
+        )
+      }
     }
   })
 )

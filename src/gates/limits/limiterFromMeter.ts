@@ -2,6 +2,7 @@
 import { Effect, Layer } from "effect"
 import { dropUnsupported } from "../../domain/Model.ts"
 import type { Caller } from "../../domain/Caller.ts"
+import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { seal } from "../../domain/Evidence.ts"
 import type { InferenceRequest } from "../../domain/Inference.ts"
@@ -29,9 +30,15 @@ const refusalOf = ({
   retryAfterS,
   scope
 }: Refused): BudgetExhausted | RateLimited =>
-  by === "requests" || by === "tokens" || by === "concurrency"
-    ? new RateLimited({ limit: by, value, retryAfterS, headroom })
-    : new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
+  by === "day" || by === "month" || by === "total"
+    ? new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
+    : new RateLimited({
+        limit: by,
+        ...(scope === "user" ? { scope } : {}),
+        value,
+        retryAfterS,
+        headroom
+      })
 
 const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
 
@@ -45,23 +52,23 @@ export const layerFromMeter: Layer.Layer<
     const [budget, meter, rates] = [yield* Budget, yield* Meter, yield* ModelRates]
     const [reconciler, settlements] = [yield* Reconciler, yield* SettlementQueue]
 
-    const claimsOf = (caller: Caller): Claims => ({
-      account: { group: caller.tenantId, key: caller.accountId },
-      limits: caller.limits,
-      budgets: caller.budgets,
-      tenantBudgets: caller.tenantBudgets
+    const claimsOf = ({ accountId, budgets, limits, tenantBudgets, tenantId }: Caller): Claims => ({
+      account: { group: tenantId, key: accountId },
+      limits,
+      budgets,
+      tenantBudgets
     })
 
     /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
     const withTotals = Effect.fnUntraced(function* <A>(
-      { account }: Claims,
+      claims: Claims,
       question: Effect.Effect<A | Missing, MeterDown>
     ) {
       const ask = Effect.mapError(question, meterUnavailable)
       const first = yield* ask
       if (!(first instanceof Missing)) return first
       // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-      yield* Effect.interruptible(budget.restore(account, first))
+      yield* Effect.interruptible(budget.restore(claims, first))
       const second = yield* ask
       if (!(second instanceof Missing)) return second
       return yield* new Unavailable({ gate: "Budget", cause: second })
@@ -69,12 +76,16 @@ export const layerFromMeter: Layer.Layer<
 
     return Limiter.of({
       reserve: Effect.fnUntraced(function* (model) {
-        const { arrival, caller, maxTokens, model: resolved, request } = model.facts
+        const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
         const sent = dropUnsupported(request, resolved)
         const plan = generates(sent)
           ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
           : noOutput
-        const claims = claimsOf(caller)
+        const { accountId, eachUser } = caller
+        const claims: Claims =
+          eachUser === undefined
+            ? claimsOf(caller)
+            : { ...claimsOf(caller), user: { id: userAccountId(accountId, endUser), ...eachUser } }
         const ask: ReserveRequest = {
           id: arrival.requestId,
           // The ledger books the least of it even when this process dies.

@@ -55,12 +55,13 @@ export class Reserved extends Data.TaggedClass("Reserved")<{
   readonly headroom: Headroom
 }> {}
 
-export type ClaimName = "requests" | "tokens" | "concurrency" | Period
+/** `users`: the account has too many users whose accounts are in use */
+export type ClaimName = "requests" | "tokens" | "concurrency" | "users" | Period
 
 /** The first claim, in the order of `ClaimName`, that has no room. */
 export class Refused extends Data.TaggedClass("Refused")<{
   readonly by: ClaimName
-  /** whose claim it is; `tenant` for budgets only */
+  /** whose claim it is; `tenant` for budgets only, `key` for `users` */
   readonly scope: BudgetScope
   readonly limit: number
   /** of a budget: it is used up, not only held by requests that run */
@@ -76,6 +77,8 @@ export class Missing extends Data.TaggedClass("Missing")<{
   readonly counters: Counters
   /** of its group; absent: none */
   readonly tenantCounters?: Counters
+  /** of the account of its user; absent: none */
+  readonly userCounters?: Counters
 }> {}
 
 export type Verdict = Reserved | Refused | Missing

@@ -9,6 +9,15 @@ export const windowMs = 60_000
  */
 export const groupMs = 500
 
+/**
+ * Users of an account that have accounts of their own, in the store at once. Another one is refused until the one that was used
+ * longest ago has neither a running request nor an entry in a window: two to three minutes after its last request, by default.
+ */
+const mostUsers = 10_000
+
+/** How long the set of users is kept: as long as the counter of a month. */
+export const usersKeptMs = 40 * 86_400_000
+
 /** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load, without a queue. */
 const ledgerLagMs = 10_000
 
@@ -31,6 +40,8 @@ export interface MeterOptions {
   readonly rememberS?: number
   /** how long a request with a reservation may wait in the queue before its intent is written (`QUEUE_MAX_WAIT_MS`). 0 */
   readonly queueMaxWaitMs?: number
+  /** users of an account with accounts of their own. `mostUsers` */
+  readonly mostUsers?: number
 }
 
 /** How long what lives, in milliseconds. */
@@ -40,3 +51,5 @@ export const livesOf = ({ leaseS, queueMaxWaitMs = 0, rememberS = rememberedS(le
   /** how long after its admission a request may be missing in the ledger */
   ledgerLagMs: ledgerLagMs + queueMaxWaitMs
 })
+
+export const mostUsersOf = (options: MeterOptions): number => options.mostUsers ?? mostUsers

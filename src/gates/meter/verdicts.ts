@@ -12,20 +12,25 @@ import {
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
 import type { Claims, CounterName, CounterOwner, Counters, Reservation } from "../../domain/Reservation.ts"
 
+const limitsOf = (scope: BudgetScope) =>
+  (["requests", "tokens", "concurrency"] as const).map((by) => ({ by, scope }))
+
 /** The claims by number, as the scripts name them in a refusal. */
 export const claimNames: ReadonlyArray<{ readonly by: ClaimName; readonly scope: BudgetScope }> = [
-  { by: "requests", scope: "key" },
-  { by: "tokens", scope: "key" },
-  { by: "concurrency", scope: "key" },
-  ...budgetNames.map(({ period, scope }) => ({ by: period, scope }))
+  ...limitsOf("key"),
+  ...budgetNames.map(({ period, scope }) => ({ by: period, scope })),
+  ...limitsOf("user"),
+  { by: "users", scope: "key" }
 ]
 
 /** The budget of each of `budgetNames`; undefined for one that is not claimed. */
 export const budgetsOf = (claims: Claims): ReadonlyArray<number | undefined> =>
   budgetNames.map((name) => budgetOf(claims, name))
 
-const budgetOf = ({ budgets, tenantBudgets }: Claims, { period, scope }: BudgetName): number | undefined =>
-  (scope === "key" ? budgets : tenantBudgets)?.[period]
+const budgetOf = (claims: Claims, { period, scope }: BudgetName): number | undefined => {
+  if (scope === "user") return claims.user?.budgets[period]
+  return (scope === "key" ? claims.budgets : claims.tenantBudgets)?.[period]
+}
 
 const dayMs = 86_400_000
 
@@ -43,40 +48,55 @@ export const whole = (tokens: number): number =>
 export const leastOf = ({ least = 0, tokens }: ReserveRequest): number =>
   Math.min(whole(least), whole(tokens))
 
-/** What is left of the counters, as a store returns it. */
-export interface Left {
+/** What is left of the windows of an account. */
+export interface WindowsLeft {
   readonly requests: number
   readonly tokens: number
+  readonly requestsResetMs: number
+  readonly tokensResetMs: number
+}
+
+/** What is left of the counters, as a store returns it. */
+export interface Left {
+  readonly windows: WindowsLeft
+  /** of the account of the user */
+  readonly userWindows: WindowsLeft | undefined
   /** in the order of `budgetNames`; below 0: not claimed, or not known */
   readonly budgets: ReadonlyArray<number>
   /** the store's time, epoch ms */
   readonly now: number
-  readonly requestsResetMs: number
-  readonly tokensResetMs: number
 }
 
 type PeriodsLeft = { -readonly [P in Period]?: Remaining }
 
 /** `instant` (epoch ms) is in the periods of the budgets: those of the request's admission. */
 export const headroomOf = (claims: Claims, instant: number, left: Left): Headroom => {
-  const budgets: PeriodsLeft = {}
-  const tenantBudgets: PeriodsLeft = {}
+  const found: { readonly [S in BudgetScope]: PeriodsLeft } = { key: {}, tenant: {}, user: {} }
   for (let i = 0; i < budgetNames.length; i += 1) {
     const name = budgetNames[i]
     const remaining = left.budgets[i]
     if (name === undefined || remaining === undefined || remaining < 0) continue
     const limit = budgetOf(claims, name)
     if (limit === undefined) continue
-    const found = name.scope === "key" ? budgets : tenantBudgets
-    found[name.period] = { limit, remaining }
+    found[name.scope][name.period] = { limit, remaining }
   }
+  const { user, limits } = claims
+  const { userWindows: ofUser, windows: ofKey } = left
+  const requests = ofUser !== undefined && ofUser.requests < ofKey.requests ? ofUser : ofKey
+  const tokens = ofUser !== undefined && ofUser.tokens < ofKey.tokens ? ofUser : ofKey
   const headroom: { -readonly [P in keyof Headroom]: Headroom[P] } = {
-    requests: { limit: claims.limits.rpm, remaining: left.requests },
-    tokens: { limit: claims.limits.tpm, remaining: left.tokens },
-    budgets,
+    requests: {
+      limit: (requests === ofKey ? undefined : user?.limits.rpm) ?? limits.rpm,
+      remaining: requests.requests
+    },
+    tokens: {
+      limit: (tokens === ofKey ? undefined : user?.limits.tpm) ?? limits.tpm,
+      remaining: tokens.tokens
+    },
+    budgets: found.key,
     resets: {
-      requestsMs: left.requestsResetMs,
-      tokensMs: left.tokensResetMs,
+      requestsMs: requests.requestsResetMs,
+      tokensMs: tokens.tokensResetMs,
       budgetsS: {
         day: secondsFrom(left.now, "day", instant),
         month: secondsFrom(left.now, "month", instant),
@@ -84,7 +104,8 @@ export const headroomOf = (claims: Claims, instant: number, left: Left): Headroo
       }
     }
   }
-  if (!isEmpty(tenantBudgets)) headroom.tenantBudgets = tenantBudgets
+  if (!isEmpty(found.tenant)) headroom.tenantBudgets = found.tenant
+  if (!isEmpty(found.user)) headroom.userBudgets = found.user
   return headroom
 }
 
@@ -103,8 +124,12 @@ export const missingOf = (instant: number, flags: ReadonlyArray<boolean>): Missi
     })
     return found
   }
-  const tenantCounters = some("tenant")
-  return new Missing({ counters: some("key"), ...(isEmpty(tenantCounters) ? {} : { tenantCounters }) })
+  const [tenantCounters, userCounters] = [some("tenant"), some("user")]
+  return new Missing({
+    counters: some("key"),
+    ...(isEmpty(tenantCounters) ? {} : { tenantCounters }),
+    ...(isEmpty(userCounters) ? {} : { userCounters })
+  })
 }
 
 /** The counters that `reservation` is charged to, as if the Meter knew none of them. */
@@ -130,14 +155,15 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
     }
     return budgets
   }
-  const { tenantBudgets } = headroom
+  const { tenantBudgets, userBudgets } = headroom
   // The store was not asked for the resets without it. It is no later than those with it.
   return {
     ...headroom,
     requests: more(headroom.requests, 1),
     tokens: tokens(headroom.tokens),
     budgets: released(headroom.budgets),
-    ...(tenantBudgets === undefined ? {} : { tenantBudgets: released(tenantBudgets) })
+    ...(tenantBudgets === undefined ? {} : { tenantBudgets: released(tenantBudgets) }),
+    ...(userBudgets === undefined ? {} : { userBudgets: released(userBudgets) })
   }
 }
 
@@ -152,7 +178,7 @@ export const refusal = (
   now: number,
   headroom: Headroom
 ): Refused => {
-  const isSpent = by !== "requests" && by !== "tokens" && by !== "concurrency" && waitMs === 0
+  const isSpent = (by === "day" || by === "month" || by === "total") && waitMs === 0
   const retryAfterS = isSpent ? secondsToEndOf(by, now) : Math.max(1, Math.ceil(waitMs / 1000))
   return new Refused({ by, scope, limit, isSpent, retryAfterS, headroom })
 }

@@ -1,5 +1,5 @@
 /** The requests of one priority that wait, in the order of start-time fair queueing (`QueueStore.ts`). */
-import type { Ticket } from "./QueueStore.ts"
+import { maxIdleKeys, type Ticket } from "./QueueStore.ts"
 
 export interface Entry {
   readonly ticket: Ticket
@@ -56,6 +56,14 @@ const inOrder = <F extends Flow>(flows: Iterable<F>): ReadonlyArray<F> =>
 /** The name with the most waiting requests; of equal ones the last by name. */
 const mostOf = (counts: ReadonlyMap<string, number>): readonly [name: string, count: number] =>
   [...counts].toSorted((one, two) => two[1] - one[1] || (one[0] < two[0] ? 1 : -1))[0] ?? ["", 0]
+
+/** Whoever has the key may invent users, and each of them would be remembered. */
+const forgetLeast = ({ keys, time }: TenantFlow): void => {
+  const idle = [...keys].filter(([, { tag, waiting }]) => waiting.length === 0 && tag > time)
+  if (idle.length <= maxIdleKeys) return
+  const sorted = idle.toSorted(([one, { tag }], [two, other]) => tag - other.tag || (one < two ? -1 : 1))
+  for (const [name] of sorted.slice(0, -maxIdleKeys)) keys.delete(name)
+}
 
 export class FairLine {
   /**
@@ -132,6 +140,7 @@ export class FairLine {
     const leastKey = passes ? leastTag(keys.filter(({ waiting }) => waiting.length > 0)) : key.tag
     this.#time = Math.max(this.#time, least)
     tenant.time = Math.max(tenant.time, leastKey)
+    forgetLeast(tenant)
     if (load > 0) this.#charge(model, load)
     tenant.tag += tokens / weight
     key.tag += tokens

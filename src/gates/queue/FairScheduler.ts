@@ -7,6 +7,7 @@ import type { Priority } from "../../domain/settings.ts"
 import { Average } from "./Average.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
 import { LoadedModels, type ModelState } from "./LoadedModels.ts"
+import { PinnedModels } from "./PinnedModels.ts"
 import {
   assumedTurnMs,
   type Beat,
@@ -18,6 +19,7 @@ import {
   lingerMsOf,
   maxRetryAfterS,
   type Message,
+  type Pins,
   type ModelUse,
   noticeableLoadMs,
   type Seen,
@@ -56,7 +58,8 @@ export class FairScheduler {
   readonly #entries = new Map<string, Entry>()
   readonly #replicas = new Map<string, Replica>()
   readonly #lines: Record<Priority, FairLine> = { interactive: new FairLine(), batch: new FairLine() }
-  readonly #models = new LoadedModels()
+  readonly #pins = new PinnedModels()
+  readonly #models = new LoadedModels((name) => this.#pins.has(name))
   readonly #opensAt: number
   #order: number
   #lastBatchAt = Number.NEGATIVE_INFINITY
@@ -142,7 +145,8 @@ export class FairScheduler {
     running: ReadonlyArray<string>,
     waiting: ReadonlyArray<string>,
     bounds: Bounds,
-    seen?: Seen
+    seen?: Seen,
+    pins?: Pins
   ): Outcome<Beat> {
     const replica = this.#replica(now, name)
     const named = new Set([...running, ...waiting])
@@ -151,13 +155,31 @@ export class FairScheduler {
     }
     for (const id of replica.displaced.keys()) if (!named.has(id)) replica.displaced.delete(id)
     replica.beats += 1
-    if (seen !== undefined) this.#models.see(now, seen, bounds)
+    if (seen !== undefined) {
+      // After a loss the turn of what is loaded begins anew: another load would cost more.
+      const turnMs = now < this.#opensAt ? (bounds.turnMaxMs ?? defaultTurnMaxMs) : 0
+      this.#models.see(now, seen, bounds, now + turnMs)
+    }
+    if (pins !== undefined) {
+      this.#pins.set(now, pins.names)
+      this.#pins.report(now, this.#models, name, pins.loading, pins.loaded)
+    }
     this.#settle(now, bounds)
+    const { batch, interactive } = this.#lines
+    const awaited = new Map([...interactive.models, ...batch.models])
+    const load =
+      pins === undefined || now < this.#opensAt
+        ? undefined
+        : this.#pins.next(now, this.#models, name, awaited, bounds)
+    const granted = waiting.filter((id) => this.#entries.get(id)?.running === true)
     return this.#outcome({
-      granted: waiting.filter((id) => this.#entries.get(id)?.running === true),
+      granted,
+      loaded: granted.filter((id) => this.#entries.get(id)?.loaded === true),
       displaced: [...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS })),
       unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
-      models: this.#uses()
+      models: this.#uses(),
+      changesInMs: this.#changesIn(now),
+      load
     })
   }
 
@@ -228,7 +250,8 @@ export class FairScheduler {
   #start(now: number, entry: Entry, bounds: Bounds, { leaving, passes }: Omit<Choice, "entry">): void {
     const { cost, model, priority } = entry.ticket
     for (const one of leaving) this.#models.unload(now, one)
-    const load = leaving.length > 0 ? this.#loadTime(model, bounds) : 0
+    const isCharged = leaving.length > 0 && !this.#pins.has(model)
+    const load = isCharged ? this.#loadTime(model, bounds) : 0
     this.#lines[priority].start(entry, Math.min(cost, this.#used.value), load, passes)
     entry.loaded = this.#models.start(now, model, bounds.turnMaxMs ?? defaultTurnMaxMs)
     entry.running = true
@@ -238,11 +261,12 @@ export class FairScheduler {
 
   /** Drops requests of dead replicas, then fills the places. */
   #settle(now: number, bounds: Bounds): void {
-    for (const [name, { leaseEnd }] of this.#replicas) {
-      if (leaseEnd > now) continue
+    const dead = [...this.#replicas].flatMap(([name, { leaseEnd }]) => (leaseEnd > now ? [] : [name]))
+    for (const name of dead) {
       for (const entry of this.#entriesOf(name)) this.#remove(now, entry)
       this.#replicas.delete(name)
     }
+    for (const name of dead) this.#pins.report(now, this.#models, name)
     this.#dispatch(now, bounds)
   }
 
@@ -315,14 +339,23 @@ export class FairScheduler {
     return model.running === 0 && now - model.changed >= lingerMs
   }
 
+  #changesIn(now: number): number {
+    const times = [...this.#replicas.values()].map(({ leaseEnd }) => leaseEnd)
+    if (this.#opensAt > now) times.push(this.#opensAt)
+    return Math.min(...times) - now
+  }
+
   #uses(): ReadonlyArray<ModelUse> {
     const waiting = [...this.#entries.values()].filter((entry) => !entry.running)
-    const names = new Set([...this.#models.resident, ...waiting.map(({ ticket }) => ticket.model)])
+    const { resident } = this.#models
+    const unloaded = this.#pins.names.filter((name) => this.#models.residentOf(name) === undefined)
+    const names = new Set([...resident, ...waiting.map(({ ticket }) => ticket.model), ...unloaded])
     return [...names].map((name) => {
       const { resident, running } = this.#models.of(name)
       return {
         name,
         resident,
+        pinned: this.#pins.has(name),
         running,
         waiting: waiting.filter(({ ticket }) => ticket.model === name).length
       }

@@ -6,7 +6,15 @@
  * of them is found gone.
  */
 import { Average } from "./Average.ts"
-import { assumedLoadMs, type Bounds, maxModels, maxPairs, noticeableLoadMs, type Seen } from "./QueueStore.ts"
+import {
+  assumedLoadMs,
+  baseOf,
+  type Bounds,
+  maxModels,
+  maxPairs,
+  noticeableLoadMs,
+  type Seen
+} from "./QueueStore.ts"
 
 export interface ModelState {
   readonly name: string
@@ -23,9 +31,6 @@ export interface ModelState {
   readonly loadMs: Average
 }
 
-/** The name without its window: a model is loaded with one window at a time. */
-const baseOf = (name: string): string => name.split(" ", 1)[0] ?? name
-
 const nobody: ReadonlyMap<string, number> = new Map()
 
 const pairOf = (one: string, two: string): string => [baseOf(one), baseOf(two)].sort().join(" ")
@@ -34,6 +39,11 @@ export class LoadedModels {
   readonly #models = new Map<string, ModelState>()
   /** pairs of models that fit together */
   readonly #together = new Set<string>()
+  readonly #isPinned: (name: string) => boolean
+
+  constructor(isPinned: (name: string) => boolean) {
+    this.#isPinned = isPinned
+  }
 
   get #all(): ReadonlyArray<ModelState> {
     return [...this.#models.values()]
@@ -58,14 +68,23 @@ export class LoadedModels {
     this.#models.set(model.name, model)
   }
 
-  /** The loaded models that must leave before this one is loaded. One that runs, or that requests wait for, leaves last. */
+  /** The loaded model of that name, with whatever window. */
+  residentOf(base: string): string | undefined {
+    return this.resident.find((name) => baseOf(name) === base)
+  }
+
+  /**
+   * The loaded models that must leave before this one is loaded. One that runs, or that requests wait for, leaves late; a pinned one
+   * last.
+   */
   inTheWayOf(
     name: string,
     { maxLoadedModels }: Bounds,
     awaited: ReadonlyMap<string, number>
   ): ReadonlyArray<ModelState> {
     if (this.#models.get(name)?.resident === true) return []
-    const isBusy = (model: ModelState) => (model.running > 0 || awaited.has(model.name) ? 1 : 0)
+    const isBusy = (model: ModelState) =>
+      (this.#isPinned(model.name) ? 2 : 0) + (model.running > 0 || awaited.has(model.name) ? 1 : 0)
     const resident = this.#all
       .filter((model) => model.resident)
       .sort(
@@ -80,17 +99,21 @@ export class LoadedModels {
     return [...same, ...leaving]
   }
 
+  /** The server is asked for the model. */
+  load(now: number, model: ModelState): void {
+    Object.assign(model, { resident: true, loaded: false, until: now, changed: now })
+    this.#keep(model)
+  }
+
   /** A request of the model goes. Returns whether the model was loaded. `turnMaxMs`: of a turn, after the load */
   start(now: number, name: string, turnMaxMs: number): boolean {
     const model = this.of(name)
     if (!model.resident) {
-      model.resident = true
-      model.loaded = false
+      this.load(now, model)
       model.until = now + model.loadMs.value + turnMaxMs
     }
     model.running += 1
     model.changed = now
-    this.#keep(model)
     return model.loaded
   }
 
@@ -139,9 +162,9 @@ export class LoadedModels {
 
   /**
    * The server's own list. What was used since it was asked for is not judged by it, and while the server swaps, it still lists
-   * the model that leaves.
+   * the model that leaves. `until`: end of the turn of a model that is new here.
    */
-  see(now: number, { agoMs, names }: Seen, bounds: Bounds): void {
+  see(now: number, { agoMs, names }: Seen, bounds: Bounds, until: number): void {
     for (const model of this.#all) {
       const isListed = names.includes(baseOf(model.name))
       if (model.resident && !isListed && model.running === 0 && model.changed < now - agoMs)
@@ -154,7 +177,7 @@ export class LoadedModels {
       if (model.changed >= now - agoMs || this.inTheWayOf(name, bounds, nobody).length > 0) continue
       model.resident = true
       model.loaded = true
-      model.until = now
+      model.until = until
       this.#keep(model)
     }
   }

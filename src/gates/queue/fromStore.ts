@@ -1,12 +1,13 @@
 /** The queue on a `QueueStore`, and the layer without a queue. */
-import { Deferred, Duration, Effect, Layer } from "effect"
+import { Deferred, Duration, Effect, Layer, Queue } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { background, later, spaced } from "../../observability/background.ts"
+import { background, later } from "../../observability/background.ts"
 import { type Evidence, type Facts, seal } from "../../domain/Evidence.ts"
-import { FairQueue, type QueueStatus, type Used } from "./FairQueue.ts"
+import { FairQueue, type PinnedLoad, type QueueStatus, type Used } from "./FairQueue.ts"
 import {
+  baseOf,
   type Bounds,
   type Displaced,
   Full,
@@ -16,7 +17,9 @@ import {
   type QueueStoreDown,
   type Ticket,
   Waiting,
-  maxListed
+  maxListed,
+  pinnedKeepAliveS,
+  type Pins
 } from "./QueueStore.ts"
 
 export interface FairQueueOptions extends Bounds {
@@ -26,6 +29,13 @@ export interface FairQueueOptions extends Bounds {
 
 /** Milliseconds between two beats. After a loss the store waits for more than two of them. */
 export const beatMs = 1000
+
+/** A beat that comes for a time of the store comes a little later than that. */
+const lateMs = 5
+
+/** With a window it would be another load. */
+const loadedOf = (models: ReadonlyArray<ModelUse>): ReadonlyArray<string> =>
+  models.flatMap(({ name, resident }) => (resident && name === baseOf(name) ? [name] : []))
 
 const unavailable = ({ cause }: QueueStoreDown) => new Unavailable({ gate: "Queue", cause })
 
@@ -42,7 +52,8 @@ const loadOf = ({ model, request }: Facts<"Limiter">): string => {
 const ticketOf = ({ facts }: Evidence<"Limiter">): Ticket => ({
   id: facts.reservation.id,
   tenant: facts.caller.tenantId,
-  key: facts.caller.keyId,
+  // A user with an account of its own waits in a line of its own.
+  key: facts.reservation.claims.user?.id ?? facts.caller.keyId,
   model: loadOf(facts),
   weight: facts.caller.weight,
   priority: facts.caller.priority,
@@ -64,6 +75,12 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const [metrics, store, now] = [yield* Metrics, yield* QueueStore, yield* makeMonotonicMs]
   const locals = new Map<string, Local>()
   let models: ReadonlyArray<ModelUse> = []
+  /** when the store had them */
+  let modelsAt = 0
+  /** a beat comes when a lease ends, or the store gives places again: others wait for that */
+  let pauseMs = beatMs
+  let pins: Pins | undefined
+  const loads = yield* Queue.sliding<PinnedLoad>(1)
   /** what the model server has loaded, until the store knows it */
   let seen: { readonly names: ReadonlyArray<string>; readonly at: number } | undefined
 
@@ -99,14 +116,20 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const leave = (id: string): Effect.Effect<number> =>
     Effect.suspend(() => (locals.delete(id) ? reportOver(store.leave(id, options), 1) : Effect.succeed(1)))
 
-  const end = ({ id, model }: Ticket, used: () => Used): Effect.Effect<void> =>
+  const end = ({ id, model }: Ticket, used: () => Used): Effect.Effect<number> =>
     Effect.suspend(() => {
       locals.delete(id)
       const { loadMs, tokens } = used()
-      return Effect.flatMap(reportOver(store.end(id, tokens, options, loadMs), 0), (ms) =>
+      return Effect.tap(reportOver(store.end(id, tokens, options, loadMs), 0), (ms) =>
         metrics.modelLoaded(model, ms)
       )
     })
+
+  const isPinned = (model: string): boolean => pins?.names.includes(baseOf(model)) === true
+  /** This replica loads `name`, and has loaded `loaded`. */
+  const tellPins = (name: string | undefined, loaded: string | undefined) => {
+    if (pins !== undefined) pins = { names: pins.names, loading: name, loaded }
+  }
 
   const waitForTurn = (local: Local): Effect.Effect<boolean | undefined, CapacityExceeded | Unavailable> =>
     Deferred.await(local.turn).pipe(
@@ -142,9 +165,19 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
           loaded = yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
         }
         local.known = true
-        const giveBack = Effect.suspend(() => (locals.has(ticket.id) ? end(ticket, used) : Effect.void))
+        // The end of the call and the end of the request both wait for the one answer.
+        const giveBack = yield* Effect.cached(
+          Effect.suspend(() => (locals.has(ticket.id) ? end(ticket, used) : Effect.succeed(0)))
+        )
         yield* Effect.addFinalizer(() => giveBack)
-        return seal.Queue(reserved, { place: { queuedMs: now() - since, loaded, giveBack } })
+        return seal.Queue(reserved, {
+          place: {
+            queuedMs: now() - since,
+            loaded,
+            giveBack,
+            ...(isPinned(ticket.model) ? { keepAliveS: pinnedKeepAliveS } : {})
+          }
+        })
       })
     )
 
@@ -158,13 +191,26 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     for (const [id, { known, order }] of locals) {
       if (known) (order === undefined ? running : waiting).push(id)
     }
+    pauseMs = beatMs
     const sent = seen
     const told = sent && { names: sent.names, agoMs: now() - sent.at }
-    const beaten = yield* store.beat(running, waiting, options, told)
-    const { displaced, granted, unknown } = beaten
-    models = beaten.models
+    const toldPins = pins
+    const beaten = yield* store.beat(running, waiting, options, told, toldPins)
+    const { changesInMs, displaced, granted, load, loaded, unknown } = beaten
     if (seen === sent) seen = undefined
-    for (const id of granted) yield* grant(id)
+    // The store may have lost its state: it learns what was loaded before it gives places again.
+    if (unknown.length > 0) seen ??= { names: loadedOf(models), at: modelsAt }
+    models = beaten.models
+    modelsAt = now()
+    // Others wait for what happens then, as for a place.
+    pauseMs = Math.min(beatMs, changesInMs + lateMs)
+    if (pins?.loaded === toldPins?.loaded) tellPins(pins?.loading, undefined)
+    if (load !== undefined) {
+      tellPins(load, undefined)
+      const over = (isLoaded: boolean) => tellPins(undefined, isLoaded ? load : undefined)
+      yield* Queue.offer(loads, { name: load, over })
+    }
+    for (const id of granted) yield* grant(id, loaded.includes(id))
     for (const one of displaced) yield* displace(one)
     // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
@@ -183,7 +229,11 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       )
     )
   // The connection of a process that has just begun is not ready.
-  yield* background("queue_beat", Effect.tapError(beat, refuseWaiting), later(spaced(beatMs)))
+  yield* background(
+    "queue_beat",
+    Effect.tapError(beat, refuseWaiting),
+    later({ pause: () => Effect.sleep(pauseMs) })
+  )
 
   const status = (): QueueStatus => {
     const waiting = new Map<string, number>()
@@ -200,7 +250,11 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     seen = { names: names.slice(0, maxListed), at: now() - agoMs }
   }
 
-  return FairQueue.of({ limited: true, enter, seeLoaded, status })
+  const pin = (names: ReadonlyArray<string>) => {
+    pins = { loading: undefined, loaded: undefined, ...pins, names }
+  }
+
+  return FairQueue.of({ limited: true, enter, seeLoaded, status, pin, toLoad: Queue.take(loads) })
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
@@ -215,6 +269,8 @@ export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
     limited: false,
     enter: (reserved) => Effect.succeed(withoutPlace(reserved)),
     seeLoaded: () => undefined,
+    pin: () => undefined,
+    toLoad: Effect.never,
     status: () => ({ running: 0, waiting: new Map(), models: [] })
   })
 )

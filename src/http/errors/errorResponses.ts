@@ -4,7 +4,7 @@
  */
 import { Match } from "effect"
 import type { BudgetExhausted, GatewayError, RateLimited } from "../../domain/Errors.ts"
-import type { Period } from "../../domain/Limits.ts"
+import type { BudgetScope, Period } from "../../domain/Limits.ts"
 import { type Outcome, outcomes } from "../../domain/Outcome.ts"
 import type { ShownError } from "../../domain/Surface.ts"
 
@@ -22,16 +22,22 @@ const limits = {
   concurrency: {
     outcome: outcomes.concurrencyLimited,
     what: (value) => `${plural(value, "request")} at a time`
-  }
+  },
+  users: { outcome: outcomes.requestsLimited, what: (value) => `${plural(value, "user")} at a time` }
 } satisfies {
   [L in RateLimited["limit"]]: { readonly outcome: Outcome; readonly what: (value: number) => string }
 }
+
+const ofScope = { key: "", tenant: "the tenant's ", user: "the user's " } as const satisfies Record<
+  BudgetScope,
+  string
+>
 
 const rateLimited = (error: RateLimited): ErrorResponse => {
   const { outcome, what } = limits[error.limit]
   return {
     ...outcome,
-    message: `limit of ${what(error.value)} reached`,
+    message: `${ofScope[error.scope ?? "key"]}limit of ${what(error.value)} reached`,
     headers: { "retry-after": String(error.retryAfterS) }
   }
 }
@@ -40,7 +46,7 @@ const budgetOf = { day: "daily", month: "monthly", total: "total" } as const sat
 
 const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
   ...outcomes.budgetExceeded,
-  message: `${error.scope === "tenant" ? "the tenant's " : ""}${budgetOf[error.period]} budget of ${plural(error.value, "token")} is ${error.isSpent ? "spent" : "held by requests that run"}`,
+  message: `${ofScope[error.scope]}${budgetOf[error.period]} budget of ${plural(error.value, "token")} is ${error.isSpent ? "spent" : "held by requests that run"}`,
   headers: {
     "retry-after": String(error.retryAfterS),
     // openai-node would wait for the whole Retry-After, which can be hours.

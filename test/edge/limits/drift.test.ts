@@ -11,7 +11,7 @@ import { Reconciler } from "../../../src/gates/limits/Reconciler.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/observability/Metrics.ts"
 import { layerMemory } from "../../../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
-import type { Claims } from "../../../src/domain/Reservation.ts"
+import { type Claims, userAccountOf } from "../../../src/domain/Reservation.ts"
 import { completionRow } from "../../../src/audit/rows.ts"
 import { closeIntents } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
@@ -63,7 +63,7 @@ const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
 
 const spent = (claims: Claims) =>
   Effect.gen(function* () {
-    const survey = yield* (yield* Meter).snapshot(claims.account, Date.now())
+    const survey = yield* (yield* Meter).snapshot(userAccountOf(claims) ?? claims.account, Date.now())
     return survey.totals.total
   })
 
@@ -88,6 +88,24 @@ layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices
           })
       )
     }
+
+    it.effect("when the counter of an end user has drifted, then it comes back to the ledger's too", () =>
+      Effect.gen(function* () {
+        const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+        const claims = yield* keyAt(100)
+        const user = {
+          id: "00000000-0000-4000-8000-000000000bbb",
+          limits: claims.limits,
+          budgets: { total: 900 }
+        }
+        yield* sql`INSERT INTO user_ledger (user_account, key_id, day, requests, tokens_in, tokens_out)
+          VALUES (${user.id}::text::uuid, ${claims.account.key}::text::uuid, '2026-01-01', 1, 10, 20)`
+        yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
+        yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
+        const counted = spent({ ...claims, user })
+        assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
+      })
+    )
 
     it.effect("when counters may differ from the ledger, then they are corrected soon", () =>
       Effect.gen(function* () {

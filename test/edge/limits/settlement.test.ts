@@ -123,7 +123,8 @@ const endings: ReadonlyArray<Ending> = [
     leavesAfterBytes: 1000,
     status: 499,
     tokens: estimate + 50,
-    source: "counted"
+    source: "counted",
+    speaks: true
   }
 ]
 

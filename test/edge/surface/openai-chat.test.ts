@@ -4,37 +4,13 @@ import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
 import { fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, events, install, live, user } from "./asking.ts"
+import { ask, assertRefused, assertWell, chat, install, live, user } from "./asking.ts"
 import { comesTrue } from "../../support/wait.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
 
 layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
-  it.effect(
-    "when it is streamed, then the role is first, id and time are one, finish and usage come last, then one [DONE]",
-    () =>
-      Effect.gen(function* () {
-        for (const more of [{}, { stream_options: { include_usage: false } }, { stream_options: null }]) {
-          const answer = yield* ask(path, streaming(more))
-          assert.strictEqual(answer.contentType, "text/event-stream")
-          const { chunks, done } = events(answer)
-          assert.isTrue(done)
-          assert.strictEqual(answer.text.split("[DONE]").length, 2)
-          assert.strictEqual(new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size, 1)
-          assert.match(chunks[0].id, /^chatcmpl-.{20,}$/)
-          assert.strictEqual(chunks[0].choices[0].delta.role, "assistant")
-          assert.isTrue(chunks.slice(1).every(({ choices }) => !("role" in choices[0].delta)))
-          assert.isTrue(
-            chunks.slice(0, -1).every((chunk) => chunk.choices[0].finish_reason === null && !chunk.usage)
-          )
-          const last = chunks.at(-1)
-          assert.deepStrictEqual(last.choices, [{ index: 0, delta: {}, finish_reason: "stop" }])
-          assert.deepStrictEqual(last.usage, { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 })
-        }
-      })
-  )
-
   it.effect(
     "when reasoning is asked of a model that cannot think, then it is left out, and it is off when none is wanted",
     () =>

@@ -2,9 +2,11 @@
  * A real Postgres cluster for tests: fast (nothing is synced to disk), on a free port of 127.0.0.1 and on a socket,
  * thrown away with its scope.
  */
+import { execFile } from "node:child_process"
 import { chown, mkdir, mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
+import { promisify } from "node:util"
 import { Effect, Redacted, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
 import { postgresBinaries } from "../../../src/infra/embedded/PostgresBinaries.ts"
@@ -18,6 +20,8 @@ import {
 import { freePort, signalTree } from "./processes.ts"
 
 export interface PostgresCluster {
+  /** the folder with its data */
+  readonly data: string
   readonly port: number
   readonly socketPath: string
   /** what a child process takes as DATABASE_URL */
@@ -71,20 +75,26 @@ const switches = {
 /** The switches that make it durable, for benchmarks: what a commit costs is then what it costs in production. */
 export const durable = { fsync: "on", synchronous_commit: "on", full_page_writes: "on", autovacuum: "on" }
 
+/** Copies the data of a cluster that is stopped, with their owner: a tenth of the time that `initdb` takes. */
+export const copyData = (from: string, to: string) =>
+  Effect.promise(() => promisify(execFile)("cp", ["-a", `${from}/.`, to]))
+
 export const makePostgresClusterWith = Effect.fnUntraced(function* (
   overrides: Readonly<Record<string, string>>,
-  /** a folder with another Postgres' `bin` */
-  installed?: string
+  /** a folder with another Postgres' `bin`, or data to begin with */
+  { from, installed }: { readonly from?: string; readonly installed?: string } = {}
 ): Effect.fn.Return<PostgresCluster, unknown, Scope> {
   const { base, data } = yield* folder
   const binaries =
     installed === undefined ? yield* postgresBinaries(path.join(base, "libraries")) : { native: installed }
-  yield* runInitdb({
-    user,
-    binaries,
-    folder: data,
-    args: ["-D", data, "-U", testUser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-  })
+  if (from === undefined) {
+    yield* runInitdb({
+      user,
+      binaries,
+      folder: data,
+      args: ["-D", data, "-U", testUser, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    })
+  } else yield* copyData(from, data)
   const port = yield* freePort
   let running: PostgresProcess | undefined
   const start = Effect.suspend(() =>
@@ -116,6 +126,7 @@ export const makePostgresClusterWith = Effect.fnUntraced(function* (
   const kill = whenRunning((server) => Effect.andThen(signalTree(server.pid, "SIGKILL"), server.exited))
   yield* Effect.acquireRelease(start, () => Effect.andThen(resume, kill))
   return {
+    data,
     port,
     socketPath: path.join(base, `.s.PGSQL.${port}`),
     url: (database) => Redacted.make(`postgres://${testUser}@127.0.0.1:${port}/${database}`),

@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import type { TestProject } from "vitest/node"
 import { migrate } from "../../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
-import { makePostgresCluster, testUser } from "./PostgresCluster.ts"
+import { copyData, makePostgresCluster, testUser } from "./PostgresCluster.ts"
 import { findRedis } from "./RedisBinary.ts"
 import { makeRedisServer } from "./RedisServer.ts"
 
@@ -19,6 +19,8 @@ declare module "vitest" {
       readonly username: string
       /** a migrated database that nobody may connect to; clone it */
       readonly template: string
+      /** the data of a stopped cluster whose database `postgres` is migrated; copy them */
+      readonly prepared: string
     }
     readonly redis: {
       readonly url: string
@@ -33,26 +35,31 @@ const template = "tollgate_template"
 
 const servers = Effect.gen(function* () {
   const cluster = yield* makePostgresCluster
+  yield* migrate.pipe(Effect.provide(layerPostgres({ url: cluster.socket("postgres"), maxConnections: 1 })))
+  yield* cluster.stop
+  const prepared = `${cluster.data}-prepared`
+  yield* copyData(cluster.data, prepared)
+  yield* cluster.start
   const admin = layerPostgres({
-    url: cluster.socket("postgres"),
+    url: cluster.socket("template1"),
     maxConnections: 1,
     statementTimeoutMs: 30_000
   })
-  yield* Effect.flatMap(SqlClient.SqlClient, (sql) => sql`CREATE DATABASE ${sql(template)}`).pipe(
-    Effect.provide(admin)
-  )
-  yield* migrate.pipe(Effect.provide(layerPostgres({ url: cluster.socket(template), maxConnections: 1 })))
+  yield* Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) => sql`CREATE DATABASE ${sql(template)} TEMPLATE postgres`
+  ).pipe(Effect.provide(admin))
   yield* Effect.flatMap(
     SqlClient.SqlClient,
     (sql) => sql`ALTER DATABASE ${sql(template)} WITH ALLOW_CONNECTIONS false`
   ).pipe(Effect.provide(admin))
   const given = process.env["TEST_REDIS_URL"]
   if (given !== undefined && given !== "") {
-    return { cluster, redis: { url: given, command: "", libraries: "" } }
+    return { cluster, prepared, redis: { url: given, command: "", libraries: "" } }
   }
   const binary = findRedis()
   const redis = yield* makeRedisServer(binary)
-  return { cluster, redis: { url: redis.url, ...binary } }
+  return { cluster, prepared, redis: { url: redis.url, ...binary } }
 })
 
 export const setup = async (project: TestProject): Promise<() => Promise<void>> => {
@@ -68,7 +75,8 @@ export const setup = async (project: TestProject): Promise<() => Promise<void>> 
     port: started.cluster.port,
     socketPath: started.cluster.socketPath,
     username: testUser,
-    template
+    template,
+    prepared: started.prepared
   })
   project.provide("redis", started.redis)
   return stop

@@ -1,7 +1,12 @@
 /** Freezing and killing whole servers: a signal to a process and to all its children. */
 import { readdirSync, readFileSync } from "node:fs"
 import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { Data, Effect } from "effect"
+
+/** Shared by all processes of all tests: half of a short command's time is compiling. */
+export const compileCache = path.join(tmpdir(), "tollgate-test-compile-cache")
 
 /** A server of the tests did not come up. */
 export class TestServerFailed extends Data.TaggedError("TestServerFailed")<{

@@ -26,16 +26,17 @@ it.live("when many keys are read at once, then each gets its own sum", () =>
       SELECT k.id::uuid, k.id::uuid, d.day::date, 1, d.tokens, 2 * d.tokens
       FROM jsonb_array_elements_text(${pg.json(keys.slice(0, -1))}) AS k(id),
         jsonb_to_recordset(${pg.json(days)}) AS d(day text, tokens bigint)`
-    const found = yield* readLedgerTotals(pg, keys, Date.parse("2026-02-14T23:59:59.999Z"))
-    assert.deepStrictEqual(found.map(({ account }) => account).sort(), keys)
+    const accounts = keys.map((key) => ({ group: "", key }))
+    const found = yield* readLedgerTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
+    assert.deepStrictEqual([...found.keys()].sort(), keys)
     const last = keyAt(249)
-    for (const { account, ...truth } of found) {
+    for (const { account, ...truth } of found.values()) {
       const spent =
         account === last
           ? { day: 0, month: 0, total: 0 }
           : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
       assert.deepStrictEqual(truth, { open: 0, ...spent }, account)
     }
-    assert.deepStrictEqual(yield* readLedgerTotals(pg, [], 0), [])
+    assert.strictEqual((yield* readLedgerTotals(pg, [], 0)).size, 0)
   }).pipe(Effect.provide(TestPostgres))
 )

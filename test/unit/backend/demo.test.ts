@@ -1,6 +1,6 @@
 import { uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema, Stream, Struct } from "effect"
+import { Effect, Layer, Stream, Struct } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
@@ -19,10 +19,6 @@ const post = (url: string, body: object) =>
     const answer: unknown = await response.json()
     return { status: response.status, answer }
   })
-const Embedded = Schema.Struct({
-  embeddings: Schema.Array(Schema.Array(Schema.Finite)),
-  prompt_eval_count: Schema.Int
-})
 
 describe("the demo backend", () => {
   it.live(
@@ -69,24 +65,6 @@ describe("the demo backend", () => {
           assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
         }).pipe(Effect.scoped, Effect.provide(layer))
       })
-  )
-
-  it.live("when texts are embedded, then equal texts get equal unit vectors and close texts close ones", () =>
-    Effect.gen(function* () {
-      const demo = yield* makeDemoBackend
-      const { answer } = yield* post(`${demo.url}/api/embed`, {
-        model: "demo-embed",
-        input: ["red apple", "red apple", "red pear", "tax law"]
-      })
-      const { embeddings, prompt_eval_count } = yield* Schema.decodeUnknownEffect(Embedded)(answer)
-      const dot = (i: number, j: number) =>
-        (embeddings[i] ?? []).reduce((sum, value, k) => sum + value * (embeddings[j]?.[k] ?? 0), 0)
-      assert.strictEqual(embeddings.length, 4)
-      assert.closeTo(dot(0, 0), 1, 1e-6)
-      assert.closeTo(dot(0, 1), 1, 1e-6)
-      assert.isAbove(dot(0, 2), dot(0, 3))
-      assert.isAbove(prompt_eval_count, 0)
-    })
   )
 
   it.live("when a request is not streamed or not allowed, then it answers as the real server does", () =>
@@ -139,19 +117,4 @@ describe("the ideas of the playground", () => {
       assert.include(replyTo(text), `“${text}”`)
     }
   })
-
-  it.live("when the demo model is asked over the wire, then the written answer comes whole", () =>
-    Effect.gen(function* () {
-      const { url } = yield* makeDemoBackend
-      const { answer } = yield* post(`${url}/api/chat`, {
-        model: "demo-chat",
-        stream: false,
-        messages: [{ role: "user", content: ideas.poem.prompt }]
-      })
-      assert.deepInclude(answer, {
-        done_reason: "stop",
-        message: { role: "assistant", content: replyTo(ideas.poem.prompt) }
-      })
-    })
-  )
 })

@@ -241,11 +241,19 @@ const headerValue = (unit: string): string | undefined => {
 /** Node itself reads these, and refuses a request in which they are wrong. */
 const ofNode = new Set(["content-length", "expect", "host", "transfer-encoding"])
 
+/** What makes the parser of a header go on. */
+const starts: Readonly<Record<string, string>> = {
+  "accept-encoding": "gzip",
+  authorization: "Bearer ",
+  "content-type": "application/json",
+  traceparent: "00-",
+  "x-api-key": "tg_"
+}
+
 const headerPlaces: ReadonlyArray<Place> = [...Object.keys(clientHeaders), endUserHeader, "x-unknown"]
   .filter((name) => !ofNode.has(name))
   .flatMap((name) =>
-    // Alone, and behind what makes a parser go on.
-    ["", "application/json", "Bearer ", "gzip", "00-"].map((start) => ({
+    ["", ...(starts[name] === undefined ? [] : [starts[name]])].map((start) => ({
       name: `${name}: ${start}…`,
       make: (unit: string) => {
         const value = headerValue(unit)

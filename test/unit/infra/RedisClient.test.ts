@@ -1,6 +1,7 @@
 /** Clients of Redis whose connections end at the worst moment. An error that nobody handles would end the process. */
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
+import { Cluster } from "ioredis"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
 import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
 import { comesTrue, eventually } from "../../support/wait.ts"
@@ -84,5 +85,21 @@ describe("a client of Redis", () => {
         assert.deepStrictEqual(errors, [])
       }).pipe(Effect.provide(layerOn("cluster", server.port)))
     }).pipe(Effect.scoped)
+  )
+
+  it.live.each(["single", "cluster"])(
+    "when a connection tells two errors, as one with TLS may (%s), then none is left unhandled",
+    (kind) =>
+      Effect.gen(function* () {
+        const server = yield* makeScriptedRedis(() => undefined)
+        yield* Effect.gen(function* () {
+          yield* works
+          const { client } = yield* Redis
+          const nodes = client instanceof Cluster ? client.nodes() : [client]
+          assert.isNotEmpty(nodes)
+          for (const { stream } of nodes)
+            for (const text of ["alert", "reset"]) stream.emit("error", new Error(text))
+        }).pipe(Effect.provide(layerOn(kind, server.port)))
+      }).pipe(Effect.scoped)
   )
 })

@@ -70,10 +70,14 @@ it.effect(
           enter: (reserved) =>
             (undone ? Effect.orDie(meter.cancel(reserved.facts.reservation)) : Effect.void).pipe(
               Effect.as(
-                seal.Queue(reserved, { place: { queuedMs: 2000, loaded: true, giveBack: Effect.void } })
+                seal.Queue(reserved, {
+                  place: { queuedMs: 2000, loaded: true, giveBack: Effect.succeed(0) }
+                })
               )
             ),
           seeLoaded: () => undefined,
+          pin: () => undefined,
+          toLoad: Effect.never,
           status: () => ({ running: 0, waiting: new Map(), models: [] })
         })
       const waited = admitting(first, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(false)))

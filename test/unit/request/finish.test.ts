@@ -55,7 +55,7 @@ const world = Effect.gen(function* () {
   context.cost.place = {
     queuedMs: 0,
     loaded: undefined,
-    giveBack: Effect.sync(() => void did.push("place given back"))
+    giveBack: Effect.sync(() => did.push("place given back"))
   }
   const end = (how: Omit<Ending, "outcome"> & Partial<Ending>) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))

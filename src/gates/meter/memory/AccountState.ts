@@ -46,6 +46,8 @@ export class AccountState {
   /** another number after every change */
   mark = 0
   touchedAt = 0
+  /** until when it counts among the users of its key */
+  keptUntil = 0
 
   /** Slots that are taken. */
   get slots(): number {
@@ -64,6 +66,7 @@ export class AccountState {
 
   /** Moves the windows on, and ends leases. No lease is longer than `leaseMs`: the clock may have gone back. */
   moveTo(now: number, leaseMs: number): void {
+    if (now < this.touchedAt) this.keptUntil = 0
     this.touchedAt = now
     this.requests.moveTo(now)
     this.tokens.moveTo(now)
@@ -79,23 +82,33 @@ export class AccountState {
     if (slot || held > used) this.leases.set(id, { until, slot, tokens: held - used })
   }
 
+  /** Gives back what a request that is over holds beyond its lease: it was ended for one account only. */
+  releaseLapsed(id: string): void {
+    if (this.leases.get(id)?.until === 0) this.leases.delete(id)
+  }
+
   /** Keeps the slot of a settled request. */
   keepSlot(id: string, until: number): void {
     this.leases.set(id, { until, slot: true, tokens: 0 })
   }
+}
 
-  /** Sets the tokens that a request has in the window to `used` in all. Too much is taken back where it was noted first. */
-  note(request: Request, used: number): void {
-    let excess = request.used - used
-    request.used = used
-    if (excess < 0) {
-      request.noted = [...request.noted, this.tokens.add(-excess)]
-      return
-    }
-    request.noted = request.noted.map(({ amount, half }) => {
-      const taken = this.tokens.take({ half, amount: Math.min(excess, amount) })
-      excess -= taken
+/**
+ * Sets the tokens that a request has in the windows of its accounts to `used` in all. Too much is taken back where it was noted
+ * first.
+ */
+export const note = (accounts: ReadonlyArray<AccountState>, request: Request, used: number): void => {
+  const excess = request.used - used
+  request.used = used
+  const before = request.noted
+  const noted = accounts.map(({ tokens }) => {
+    if (excess < 0) return [...before, tokens.add(-excess)]
+    let left = excess
+    return before.map(({ amount, half }) => {
+      const taken = tokens.take({ half, amount: Math.min(left, amount) })
+      left -= taken
       return { half, amount: amount - taken }
     })
-  }
+  })
+  request.noted = noted[0] ?? before
 }

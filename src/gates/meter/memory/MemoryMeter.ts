@@ -5,11 +5,17 @@
  * Each operation gets the time in ms, which windows and leases are measured by; `epoch` makes the date of it. It runs to its
  * end, so it is atomic. After a restart totals are missing, and come back from the ledger.
  */
-import { budgetNames, type Headroom, periods } from "../../../domain/Limits.ts"
-import type { Account, Claims, CounterName, CounterOwner, Reservation } from "../../../domain/Reservation.ts"
-import { lapsedMost, livesOf, type MeterOptions, windowMs } from "../bounds.ts"
+import { budgetNames, type Headroom } from "../../../domain/Limits.ts"
 import {
-  type ClaimName,
+  type Account,
+  type Claims,
+  type CounterName,
+  type CounterOwner,
+  type Reservation,
+  userAccountOf
+} from "../../../domain/Reservation.ts"
+import { lapsedMost, livesOf, type MeterOptions, mostUsersOf, windowMs } from "../bounds.ts"
+import {
   type Missing,
   type Renewal,
   type ReserveRequest,
@@ -18,7 +24,8 @@ import {
   type Verdict
 } from "../Meter.ts"
 import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../verdicts.ts"
-import { AccountState, type Request, revive } from "./AccountState.ts"
+import { AccountState, note, type Request, revive } from "./AccountState.ts"
+import { type Claimed, fullBudget, fullLimit, roomOf, statesOf, Users, windowsLeft } from "./Claimed.ts"
 import { type Amounts, charge, type Counter, Totals } from "./Totals.ts"
 
 /** What is remembered of a request that has ended. */
@@ -33,7 +40,9 @@ const sweepEveryMs = 60_000
 /** Longer than a window, because the clock may go back. */
 const keepIdleMs = 3_600_000
 
-const nameOf = (group: string, name: string): string => JSON.stringify([group, name])
+const tooManyUsers = { by: "users", scope: "key" } as const
+
+const nameOf = (group: string, name: string, user = ""): string => JSON.stringify([group, name, user])
 
 export class MemoryMeter {
   readonly #lives
@@ -41,6 +50,7 @@ export class MemoryMeter {
   readonly #totals = new Totals()
   readonly #accounts = new Map<string, AccountState>()
   readonly #groupMarks = new Map<string, number>()
+  readonly #users: Users
   /** oldest first, because every write moves its entry to the end */
   readonly #requests = new Map<string, Remembered>()
   #changes = 0
@@ -49,6 +59,7 @@ export class MemoryMeter {
   /** `epoch`: the epoch ms of a time that an operation gets; by default it is epoch ms */
   constructor(options: MeterOptions, epoch: (now: number) => number = (now) => now) {
     this.#lives = livesOf(options)
+    this.#users = new Users(mostUsersOf(options))
     this.#epoch = epoch
   }
 
@@ -59,7 +70,8 @@ export class MemoryMeter {
 
   /** Forgets everything, as a restart would. */
   clear(): void {
-    for (const state of [this.#accounts, this.#groupMarks, this.#totals, this.#requests]) state.clear()
+    for (const state of [this.#accounts, this.#groupMarks, this.#totals, this.#requests, this.#users])
+      state.clear()
   }
 
   /** undefined: the request is over. */
@@ -67,28 +79,22 @@ export class MemoryMeter {
     const known = this.#recall(claims.account, ask.id, now)
     if (known === over) return undefined
     const at = known?.admittedAt ?? this.#epoch(now)
-    const account = this.#open(claims.account, now)
-    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, at)]
-    const missing = this.#missing(claims, counters, at)
-    if (missing !== undefined) return missing
+    const accounts = this.#openAll(claims, now)
+    const asked = whole(ask.tokens)
+    const full = fullLimit(accounts, asked, ask.slot)
+    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims, at)]
+    // What the key refuses in any case takes no user in and needs no counters: a name costs nothing to invent.
+    const keyIsFull = claims.user !== undefined && known === undefined && full?.scope === "key"
+    if (!keyIsFull) {
+      const wait = known === undefined ? this.#takeUserIn(claims, now) : 0
+      if (wait > 0) return refusal(tooManyUsers, this.#users.most, wait, at, this.#headroom(claims, at, now))
+      const missing = this.#missing(claims, counters, at)
+      if (missing !== undefined) return missing
+    }
     if (known !== undefined) return this.#reserved(claims, ask.id, known, now)
 
-    const { limits } = claims
     const headroom = this.#headroom(claims, at, now)
-    const refused = (by: ClaimName, limit: number, waitMs: number) =>
-      refusal({ by, scope: "key" }, limit, waitMs, at, headroom)
-    const { held, slots } = account
-    const room = limits.tpm - account.tokens.sum - held
-    const asked = whole(ask.tokens)
-    if (account.requests.sum >= limits.rpm) {
-      return refused("requests", limits.rpm, account.requests.waitFor(limits.rpm - 1))
-    }
-    if (asked > 0 && room <= 0) {
-      // What is held may be released unused at any moment: alone it is no reason to wait.
-      const counted = held < limits.tpm ? held : 0
-      return refused("tokens", limits.tpm, account.tokens.waitFor(limits.tpm - 1 - counted))
-    }
-    if (ask.slot && slots >= limits.concurrent) return refused("concurrency", limits.concurrent, 1)
+    if (full !== undefined) return refusal(full, full.limit, full.waitMs, at, headroom)
 
     const remainders = budgetNames.flatMap((name, i) => {
       const [budget, counter] = [budgets[i], counters[i]]
@@ -96,34 +102,27 @@ export class MemoryMeter {
         ? []
         : [{ name, budget, left: budget - counter.tokens, held: counter.held }]
     })
-    const full = remainders.filter(({ left }) => left <= 0)
-    const spent = full.filter(({ held, left }) => left + held <= 0)
-    // What is held may be released unused at any moment: a budget that it alone fills decides last.
-    const deciding = spent.length > 0 ? spent : full
-    // The one that ends last decides, because the request could not pass before; of equals the account's own.
-    const last = periods.findLast((period) => deciding.some(({ name }) => name.period === period))
-    const decisive = deciding.find(({ name }) => name.period === last)
-    if (asked > 0 && decisive !== undefined) {
-      const { budget, name } = decisive
-      const waitMs = spent.length > 0 ? 0 : 1
+    const decisive = asked > 0 ? fullBudget(remainders) : undefined
+    if (decisive !== undefined) {
+      const { budget, name, waitMs } = decisive
       return refusal({ by: name.period, scope: name.scope }, budget, waitMs, at, headroom)
     }
 
-    const available = Math.max(0, Math.min(room, ...remainders.map(({ left }) => left)))
+    const available = Math.max(0, Math.min(roomOf(accounts), ...remainders.map(({ left }) => left)))
     const charged = new Set(counters.filter((counter) => counter !== undefined))
     const request: Request = {
       admittedAt: at,
       available,
       slot: ask.slot,
-      counted: account.requests.add(1),
+      counted: accounts.map(({ account }) => account.requests.add(1))[0],
       held: Math.max(Math.min(asked, available), leastOf(ask)),
       used: 0,
       noted: [],
       charged
     }
     for (const counter of charged) charge(counter, request.held, request.held)
-    account.occupy(ask.id, request, this.#leaseEnd(now))
-    this.#remember(claims.account, ask.id, request, now)
+    for (const { account } of accounts) account.occupy(ask.id, request, this.#leaseEnd(now))
+    this.#remember(claims, ask.id, request, now)
     return this.#reserved(claims, ask.id, request, now)
   }
 
@@ -132,15 +131,15 @@ export class MemoryMeter {
     const known = this.#recall(claims.account, id, now)
     if (known === over) return { held: 0, exhausted: true }
     const request = known ?? revive(reservation)
-    const account = this.#open(claims.account, now)
-    account.leases.delete(id)
+    const accounts = this.#openAll(claims, now)
+    for (const { account } of accounts) account.leases.delete(id)
     const unusedBefore = request.held - request.used
-    account.note(request, Math.max(request.used, whole(used)))
+    note(statesOf(accounts), request, Math.max(request.used, whole(used)))
 
     const least = Math.max(request.held, request.used)
-    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims.account, request.admittedAt)]
+    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims, request.admittedAt)]
     const room = Math.min(
-      claims.limits.tpm - account.tokens.sum - account.held - (least - request.used),
+      roomOf(accounts) - (least - request.used),
       ...budgets.flatMap((budget, i) => {
         const counter = counters[i]
         if (budget === undefined || counter === undefined) return []
@@ -160,28 +159,30 @@ export class MemoryMeter {
       charge(counter, held - tokens, unused - (exact ? unusedBefore : 0))
     }
     request.held = held
-    account.occupy(id, request, this.#leaseEnd(now))
-    this.#remember(claims.account, id, request, now)
+    for (const { account } of accounts) account.occupy(id, request, this.#leaseEnd(now))
+    this.#remember(claims, id, request, now)
     return { held, exhausted: least + more < wanted }
   }
 
   settle(reservation: Reservation, used: number, now: number, keepSlot = false): Headroom {
     const { admittedAt, claims, id } = reservation
     const known = this.#recall(claims.account, id, now)
-    if (known !== over) {
+    const accounts = this.#openAll(claims, now)
+    if (known === over) for (const { account } of accounts) account.releaseLapsed(id)
+    else {
       const request = known ?? revive(reservation)
-      const account = this.#open(claims.account, now)
-      account.leases.delete(id)
+      for (const { account } of accounts) account.leases.delete(id)
       const unused = request.held - request.used
-      account.note(request, whole(used))
-      for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
+      note(statesOf(accounts), request, whole(used))
+      for (const counter of this.#totals.of(claims, request.admittedAt)) {
         if (counter === undefined) continue
         const { exact, tokens } = this.#chargedOn(request, counter)
         if (exact) charge(counter, request.used - tokens, -unused)
         else charge(counter, Math.max(0, request.used - tokens), 0)
       }
-      if (keepSlot && request.slot) account.keepSlot(id, this.#leaseEnd(now))
-      this.#remember(claims.account, id, over, now)
+      if (keepSlot && request.slot)
+        for (const { account } of accounts) account.keepSlot(id, this.#leaseEnd(now))
+      this.#remember(claims, id, over, now)
     }
     return this.#headroom(claims, admittedAt, now)
   }
@@ -189,39 +190,39 @@ export class MemoryMeter {
   renewSlot({ claims, id }: Reservation, now: number): void {
     const known = this.#recall(claims.account, id, now)
     if (known !== over && known !== undefined) return
-    const account = this.#open(claims.account, now)
+    const accounts = statesOf(this.#openAll(claims, now))
     // It is over and has no slot: the slot was freed, or its lease has ended.
-    if (known === over && !account.leases.has(id)) return
-    account.keepSlot(id, this.#leaseEnd(now))
-    this.#remember(claims.account, id, over, now)
+    if (known === over && !accounts.some(({ leases }) => leases.has(id))) return
+    for (const account of accounts) account.keepSlot(id, this.#leaseEnd(now))
+    this.#remember(claims, id, over, now)
   }
 
   freeSlot({ claims, id }: Reservation, now: number): void {
     if (this.#recall(claims.account, id, now) !== over) return
-    this.#open(claims.account, now).leases.delete(id)
-    this.#remember(claims.account, id, over, now)
+    for (const { account } of this.#openAll(claims, now)) account.leases.delete(id)
+    this.#remember(claims, id, over, now)
   }
 
   cancel(claims: Claims, id: string, now: number): void {
     const request = this.#recall(claims.account, id, now)
-    if (request === over) return
+    const accounts = statesOf(this.#openAll(claims, now))
+    if (request === over) return accounts.forEach((account) => account.releaseLapsed(id))
     // The request may be forgotten before what it held.
-    const account = this.#open(claims.account, now)
-    account.leases.delete(id)
+    for (const { leases } of accounts) leases.delete(id)
     if (request !== undefined) {
       const unused = request.held - request.used
-      account.note(request, 0)
-      if (request.counted !== undefined) account.requests.take(request.counted)
-      for (const counter of this.#totals.of(claims.account, request.admittedAt)) {
+      note(accounts, request, 0)
+      if (request.counted !== undefined) for (const { requests } of accounts) requests.take(request.counted)
+      for (const counter of this.#totals.of(claims, request.admittedAt)) {
         if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held, -unused)
       }
     }
-    this.#remember(claims.account, id, over, now)
+    this.#remember(claims, id, over, now)
   }
 
   peek(claims: Claims, now: number): Headroom | Missing {
     const at = this.#epoch(now)
-    const counters = this.#totals.of(claims.account, at)
+    const counters = this.#totals.of(claims, at)
     return this.#missing(claims, counters, at) ?? this.#headroom(claims, at, now)
   }
 
@@ -274,13 +275,39 @@ export class MemoryMeter {
   }
 
   /** The account as it is now: windows are moved on, and leases that are over have ended. */
-  #open({ group, key }: Account, now: number): AccountState {
+  #open({ group, key, user }: Account, now: number): AccountState {
     this.#sweep(now)
-    const name = nameOf(group, key)
+    const name = nameOf(group, key, user)
     const account = this.#accounts.get(name) ?? new AccountState()
     this.#accounts.set(name, account)
     account.moveTo(now, this.#lives.leaseMs)
     return account
+  }
+
+  /** The account of the claims, then that of their user, with the limits of each. */
+  #openAll(claims: Claims, now: number): readonly [Claimed, ...ReadonlyArray<Claimed>] {
+    const { account, limits, user } = claims
+    const ofUser = userAccountOf(claims)
+    const own = { account: this.#open(account, now), limits, scope: "key" as const }
+    if (ofUser === undefined || user === undefined) return [own]
+    return [own, { account: this.#open(ofUser, now), limits: user.limits, scope: "user" as const }]
+  }
+
+  /** Takes the user in among those of the account. Returns how long there is no room, in ms; 0: the user is in. */
+  #takeUserIn(claims: Claims, now: number): number {
+    const ofUser = userAccountOf(claims)
+    if (ofUser === undefined) return 0
+    const { group, key, user = "" } = ofUser
+    if (this.#open(ofUser, now).keptUntil > 0) return 0
+    const leaving = this.#users.leaving(nameOf(group, key), user)
+    if (leaving !== undefined) {
+      if (leaving.until > now) return leaving.until - now
+      this.#users.delete(nameOf(group, key), leaving.user)
+      this.#accounts.delete(nameOf(group, key, leaving.user))
+      this.#totals.forget({ group, key, user: leaving.user }, this.#epoch(now))
+    }
+    this.#users.keep(nameOf(group, key), user, now + this.#users.keptMs(this.#lives.leaseMs))
+    return 0
   }
 
   #leaseEnd(now: number): number {
@@ -295,9 +322,9 @@ export class MemoryMeter {
     }
     if (Math.abs(now - this.#sweptAt) < sweepEveryMs) return
     this.#sweptAt = now
-    for (const [name, { leases, touchedAt }] of this.#accounts) {
-      // Its windows are empty and nothing runs, so it is as new.
-      if (leases.size === 0 && touchedAt <= now - keepIdleMs) this.#accounts.delete(name)
+    for (const [name, { leases, mark, touchedAt }] of this.#accounts) {
+      // Nothing runs, and its windows are empty or never had anything, so it is as new.
+      if (leases.size === 0 && (mark === 0 || touchedAt <= now - keepIdleMs)) this.#accounts.delete(name)
     }
     this.#totals.dropOld(this.#epoch(now))
   }
@@ -307,12 +334,17 @@ export class MemoryMeter {
     return found === undefined || found.until <= now ? undefined : found.state
   }
 
-  #remember(account: Account, id: string, state: Remembered["state"], now: number): void {
+  #remember(claims: Claims, id: string, state: Remembered["state"], now: number): void {
+    const { group, key } = claims.account
     this.#changes += 1
-    this.#groupMarks.set(account.group, this.#changes)
-    const changed = this.#accounts.get(nameOf(account.group, account.key))
-    if (changed !== undefined) changed.mark = this.#changes
-    const name = nameOf(account.group, id)
+    this.#groupMarks.set(group, this.#changes)
+    for (const { account, scope } of this.#openAll(claims, now)) {
+      account.mark = this.#changes
+      if (scope === "key" || account.keptUntil >= now + windowMs + this.#lives.leaseMs) continue
+      account.keptUntil = now + this.#users.keptMs(this.#lives.leaseMs)
+      this.#users.keep(nameOf(group, key), claims.user?.id ?? "", account.keptUntil)
+    }
+    const name = nameOf(group, id)
     this.#requests.delete(name)
     this.#requests.set(name, { state, until: now + this.#lives.rememberMs })
   }
@@ -341,18 +373,16 @@ export class MemoryMeter {
 
   /** What is left. Budgets are those of the periods that contain `instant`. */
   #headroom(claims: Claims, instant: number, now: number): Headroom {
-    const { held, requests, tokens } = this.#open(claims.account, now)
-    const counters = this.#totals.of(claims.account, instant)
+    const [own, ofUser] = this.#openAll(claims, now)
+    const counters = this.#totals.of(claims, instant)
     return headroomOf(claims, instant, {
-      requests: Math.max(0, claims.limits.rpm - requests.sum),
-      tokens: Math.max(0, claims.limits.tpm - tokens.sum - held),
+      windows: windowsLeft(own),
+      userWindows: ofUser === undefined ? undefined : windowsLeft(ofUser),
       budgets: budgetsOf(claims).map((budget, i) => {
         const counter = counters[i]
         return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)
       }),
-      now: this.#epoch(now),
-      requestsResetMs: requests.emptyIn,
-      tokensResetMs: held > 0 ? windowMs : tokens.emptyIn
+      now: this.#epoch(now)
     })
   }
 

@@ -1,7 +1,13 @@
 /** The tokens of accounts and groups by period: a counter for each that was loaded from the ledger. */
 import { counterNamesAt } from "../../../domain/Calendar.ts"
 import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
-import type { Account, CounterName, CounterOwner } from "../../../domain/Reservation.ts"
+import {
+  type Account,
+  type Claims,
+  type CounterName,
+  type CounterOwner,
+  userAccountOf
+} from "../../../domain/Reservation.ts"
 import { lifeOf, whole } from "../verdicts.ts"
 
 /** A counter that was loaded again is another object. */
@@ -15,8 +21,8 @@ export interface Counter {
 
 export type Amounts = { readonly [P in Period]?: number }
 
-const nameOf = ({ group, key = "" }: CounterOwner, counter: CounterName): string =>
-  JSON.stringify([group, key, counter])
+const nameOf = ({ group, key = "", user = "" }: CounterOwner, counter: CounterName): string =>
+  JSON.stringify([group, key, user, counter])
 
 /** Adds tokens, and the part of them that is held and not used. Both may be negative. */
 export const charge = (counter: Counter, tokens: number, held: number): void => {
@@ -36,12 +42,21 @@ export class Totals {
     for (const [name, { droppedAt }] of this.#counters) if (droppedAt <= now) this.#counters.delete(name)
   }
 
-  /** The counters that a request of `account` is charged to, in the order of `budgetNames`; undefined: missing. */
-  of({ group, key }: Account, instant: number): ReadonlyArray<Counter | undefined> {
+  /** The counters that a request with `claims` is charged to, in the order of `budgetNames`; undefined: missing, or none. */
+  of(claims: Claims, instant: number): ReadonlyArray<Counter | undefined> {
     const names = counterNamesAt(instant)
-    return budgetNames.map(({ period, scope }) =>
-      this.#counters.get(nameOf(scope === "key" ? { group, key } : { group }, names[period]))
-    )
+    const { account } = claims
+    const owners = { key: account, tenant: { group: account.group }, user: userAccountOf(claims) }
+    return budgetNames.map(({ period, scope }) => {
+      const owner = owners[scope]
+      return owner === undefined ? undefined : this.#counters.get(nameOf(owner, names[period]))
+    })
+  }
+
+  /** Forgets the counters of an account in the periods of `instant`. */
+  forget(account: Account, instant: number): void {
+    for (const counter of Object.values(counterNamesAt(instant)))
+      this.#counters.delete(nameOf(account, counter))
   }
 
   amounts(owner: CounterOwner, instant: number): Amounts {

@@ -17,7 +17,7 @@ import {
 } from "../../../domain/Reservation.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
-import { livesOf, type MeterOptions } from "../bounds.ts"
+import { livesOf, type MeterOptions, mostUsersOf } from "../bounds.ts"
 import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Verdict } from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type AccountVerb, makeAccountCalls, makeKeys } from "./accountCalls.ts"
@@ -38,8 +38,8 @@ const down = ({ cause }: RedisFailed) => new MeterDown({ cause })
 const unexpected = (verb: string, reply: unknown) =>
   new MeterDown({ cause: `unexpected answer to ${verb}: ${JSON.stringify(reply).slice(0, 200)}` })
 
-const decode = (verb: string, value: unknown): Effect.Effect<Reply, MeterDown> => {
-  const reply = readReply(value)
+const decode = (verb: string, value: unknown, ofUser = false): Effect.Effect<Reply, MeterDown> => {
+  const reply = readReply(value, ofUser)
   return reply === undefined ? unexpected(verb, value) : Effect.succeed(reply)
 }
 
@@ -86,7 +86,7 @@ export const makeRedis = Effect.fnUntraced(function* (
 ) {
   const keys = makeKeys(options.prefix ?? "tollgate:")
   const { leaseMs, ledgerLagMs, rememberMs } = livesOf(options)
-  const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs])
+  const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs], mostUsersOf(options))
   const ofGroups = {
     surveyGroup: redis.script(scripts.surveyGroup),
     repairGroup: redis.script(scripts.repairGroup),
@@ -107,7 +107,8 @@ export const makeRedis = Effect.fnUntraced(function* (
     const now = yield* time
     return yield* decode(
       verb,
-      yield* Effect.mapError(ofAccounts[verb]({ claims, id, instant, now, own }), down)
+      yield* Effect.mapError(ofAccounts[verb]({ claims, id, instant, now, own }), down),
+      claims.user !== undefined
     )
   })
 

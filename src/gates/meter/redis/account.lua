@@ -63,7 +63,7 @@ local function take_from_window(window, group, amount)
 end
 
 -- Drops the groups that have left the window. An entry with a later time than now counts as of now: the clock went back.
-local function move_window(window)
+local function move_window(window, went_back)
   local text, from, oldest = window.text, window.from, now - WINDOW_MS
   while from < window.to do
     local at, amount = unpack_group('<I6I7', text, from)
@@ -75,7 +75,7 @@ local function move_window(window)
     window.sum = window.sum - window.amount
     pop_group(window)
   end
-  if now < account.last_time then
+  if went_back then
     local later = 0
     while window.at and window.at > now do
       later = later + window.amount
@@ -88,30 +88,65 @@ local function move_window(window)
   end
 end
 
-local function save_account()
-  account.writes, account_changed = account.writes + 1, true
+local function save_account(account)
+  account.writes, account.changed = account.writes + 1, true
+end
+
+local function save_accounts()
+  for a = 1, ACCOUNTS do save_account(accounts[a]) end
+end
+
+-- Sets the field of this request; false removes it.
+local function set_field(account, value)
+  account.fields[NAME], account.changed_fields[NAME] = value, true
+end
+
+-- Whether an account has a slot or a hold of this request.
+local function is_held()
+  return accounts[1].fields[NAME] or ACCOUNTS > 1 and accounts[2].fields[NAME]
 end
 
 -- Gives back the slot and the hold of this request.
 local function release()
-  if not held_by_request then return end
-  local slot, tokens = match(held_by_request, '^(%d):(%d+)')
-  account.taken, account.held = account.taken - slot, account.held - tokens
-  held_by_request, new_field = false, false
+  for a = 1, ACCOUNTS do
+    local account = accounts[a]
+    local field = account.fields[NAME]
+    if field then
+      local slot, tokens = match(field, '^(%d):(%d+)')
+      account.taken, account.held = account.taken - slot, account.held - tokens
+      set_field(account, false)
+    end
+  end
+end
+
+-- Gives back what is held beyond a lease of a request that is over: it was ended for one account only.
+local function release_lapsed()
+  for a = 1, ACCOUNTS do
+    local account = accounts[a]
+    local tokens = match(account.fields[NAME] or '', '^0:(%d+):0$')
+    if tokens then
+      account.held = account.held - tokens
+      set_field(account, false)
+      save_account(account)
+    end
+  end
 end
 
 -- Gives this request a slot (1 or 0) and a hold, until its lease ends.
 local function lease(slot, tokens)
   local ends = now + LEASE
-  account.taken, account.held = account.taken + slot, account.held + tokens
-  account.next_end = min(account.next_end, ends)
-  new_field = format('%d:%d:%d', slot, tokens, ends)
+  for a = 1, ACCOUNTS do
+    local account = accounts[a]
+    account.taken, account.held = account.taken + slot, account.held + tokens
+    account.next_end = min(account.next_end, ends)
+    set_field(account, format('%d:%d:%d', slot, tokens, ends))
+  end
 end
 
 -- Ends the leases that are over: it frees their slots. Their tokens stay held, with 0 as the end of the lease. No lease is
 -- longer than a new one, because the clock may have gone back.
-local function end_leases()
-  local next_end, held, taken, fields = NEVER, 0, 0, call('HGETALL', ACCOUNT)
+local function end_leases(account)
+  local next_end, held, taken, fields = NEVER, 0, 0, call('HGETALL', account.key)
   for i = 1, #fields, 2 do
     local name = fields[i]
     local slot, tokens, ends = match(fields[i + 1], '^(%d):(%d+):(%d+)$')
@@ -120,23 +155,23 @@ local function end_leases()
       if ends <= now then
         local lapsed = tokens ~= '0' and format('0:%s:0', tokens)
         if not lapsed then
-          call('HDEL', ACCOUNT, name)
+          call('HDEL', account.key, name)
         elseif ends > 0 then
-          call('HSET', ACCOUNT, name, lapsed)
+          call('HSET', account.key, name, lapsed)
         end
-        if held_by[name] ~= nil then held_by[name] = lapsed end
+        if account.fields[name] ~= nil then account.fields[name] = lapsed end
         held = held + tokens
       else
         if ends > now + LEASE then
           ends = now + LEASE
-          call('HSET', ACCOUNT, name, format('%s:%s:%d', slot, tokens, ends))
+          call('HSET', account.key, name, format('%s:%s:%d', slot, tokens, ends))
         end
         next_end, held, taken = min(next_end, ends), held + tokens, taken + slot
       end
     end
   end
   account.next_end, account.held, account.taken = next_end, held, taken
-  save_account()
+  save_account(account)
 end
 
 -- A window that is stored in the bytes `from` to `to` of `text`.
@@ -152,14 +187,14 @@ local function unpack_account(packed)
   local after, last_time, held, taken, next_end, kept_until, writes, request_sum, token_sum = cmsgpack.unpack_limit(packed, 8, 0)
   local request_bytes, requests_from = struct.unpack('>H', packed, after + 1)
   local tokens_from = requests_from + request_bytes
-  account = {
+  return {
     last_time = last_time, held = held, taken = taken, next_end = next_end, kept_until = kept_until, writes = writes,
     requests = read_window(packed, requests_from, tokens_from - 1, request_sum),
     tokens = read_window(packed, tokens_from, #packed, token_sum)
   }
 end
 
-local function pack_account()
+local function pack_account(account)
   local requests, tokens = account.requests, account.tokens
   local last_request = requests.at and pack_group('<I6I7', requests.at, requests.amount) or ''
   local last_tokens = tokens.at and pack_group('<I6I7', tokens.at, tokens.amount) or ''
@@ -171,29 +206,74 @@ local function pack_account()
     .. string.sub(tokens.text, tokens.from, tokens.to) .. last_tokens
 end
 
--- Reads the account and moves its windows to now.
-local function read_account()
-  local fields = call('HMGET', ACCOUNT, 'w', unpack(names))
-  for i = 1, REQUESTS_HERE do held_by[names[i]] = fields[i + 1] end
-  if not fields[1] then
-    account = {
-      last_time = now, held = 0, taken = 0, next_end = NEVER, kept_until = 0, writes = now,
-      requests = read_window('', 1, 0, 0), tokens = read_window('', 1, 0, 0)
-    }
-    return
+-- Reads an account and moves its windows to now. `before`: the numbers before those of its limits.
+local function read_account(key, before)
+  local account = opened[key]
+  local stored = account and call('HMGET', key, unpack(names)) or call('HMGET', key, 'w', unpack(names))
+  local is_open, fields = account, account and account.fields or {}
+  for i = 1, REQUESTS_HERE do
+    if fields[names[i]] == nil then fields[names[i]] = stored[is_open and i or i + 1] end
   end
-  unpack_account(fields[1])
-  move_window(account.requests)
-  move_window(account.tokens)
+  account = account or stored[1] and unpack_account(stored[1]) or {
+    last_time = now, held = 0, taken = 0, next_end = NEVER, kept_until = 0, writes = now,
+    requests = read_window('', 1, 0, 0), tokens = read_window('', 1, 0, 0)
+  }
+  account.request_limit, account.token_limit, account.slot_limit = unpack(NUMBERS, before + 1, before + 3)
+  if is_open then return account end
+  opened[key] = account
+  account.key, account.fields, account.changed, account.changed_fields = key, fields, false, {}
+  local went_back = now < account.last_time
+  move_window(account.requests, went_back)
+  move_window(account.tokens, went_back)
   -- The clock went back: leases may be longer than a new one, and the key may expire too early.
-  if now < account.last_time then account.kept_until, account.next_end = 0, now end
+  if went_back then account.kept_until, account.next_end = 0, now end
   account.last_time = now
-  if account.next_end <= now then end_leases() end
+  if account.next_end <= now then end_leases(account) end
+  return account
 end
 
-local function open_account()
-  if not account then read_account() end
-  held_by_request = held_by[NAME]
+local function open_accounts()
+  if accounts then return end
+  local shared = BEFORE_NUMBERS - SHARED_NUMBERS
+  accounts = {read_account(KEYS[BEFORE_KEYS + 1], shared + 2)}
+  if ACCOUNTS > 1 then
+    local account = read_account(KEYS[BEFORE_KEYS + 2], shared + 8 + COUNTERS)
+    -- Its name in the set of users: its key is `<set>:<name>:windows`.
+    account.users, account.user = USERS, string.sub(account.key, #USERS + 2, -9)
+    accounts[2] = account
+  end
+end
+
+-- How long an account is kept after it was written.
+local function kept_for()
+  return WINDOW_MS + LEASE + 60000
+end
+
+local function keep_user(account, until_then)
+  call('ZADD', account.users, format('%d', until_then), account.user)
+  call('PEXPIRE', account.users, USERS_KEPT_MS)
+end
+
+-- Takes the user in among the users of the account. When there are too many, the one that was used longest ago leaves, if its
+-- account has expired; its counters are in the ledger. Returns how long none can leave, in ms; nil: the user is in.
+local function take_user_in()
+  local account = accounts[2]
+  if account.kept_until > 0 then return end
+  local user = account.user
+  if call('ZCARD', USERS) >= MOST_USERS and not call('ZSCORE', USERS, user) then
+    local last = call('ZRANGE', USERS, 0, 0, 'WITHSCORES')
+    local left = USERS .. ':' .. last[1]
+    -- A comparison with the ledger may have kept its account for longer.
+    local kept = call('HGET', left .. ':windows', 'w')
+    local wait = max(last[2], kept and unpack_account(kept).kept_until or 0) - now
+    if wait > 0 then return wait end
+    call('ZREM', USERS, last[1])
+    call('DEL', left .. ':windows')
+    for i = 7, COUNTERS do
+      call('DEL', left .. string.sub(KEYS[BEFORE_COUNTERS + i], #USERS + 2 + #user))
+    end
+  end
+  keep_user(account, now + kept_for())
 end
 
 -- Returns the record of this request: false when there is none, 'x' when the request is over.
@@ -235,16 +315,21 @@ local function note_usage(record, used)
   end
   local more = used - record.used
   if more > 0 then
-    add_to_window(account.tokens, more)
+    for a = 1, ACCOUNTS do add_to_window(accounts[a].tokens, more) end
     if kept[count - 1] == THIS_GROUP then
       kept[count] = kept[count] + more
     else
       kept[count + 1], kept[count + 2] = THIS_GROUP, more
     end
   else
-    for i = 1, count, 2 do
-      local taken = take_from_window(account.tokens, kept[i], min(-more, kept[i + 1]))
-      kept[i + 1], more = kept[i + 1] - taken, more + taken
+    -- The first account comes last: what is kept is what it has.
+    for a = ACCOUNTS, 1, -1 do
+      local surplus = -more
+      for i = 1, count, 2 do
+        local taken = take_from_window(accounts[a].tokens, kept[i], min(surplus, kept[i + 1]))
+        surplus = surplus - taken
+        if a == 1 then kept[i + 1] = kept[i + 1] - taken end
+      end
     end
   end
   record.notes, record.used = kept, used
@@ -270,9 +355,14 @@ local function charged_on(record, i)
   return record.held, false
 end
 
--- Tokens that still fit in the window.
+-- Tokens that still fit in the window of an account, or in those of all.
+local function room_of(account)
+  return account.token_limit - account.tokens.sum - account.held
+end
+
 local function token_room()
-  return TOKEN_LIMIT - account.tokens.sum - account.held
+  local room = room_of(accounts[1])
+  return ACCOUNTS > 1 and min(room, room_of(accounts[2])) or room
 end
 
 -- Milliseconds until the window is empty.
@@ -280,29 +370,34 @@ local function empty_in(window)
   return window.at and window.at + WINDOW_MS - now or 0
 end
 
--- The reply ends with what is left: requests, tokens, and the six budgets, -1 for one that is not claimed or not known;
--- then the time, and the milliseconds until all requests and all tokens are left again. What is held counts as used now.
+-- The reply ends with what is left: requests and tokens of each account, and the budgets, -1 for one that is not claimed or not
+-- known; then the time, and for each account the milliseconds until all requests and all tokens are left again. What is held counts as used now.
 -- What is the same for each request of the section is written into the format once. A tag always has as many numbers.
 local function reply_with_headroom(tag, numbers)
   local count = #numbers
   local words = headroom_formats[tag]
   if not words then
-    words = {'["' .. tag .. '"' .. string.rep(',%d', count), ',%d,%d'}
+    words = {'["' .. tag .. '"' .. string.rep(',%d', count), string.rep(',%d,%d', ACCOUNTS)}
     for i = 1, COUNTERS do words[i + 2] = BUDGETS[i] >= 0 and counters[i] and ',%d' or ',-1' end
-    words = table.concat(words) .. format(',%d', now) .. ',%d,%d]'
+    words = table.concat(words) .. format(',%d', now) .. string.rep(',%d,%d', ACCOUNTS) .. ']'
     headroom_formats[tag] = words
   end
-  numbers[count + 1] = max(0, REQUEST_LIMIT - account.requests.sum)
-  numbers[count + 2] = max(0, token_room())
-  count = count + 2
+  for a = 1, ACCOUNTS do
+    numbers[count + 1] = max(0, accounts[a].request_limit - accounts[a].requests.sum)
+    numbers[count + 2] = max(0, room_of(accounts[a]))
+    count = count + 2
+  end
   for i = 1, COUNTERS do
     if BUDGETS[i] >= 0 and counters[i] then
       count = count + 1
       numbers[count] = max(0, BUDGETS[i] - counters[i].tokens)
     end
   end
-  numbers[count + 1] = empty_in(account.requests)
-  numbers[count + 2] = account.held > 0 and WINDOW_MS or empty_in(account.tokens)
+  for a = 1, ACCOUNTS do
+    numbers[count + 1] = empty_in(accounts[a].requests)
+    numbers[count + 2] = accounts[a].held > 0 and WINDOW_MS or empty_in(accounts[a].tokens)
+    count = count + 2
+  end
   return format(words, unpack(numbers))
 end
 

@@ -7,7 +7,7 @@ import { Effect } from "effect"
 import { Cluster } from "ioredis"
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
-import type { Claims, CounterOwner } from "../../../domain/Reservation.ts"
+import type { Account, Claims, CounterOwner, UserLimits } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { tagOf } from "../verdicts.ts"
@@ -45,9 +45,12 @@ export interface AccountCall {
 
 /** The names of the keys. `prefix` is in front of every key. */
 export const makeKeys = (prefix: string) => {
-  const nameOf = ({ group, key }: CounterOwner) =>
-    key === undefined ? `${prefix}${tagOf({ group })}` : `${prefix}${tagOf({ group })}:${key}`
+  const nameOf = ({ group, key, user }: CounterOwner) => {
+    if (key === undefined) return `${prefix}${tagOf({ group })}`
+    return `${prefix}${tagOf({ group })}:${key}${user === undefined ? "" : `:users:${user}`}`
+  }
   return {
+    usersOf: ({ group, key }: Account) => `${nameOf({ group, key })}:users`,
     windowsOf: (owner: CounterOwner) => `${nameOf(owner)}:windows`,
     counterOf: (owner: CounterOwner, counter: string) => `${nameOf(owner)}:tokens:${counter}`,
     countersOf: (owner: CounterOwner, instant: number) => {
@@ -63,7 +66,7 @@ export type Keys = ReturnType<typeof makeKeys>
 const amountsOf = (budgets: Budgets) => periods.map((period) => budgets[period] ?? -1)
 
 /** The numbers that the calls of a section share (`state.lua`). */
-const sharedOf = ({ claims, instant, now }: AccountCall, lives: ReadonlyArray<number>) => [
+const sharedOf = ({ claims, instant, now }: AccountCall, lives: ReadonlyArray<number>, mostUsers: number) => [
   now,
   dayNumber(instant),
   claims.limits.rpm,
@@ -71,7 +74,16 @@ const sharedOf = ({ claims, instant, now }: AccountCall, lives: ReadonlyArray<nu
   claims.limits.concurrent,
   ...lives,
   ...amountsOf(claims.budgets),
-  ...amountsOf(claims.tenantBudgets ?? noBudgets)
+  ...amountsOf(claims.tenantBudgets ?? noBudgets),
+  ...(claims.user === undefined ? [] : userNumbersOf(claims.user, mostUsers))
+]
+
+const userNumbersOf = ({ budgets, limits }: UserLimits, mostUsers: number) => [
+  ...amountsOf(budgets),
+  limits.rpm,
+  limits.tpm,
+  limits.concurrent,
+  mostUsers
 ]
 
 /** Calls that share their account and numbers. */
@@ -82,15 +94,22 @@ interface Section {
 }
 
 /** Keys and numbers of one command, and for each of its replies the index of the call. */
-export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: ReadonlyArray<AccountCall>) => {
+export const encodeCalls = (
+  keys: Keys,
+  lives: ReadonlyArray<number>,
+  mostUsers: number,
+  calls: ReadonlyArray<AccountCall>
+) => {
   const sections: Array<Section> = []
   calls.forEach((call, i) => {
-    const { group, key } = call.claims.account
-    const shared = sharedOf(call, lives)
+    const { group, key, user } = call.claims.account
+    const shared = sharedOf(call, lives, mostUsers)
     const section = sections.find(
       ({ first: { claims }, shared: others }) =>
         claims.account.key === key &&
         claims.account.group === group &&
+        claims.account.user === user &&
+        claims.user?.id === call.claims.user?.id &&
         others.every((number, n) => number === shared[n])
     )
     if (section === undefined) sections.push({ first: call, shared, indices: [i] })
@@ -100,16 +119,19 @@ export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: Rea
   for (const { first, indices, shared } of sections) {
     const { account } = first.claims
     const group = { group: account.group }
+    const ofUser = first.claims.user && { ...account, user: first.claims.user.id }
     const records = keys.recordsOf(group)
     names.push(
       keys.windowsOf(account),
+      ...(ofUser === undefined ? [] : [keys.windowsOf(ofUser), keys.usersOf(account)]),
       ...keys.countersOf(account, first.instant),
       ...keys.countersOf(group, first.instant),
+      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, first.instant)),
       ...indices.map((i) => records + (calls[i]?.id ?? ""))
     )
     // Lua counts bytes, from 1.
     const idFrom = Buffer.byteLength(records) + 1
-    numbers.push(indices.length, idFrom, first.own.length, ...shared)
+    numbers.push(indices.length, idFrom, first.own.length, ofUser === undefined ? 1 : 2, ...shared)
     numbers.push(...indices.flatMap((i) => calls[i]?.own ?? []))
     order.push(...indices)
   }
@@ -117,7 +139,12 @@ export const encodeCalls = (keys: Keys, lives: ReadonlyArray<number>, calls: Rea
 }
 
 /** Runs the script of a verb for each call, and succeeds with its reply. */
-export const makeAccountCalls = (redis: Redis["Service"], keys: Keys, lives: ReadonlyArray<number>) => {
+export const makeAccountCalls = (
+  redis: Redis["Service"],
+  keys: Keys,
+  lives: ReadonlyArray<number>,
+  mostUsers: number
+) => {
   const isCluster = redis.client instanceof Cluster
   const batchOf = (verb: AccountVerb) => {
     const script = redis.script(scripts[verb])
@@ -125,7 +152,7 @@ export const makeAccountCalls = (redis: Redis["Service"], keys: Keys, lives: Rea
       placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
       most: most[verb],
       send: Effect.fnUntraced(function* (calls) {
-        const { names, numbers, order } = encodeCalls(keys, lives, calls)
+        const { names, numbers, order } = encodeCalls(keys, lives, mostUsers, calls)
         const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
         const replies = parseJson(text)
         if (!Array.isArray(replies) || replies.length !== calls.length) {

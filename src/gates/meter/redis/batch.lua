@@ -1,24 +1,27 @@
 -- The end of each script of an account: runs `operate` for each request of the call, and replies with an array of their replies.
 --
--- A section is decided as a whole in memory and then written, so its requests share what is read and written of the account.
+-- A section is decided as a whole in memory and then written, so its requests share what is read and written of the account. Sections
+-- of users of one account share that account: accounts are written at the end of the call.
 local replies = {}
 
 local function begin_section(before_keys, before_numbers)
   local id_from
-  REQUESTS_HERE, id_from, OWN_NUMBERS = unpack(NUMBERS, before_numbers + 1, before_numbers + SECTION_NUMBERS)
-  BEFORE_COUNTERS, BEFORE_RECORDS = before_keys + 1, before_keys + 1 + COUNTERS
+  REQUESTS_HERE, id_from, OWN_NUMBERS, ACCOUNTS = unpack(NUMBERS, before_numbers + 1, before_numbers + SECTION_NUMBERS)
+  COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 6, 14, before_keys + 1
+  if ACCOUNTS > 1 then COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 9, 21, before_keys + 3 end
+  BEFORE_KEYS, BEFORE_RECORDS = before_keys, BEFORE_COUNTERS + COUNTERS
   BEFORE_NUMBERS = before_numbers + SECTION_NUMBERS + SHARED_NUMBERS
-  ACCOUNT = KEYS[before_keys + 1]
+  USERS, MOST_USERS = KEYS[before_keys + 3], NUMBERS[BEFORE_NUMBERS]
   names = {}
   for i = 1, REQUESTS_HERE do names[i] = 'h' .. string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
 end
 
 local function read_section()
   local shared = BEFORE_NUMBERS - SHARED_NUMBERS
-  local given_now
-  given_now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + 1, shared + 8)
-  BUDGETS = {unpack(NUMBERS, shared + 9, shared + SHARED_NUMBERS)}
-  now = clock(given_now)
+  DAY = NUMBERS[shared + 2]
+  LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + 6, shared + 8)
+  BUDGETS = {unpack(NUMBERS, shared + 9, shared + 8 + COUNTERS)}
+  now = clock(NUMBERS[shared + 1])
   THIS_GROUP = floor(now / GROUP_MS)
   local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS + 1, BEFORE_RECORDS + REQUESTS_HERE))
   counters, generations, stored_records, records, kept_records = {}, {}, {}, {}, {}
@@ -27,39 +30,36 @@ local function read_section()
     if counters[i] then generations[i] = counters[i].generation end
   end
   for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
-  account, account_changed, held_by, changed_fields = nil, false, {}, {}
+  accounts = nil
   headroom_formats, all_found = {}, false
 end
 
 local function decide(first_reply)
   read_section()
   for i = 1, REQUESTS_HERE do
-    REQUEST, NAME, held_by_request, new_field = i, names[i], nil, nil
+    REQUEST, NAME = i, names[i]
     replies[first_reply + i] = operate()
-    if new_field ~= nil then
-      held_by[NAME] = new_field
-      changed_fields[#changed_fields + 1] = NAME
-    end
   end
 end
 
-local function write_account()
-  local life = WINDOW_MS + LEASE
-  local extend = account.kept_until < now + life
-  if extend then account.kept_until = now + life + 60000 end
-  local set, deleted = {'w', pack_account()}, {}
-  for i = 1, #changed_fields do
-    local name = changed_fields[i]
-    if held_by[name] then
+local function write_account(account)
+  local extend = account.kept_until < now + WINDOW_MS + LEASE
+  if extend then account.kept_until = now + kept_for() end
+  local set, deleted = {'w', pack_account(account)}, {}
+  for name in pairs(account.changed_fields) do
+    if account.fields[name] then
       set[#set + 1] = name
-      set[#set + 1] = held_by[name]
+      set[#set + 1] = account.fields[name]
     else
       deleted[#deleted + 1] = name
     end
   end
-  if #deleted > 0 then call('HDEL', ACCOUNT, unpack(deleted)) end
-  call('HSET', ACCOUNT, unpack(set))
-  if extend then call('PEXPIRE', ACCOUNT, life + 60000) end
+  if #deleted > 0 then call('HDEL', account.key, unpack(deleted)) end
+  call('HSET', account.key, unpack(set))
+  if extend then
+    call('PEXPIRE', account.key, kept_for())
+    if account.user then keep_user(account, account.kept_until) end
+  end
 end
 
 local function write_section()
@@ -77,7 +77,6 @@ local function write_section()
     local record = records[names[request]]
     call('SET', KEYS[BEFORE_RECORDS + request], record == 'x' and 'x' or cmsgpack.pack(record), 'PX', life)
   end
-  if account_changed then write_account() end
 end
 
 local before_keys, before_numbers, reply_count = 0, 0, 0
@@ -88,5 +87,8 @@ while before_keys < #KEYS do
   reply_count = reply_count + REQUESTS_HERE
   before_keys = BEFORE_RECORDS + REQUESTS_HERE
   before_numbers = BEFORE_NUMBERS + REQUESTS_HERE * OWN_NUMBERS
+end
+for _, account in pairs(opened) do
+  if account.changed then write_account(account) end
 end
 return '[' .. table.concat(replies, ',') .. ']'

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Frees a slot that its settled request kept. Runs on a full server too.
 if read_record() ~= 'x' then return reply('done', {}) end
-open_account()
-if held_by_request then
+open_accounts()
+if is_held() then
   release()
-  save_account()
+  save_accounts()
 end
 return reply('done', {})

@@ -7,7 +7,7 @@ if record == 'x' then return reply('renewed', {0, 1}) end
 -- A request that Redis has lost: it is created again from the numbers of its owner.
 record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
 if record.day ~= DAY then return reply('stale', {record.at}) end
-open_account()
+open_accounts()
 release()
 local unused = {}
 for i = 1, COUNTERS do
@@ -42,5 +42,5 @@ end
 record.held = held
 if record.slot == 1 or held > record.used then lease(record.slot, held - record.used) end
 keep_record(record)
-save_account()
+save_accounts()
 return reply('renewed', {held, exhausted and 1 or 0})

@@ -6,9 +6,10 @@
 local version, day_tokens, month_tokens, total_tokens = own_numbers()
 local tokens = {day_tokens, month_tokens, total_tokens}
 read_record()
-open_account()
-local exists = call('EXISTS', ACCOUNT) == 1
-if (exists and account.writes or 0) ~= version or call('HLEN', ACCOUNT) > 1 then return reply('repaired', {0}) end
+open_accounts()
+local account = accounts[1]
+local exists = call('EXISTS', account.key) == 1
+if (exists and account.writes or 0) ~= version or call('HLEN', account.key) > 1 then return reply('repaired', {0}) end
 local _, time = clock(now)
 for i = 1, 3 do
   if counters[i] and tokens[i] >= 0 then
@@ -16,5 +17,5 @@ for i = 1, 3 do
     start_counter(key, tokens[i], now, time, call('PTTL', key))
   end
 end
-if exists then save_account() end
+if exists then save_account(account) end
 return reply('repaired', {1})

@@ -7,14 +7,21 @@ import type { Left } from "../verdicts.ts"
 
 type Next = () => number
 
-const leftOf = (next: Next): Left => ({
-  requests: next(),
-  tokens: next(),
-  budgets: budgetNames.map(next),
-  now: next(),
-  requestsResetMs: next(),
-  tokensResetMs: next()
-})
+/** The budgets of a reply about a user, and of any other. */
+const budgetsOfAll = budgetNames.map(({ scope }) => scope)
+const budgetsOfOthers = budgetsOfAll.filter((scope) => scope !== "user")
+
+const leftOf = (next: Next, ofUser: boolean): Left => {
+  const [requests, tokens] = [next(), next()]
+  const [userRequests, userTokens] = ofUser ? [next(), next()] : [0, 0]
+  const budgets = (ofUser ? budgetsOfAll : budgetsOfOthers).map(next)
+  const now = next()
+  const windows = { requests, tokens, requestsResetMs: next(), tokensResetMs: next() }
+  const userWindows = ofUser
+    ? { requests: userRequests, tokens: userTokens, requestsResetMs: next(), tokensResetMs: next() }
+    : undefined
+  return { windows, userWindows, budgets, now }
+}
 
 const totalsOf = (next: Next): { readonly [P in Period]?: number } => {
   const totals: { -readonly [P in Period]?: number } = {}
@@ -27,33 +34,33 @@ const totalsOf = (next: Next): { readonly [P in Period]?: number } => {
 
 /** What follows each tag. The properties are read in the order of the numbers. */
 const readers = {
-  reserved: (next: Next) => ({
+  reserved: (next: Next, ofUser: boolean) => ({
     tag: "reserved" as const,
     admittedAt: next(),
     held: next(),
     available: next(),
     slot: next() === 1,
-    left: leftOf(next)
+    left: leftOf(next, ofUser)
   }),
-  refused: (next: Next) => ({
+  refused: (next: Next, ofUser: boolean) => ({
     tag: "refused" as const,
     /** the number of the claim that has no room, from 1 */
     claim: next(),
     limit: next(),
     waitMs: next(),
     now: next(),
-    left: leftOf(next)
+    left: leftOf(next, ofUser)
   }),
-  missing: (next: Next) => ({
+  missing: (next: Next, ofUser: boolean) => ({
     tag: "missing" as const,
     instant: next(),
-    flags: budgetNames.map(() => next() === 1)
+    flags: (ofUser ? budgetsOfAll : budgetsOfOthers).map(() => next() === 1)
   }),
   stale: (next: Next) => ({ tag: "stale" as const, instant: next() }),
   ended: () => ({ tag: "ended" as const }),
   renewed: (next: Next) => ({ tag: "renewed" as const, held: next(), exhausted: next() === 1 }),
-  left: (next: Next) => ({ tag: "left" as const, left: leftOf(next) }),
-  surveyed: (next: Next, ids: ReadonlyArray<string>) => ({
+  left: (next: Next, ofUser: boolean) => ({ tag: "left" as const, left: leftOf(next, ofUser) }),
+  surveyed: (next: Next, _ofUser: boolean, ids: ReadonlyArray<string>) => ({
     tag: "surveyed" as const,
     mark: next(),
     open: next(),
@@ -79,8 +86,8 @@ export const parseJson = (text: unknown): unknown => {
   }
 }
 
-/** Returns undefined for anything else. */
-export const readReply = (value: unknown): Reply | undefined => {
+/** Returns undefined for anything else. `ofUser`: whether the call was about an account and one of its users. */
+export const readReply = (value: unknown, ofUser: boolean): Reply | undefined => {
   const words: ReadonlyArray<unknown> = Array.isArray(value) ? value : []
   const [tag] = words
   if (!isTag(tag)) return undefined
@@ -93,6 +100,6 @@ export const readReply = (value: unknown): Reply | undefined => {
     isWhole &&= Number.isSafeInteger(number)
     return Number(number)
   }
-  const reply = readers[tag](next, ids ?? [])
+  const reply = readers[tag](next, ofUser, ids ?? [])
   return isWhole && at + 1 === end ? reply : undefined
 }

@@ -1,8 +1,8 @@
 #!lua
 -- Admits a request, or returns the claim that has no room. It takes all or nothing: request, tokens, slot and budgets.
 local asked, wants_slot, least = own_numbers()
--- The numbers of the claims in the reply: 1 to 3, then the six budgets.
-local BY_REQUESTS, BY_TOKENS, BY_SLOTS = 1, 2, 3
+-- The numbers of the claims in the reply: 1 to 3, then the budgets, and from 13 those of the user; then the number of users.
+local BY_REQUESTS, BY_TOKENS, BY_SLOTS, OF_USER, BY_USERS = 1, 2, 3, 12, 16
 
 local record = read_record()
 if record == 'x' then return reply('ended', {}) end
@@ -11,29 +11,45 @@ if record then
 elseif floor(now / DAY_MS) ~= DAY then
   return reply('stale', {now})
 end
-local missing = missing_counters(record and record.at or now)
-if missing then return missing end
-open_account()
+open_accounts()
+-- What the key refuses in any case takes no user in and needs no counters: a name costs nothing to invent.
+local key = accounts[1]
+local key_is_full = ACCOUNTS > 1 and not record and (
+  key.requests.sum >= key.request_limit or asked > 0 and room_of(key) <= 0 or wants_slot == 1 and key.taken >= key.slot_limit
+)
+if not key_is_full then
+  if ACCOUNTS > 1 and not record then
+    -- Before its counters are loaded, because each would stay for days.
+    local wait = take_user_in()
+    if wait then return reply_with_headroom('refused', {BY_USERS, MOST_USERS, wait, now}) end
+  end
+  local missing = missing_counters(record and record.at or now)
+  if missing then return missing end
+end
 
 if record then return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot}) end
 
 local room = token_room()
 local available = room
 for i = 1, COUNTERS do
-  if BUDGETS[i] >= 0 then available = min(available, BUDGETS[i] - counters[i].tokens) end
+  if BUDGETS[i] >= 0 and counters[i] then available = min(available, BUDGETS[i] - counters[i].tokens) end
 end
 available = max(0, available)
 
-if account.requests.sum >= REQUEST_LIMIT then
-  return reply_with_headroom('refused', {BY_REQUESTS, REQUEST_LIMIT, wait_for(account.requests, REQUEST_LIMIT - 1), now})
-end
-if asked > 0 and room <= 0 then
-  -- Held tokens may be released unused at any time, so they alone are no reason to wait.
-  local held = account.held < TOKEN_LIMIT and account.held or 0
-  return reply_with_headroom('refused', {BY_TOKENS, TOKEN_LIMIT, wait_for(account.tokens, TOKEN_LIMIT - 1 - held), now})
-end
-if wants_slot == 1 and account.taken >= SLOT_LIMIT then
-  return reply_with_headroom('refused', {BY_SLOTS, SLOT_LIMIT, 1, now})
+for a = 1, ACCOUNTS do
+  local account, before = accounts[a], (a - 1) * OF_USER
+  local requests, tokens = account.request_limit, account.token_limit
+  if account.requests.sum >= requests then
+    return reply_with_headroom('refused', {before + BY_REQUESTS, requests, wait_for(account.requests, requests - 1), now})
+  end
+  if asked > 0 and room_of(account) <= 0 then
+    -- Held tokens may be released unused at any time, so they alone are no reason to wait.
+    local held = account.held < tokens and account.held or 0
+    return reply_with_headroom('refused', {before + BY_TOKENS, tokens, wait_for(account.tokens, tokens - 1 - held), now})
+  end
+  if wants_slot == 1 and account.taken >= account.slot_limit then
+    return reply_with_headroom('refused', {before + BY_SLOTS, account.slot_limit, 1, now})
+  end
 end
 if asked > 0 then
   -- When several budgets are spent, the one that ends last decides, because the request cannot pass before. Of equals, the
@@ -59,11 +75,11 @@ end
 
 local held = max(min(asked, available), least)
 record = new_record(now, held, available, wants_slot, THIS_GROUP, generations)
-add_to_window(account.requests, 1)
+for a = 1, ACCOUNTS do add_to_window(accounts[a].requests, 1) end
 if wants_slot == 1 or held > 0 then lease(wants_slot, held) end
 for i = 1, COUNTERS do
   if counters[i] then charge(i, held, held) end
 end
 keep_record(record)
-save_account()
+save_accounts()
 return reply_with_headroom('reserved', {record.at, record.held, record.avail, record.slot})

@@ -17,6 +17,7 @@
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
  * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
  *   for the budgets that its accounts share.
+ * - users, a sorted set: the users of the account that have accounts of their own, by the time until which these are kept.
  *
  * A generation starts with the run id of the Redis process. A counter of another process comes from a snapshot or a replica
  * and may be older than earlier decisions, so it counts as missing and is loaded from the ledger.
@@ -32,7 +33,7 @@
  */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { groupMs, windowMs, lapsedMost } from "../bounds.ts"
+import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
 
 /** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
 const figures: Readonly<Record<string, number>> = {
@@ -40,7 +41,8 @@ const figures: Readonly<Record<string, number>> = {
   GROUP_MS: groupMs,
   // 6 bytes for a time, 7 for an amount: `<I6I7`
   GROUP_BYTES: 13,
-  MOST_LAPSED: lapsedMost
+  MOST_LAPSED: lapsedMost,
+  USERS_KEPT_MS: usersKeptMs
 }
 
 const read = (name: string): string =>

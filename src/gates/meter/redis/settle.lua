@@ -4,8 +4,10 @@ local admitted_at, owner_held, owner_available, owner_slot, used, keeps_slot = o
 
 local record = read_record()
 if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at}) end
-open_account()
-if record ~= 'x' then
+open_accounts()
+if record == 'x' then
+  release_lapsed()
+else
   record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
   release()
   for i = 1, COUNTERS do
@@ -17,6 +19,6 @@ if record ~= 'x' then
   note_usage(record, used)
   if keeps_slot == 1 and record.slot == 1 then lease(1, 0) end
   keep_record('x')
-  save_account()
+  save_accounts()
 end
 return reply_with_headroom('left', {})

@@ -1,30 +1,34 @@
--- What all functions of an account's scripts share: the arguments of a call and what is known of the account. It follows
+-- What all functions of an account's scripts share: the arguments of a call and what is known of the accounts. It follows
 -- start.lua. scripts.ts puts the functions that come after it into one function, `main`. scripts.ts describes how an account,
 -- a record and a counter are stored.
 --
--- A call has sections. All requests of a section are of one account, and share all numbers but those of the operation.
+-- A call has sections. All requests of a section are of one account, and share all numbers but those of the operation. They may
+-- be of one user of the account, who has an account of the same form: then each operation is done on both.
 --
--- KEYS     for each section: the account; six counters: day, month and all time of the account, then of its group; then the
---          record of each request, which ends with the id of the request
+-- KEYS     for each section: the account; with a user, the account of the user and the set of all users; counters: day, month
+--          and all time of the account, then of its group, then of the user; then the record of each request, which ends
+--          with the id of the request
 -- Numbers  for each section: how many requests it has; where the id begins in the key of a record; how many numbers of its
---          own a request has; then those that the requests share: now in ms or -1; the UTC day; limits: requests, tokens,
---          slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its admission a request may be
---          missing in the ledger (ms); the budgets of the six counters, -1 for none; then the own numbers of each request
-local COUNTERS = 6
-local SECTION_NUMBERS, SHARED_NUMBERS = 3, 14
+--          own a request has; how many accounts, 1 or 2; then those that the requests share: now in ms or -1; the UTC day;
+--          limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its
+--          admission a request may be missing in the ledger (ms); the budgets of the counters, -1 for none; with a user, the
+--          limits of the user, and how many users there may be; then the own numbers of each request
+local SECTION_NUMBERS = 4
+local ACCOUNTS, COUNTERS, SHARED_NUMBERS, USERS, MOST_USERS
 local DAY_MS, NEVER = 86400000, 9007199254740991
 local pack_group, unpack_group = struct.pack, struct.unpack
 
 -- Of the section: set by `begin_section`.
-local ACCOUNT, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
-local now, DAY, REQUEST_LIMIT, TOKEN_LIMIT, SLOT_LIMIT, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
+local BEFORE_KEYS, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
+local now, DAY, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
 -- `h<id>` of each request: the field of the account, and the name of the request in tables here.
 local names
 
 -- Of the request whose turn it is: set by `decide`. Its place among the requests of the section, and its name.
 local REQUEST, NAME
 
--- In memory an account is a table: last_time, time of the last operation; held, tokens held but not used; taken, slots taken;
+-- In memory an account is a table: key, its name in Redis; limits, those of requests, tokens and slots; fields, what the field of
+-- each request has, false for none; changed and changed_fields, whether and where it differs from Redis; last_time, time of the last operation; held, tokens held but not used; taken, slots taken;
 -- next_end, an instant before which no lease ends; kept_until, until when the key is kept; writes, how often it was written;
 -- requests and tokens, the two windows. `pack_account` and `unpack_account` say how it is stored.
 --
@@ -36,12 +40,12 @@ local REQUEST, NAME
 -- Lua in Redis hashes every byte of a string that it makes, 1.2 us for a KB, and a full window has 1.6 KB.
 
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
--- `account` is nil until an operation needs it. `held_by`: what the field of each request has. `records`: each record that was read.
-local account, account_changed, counters, stored_records, records, kept_records, held_by, changed_fields
+-- `accounts` is nil until an operation needs it: the account, then that of the user. `records`: each record that was read.
+local accounts, counters, stored_records, records, kept_records
+-- The accounts of all sections, by key: as they will be when the call ends.
+local opened = {}
 -- The format of each reply with what is left, by its tag. `all_found`: no budget lacks its counter.
 local headroom_formats, all_found
 -- The generation of each counter that exists, by its number. New records share it.
 local generations
--- What the field of this request has now (`held_by_request`), and its new value: nil does not change it, false removes it.
-local held_by_request, new_field
 

@@ -2,8 +2,9 @@
 -- The state of an account, for the days of the keys: its version, its open requests, its counters, and the ids of requests
 -- whose lease has ended.
 read_record()
-open_account()
-local fields, running, lapsed = call('HGETALL', ACCOUNT), 0, {}
+open_accounts()
+local account = accounts[1]
+local fields, running, lapsed = call('HGETALL', account.key), 0, {}
 for i = 1, #fields, 2 do
   if fields[i] ~= 'w' then
     if match(fields[i + 1], ':0$') then

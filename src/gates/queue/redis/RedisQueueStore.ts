@@ -18,11 +18,14 @@ import {
   assumedLoadMs,
   assumedTurnMs,
   defaultTurnMaxMs,
+  maxIdleKeys,
   maxModels,
   maxRetryAfterS,
   type Message,
   type ModelUse,
   noticeableLoadMs,
+  type Pins,
+  pinTimes,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
@@ -43,8 +46,16 @@ const Left = Schema.Tuple([Schema.Literal("left"), Schema.FiniteFromString])
 const Ended = Schema.Tuple([Schema.Literal("ended"), Schema.FiniteFromString])
 const Restored = Schema.Tuple([Schema.Literal("restored")])
 const Texts = Schema.Array(Schema.String)
-/** granted, unknown, displaced, models */
-const Beaten = Schema.Tuple([Schema.Literal("beat"), Texts, Texts, Texts, Texts])
+/** granted, unknown, displaced, models, the model to load or '', until something changes */
+const Beaten = Schema.Tuple([
+  Schema.Literal("beat"),
+  Texts,
+  Texts,
+  Texts,
+  Texts,
+  Schema.String,
+  Schema.FiniteFromString
+])
 
 /** `<retryAfterS> <id>` */
 const displacedOf = (words: string): ReadonlyArray<Displaced> => {
@@ -52,16 +63,38 @@ const displacedOf = (words: string): ReadonlyArray<Displaced> => {
   return figure === undefined || id === undefined ? [] : [{ id, retryAfterS: Number(figure) }]
 }
 
-/** `<resident> <running> <waiting> <name>` */
+/** `<resident> <running> <waiting> <pinned> <name>` */
 const useOf = (words: string): ReadonlyArray<ModelUse> => {
-  const [, resident, running, waiting, name] = /^([01]) (\d+) (\d+) (.+)$/.exec(words) ?? []
+  const [, resident, running, waiting, pinned, name] = /^([01]) (\d+) (\d+) ([01]) (.+)$/.exec(words) ?? []
   return name === undefined
     ? []
-    : [{ name, resident: resident === "1", running: Number(running), waiting: Number(waiting) }]
+    : [
+        {
+          name,
+          resident: resident === "1",
+          pinned: pinned === "1",
+          running: Number(running),
+          waiting: Number(waiting)
+        }
+      ]
 }
 
 /** `<loaded> <id>` */
 const grantOf = (words: string): Message => ({ id: words.slice(2), loaded: words.startsWith("1") })
+
+const pinWordsOf = (pins: Pins | undefined): ReadonlyArray<RedisArgument> =>
+  pins === undefined
+    ? [-1]
+    : [
+        pins.names.length,
+        ...pins.names,
+        pins.loading ?? "",
+        pins.loaded ?? "",
+        pinTimes.renewMs,
+        pinTimes.idleMs,
+        pinTimes.firstMs,
+        pinTimes.mostMs
+      ]
 
 const wordsOf = (ticket: Ticket): ReadonlyArray<RedisArgument> => [
   ticket.id,
@@ -94,7 +127,8 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     maxRetryAfterS,
     assumedLoadMs,
     noticeableLoadMs,
-    maxModels
+    maxModels,
+    maxIdleKeys
   ]
 
   const listeners = new Set<(message: Message) => Effect.Effect<void>>()
@@ -135,14 +169,25 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     leave: (id, bounds) => Effect.map(leave("leave", bounds, [id]), ([, retryAfterS]) => retryAfterS),
     end: (id, used, bounds, loadMs = -1) =>
       Effect.map(end("end", bounds, [id, used, loadMs]), ([, ms]) => ms),
-    beat: (running, waiting, bounds, { agoMs, names } = { agoMs: -1, names: [] }) =>
+    beat: (running, waiting, bounds, { agoMs, names } = { agoMs: -1, names: [] }, pins) =>
       Effect.map(
-        beat("beat", bounds, [agoMs, names.length, ...names, running.length, ...running, ...waiting]),
-        ([, granted, unknown, displaced, models]) => ({
-          granted,
+        beat("beat", bounds, [
+          agoMs,
+          names.length,
+          ...names,
+          ...pinWordsOf(pins),
+          running.length,
+          ...running,
+          ...waiting
+        ]),
+        ([, granted, unknown, displaced, models, load, changesInMs]) => ({
+          changesInMs,
+          granted: granted.map((words) => grantOf(words).id),
+          loaded: granted.map(grantOf).flatMap(({ id, loaded }) => (loaded === true ? [id] : [])),
           unknown,
           displaced: displaced.flatMap(displacedOf),
-          models: models.flatMap(useOf)
+          models: models.flatMap(useOf),
+          load: load === "" ? undefined : load
         })
       ),
     restore: (held, bounds) =>

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
 -- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every (ms),
---          turns_remembered, assumed_turn (ms), most_retry (s), assumed_load, noticeable_load (ms), most_models, places,
+--          turns_remembered, assumed_turn (ms), most_retry (s), assumed_load, noticeable_load (ms), most_models, most_idle, places,
 --          depth, models that fit or -1, turn (ms); then what the verb takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
@@ -28,8 +28,9 @@ local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
 local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local TURNS, ASSUMED_TURN, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local ASSUMED_LOAD, NOTICEABLE_LOAD, MOST_MODELS = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
-local PLACES, DEPTH, FITTING, TURN = tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17])
-local REST = 18
+local MOST_IDLE = tonumber(ARGV[14])
+local PLACES, DEPTH, FITTING, TURN = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18])
+local REST = 19
 
 local clock = call('TIME')
 local now = tonumber(ARGV[2])
@@ -50,8 +51,9 @@ local figures = {
   'waiting:batch'
 }
 local state = {}
--- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line.
-local models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
+-- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line; `pins`: what
+-- `Pin` has; `loading`: the pinned model that a replica loads.
+local models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
 
 local function queue_of(line, tenant, key, model)
   return line .. ':wait:' .. tenant .. ':' .. model .. '\n' .. key
@@ -83,13 +85,14 @@ end
 local function load()
   local packed, run = call('GET', PREFIX .. ':state'), run_id()
   if packed then state, models = unpack(cmsgpack.unpack(packed)) end
+  models.pins = models.pins or {}
   if state.run == run then return end
   if packed then wipe() end
   -- Places in the line that are older are smaller, whatever was lost.
   local order = clock[1] * 1000000 + clock[2]
   state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
   for _, figure in ipairs(figures) do state[figure] = state[figure] or 0 end
-  models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
+  models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
 end
 
 -- A message that does not arrive costs one beat. Without the right to send it, the rest of a verb must still be done.
@@ -97,17 +100,24 @@ local function tell(channel, replica, message)
   redis.pcall('PUBLISH', PREFIX .. ':' .. channel .. ':' .. replica, message)
 end
 
-local function save()
-  call('SET', PREFIX .. ':state', cmsgpack.pack({state, models}))
-end
+-- Entries that this call has read or made; false: there is none. What it changed is written once, at its end.
+local entries, changed = {}, {}
 
 local function entry_of(id)
-  local packed = call('HGET', PREFIX .. ':entries', id)
-  return packed and cmsgpack.unpack(packed)
+  if entries[id] == nil then
+    local packed = call('HGET', PREFIX .. ':entries', id)
+    entries[id] = packed and cmsgpack.unpack(packed)
+  end
+  return entries[id]
 end
 
 local function keep(entry)
-  call('HSET', PREFIX .. ':entries', entry.id, cmsgpack.pack(entry))
+  entries[entry.id], changed[entry.id] = entry, entry
+end
+
+local function save()
+  for id, entry in pairs(changed) do call('HSET', PREFIX .. ':entries', id, cmsgpack.pack(entry)) end
+  call('SET', PREFIX .. ':state', cmsgpack.pack({state, models}))
 end
 
 local function waiting()
@@ -158,7 +168,7 @@ local function in_the_way_of(name, awaited)
     if model.resident == 1 then resident[#resident + 1] = other end
   end
   local function busy(other)
-    return (model_of(other).running > 0 or awaited[other]) and 1 or 0
+    return (models.pins[base_of(other)] and 2 or 0) + ((model_of(other).running > 0 or awaited[other]) and 1 or 0)
   end
   table.sort(resident, function(one, two)
     if busy(one) ~= busy(two) then return busy(one) < busy(two) end
@@ -181,6 +191,68 @@ end
 
 local function unload(model)
   model.resident, model.loaded, model.changed = 0, 0, now
+end
+
+-- PinnedModels.ts
+
+-- A replica says what it loads, and what it has loaded; nil: it is gone.
+local function report_pins(replica, loading, loaded, shortest)
+  -- A store that lost its state learns of it.
+  if not models.loading and loading and loading ~= '' then models.loading = {name = loading, replica = replica} end
+  local name = models.loading and models.loading.replica == replica and models.loading.name
+  if not name or name == loading then return end
+  local model, pin = model_of(name), models.pins[base_of(name)]
+  models.loading = nil
+  if loaded ~= name then
+    if model.resident == 1 and model.running == 0 then unload(model) end
+    return
+  end
+  model.loaded, model.changed = model.resident, now
+  if pin then pin.at, pin.tries = now + shortest, 0 end
+end
+
+-- What the replica shall load, or name to the server again, now.
+local function next_load(replica, renew, idle, shortest, longest)
+  if models.loading or now < state.opens then return '' end
+  local pinned, awaited, wanted, resident = {}, {}, {}, {}
+  for name in pairs(models.pins) do pinned[#pinned + 1] = name end
+  if not pinned[1] then return '' end
+  table.sort(pinned)
+  for _, line in pairs(models.waiting) do
+    for name in pairs(line) do awaited[name], wanted[base_of(name)] = true, true end
+  end
+  for name, model in pairs(models.known) do
+    if model.resident == 1 then resident[base_of(name)] = name end
+  end
+  for _, base in ipairs(pinned) do
+    local pin, name = models.pins[base], resident[base] or base
+    local model, may = model_of(name), false
+    if pin.at > now then
+      -- It was asked for a short time ago.
+    elseif model.resident == 1 then
+      may = model.running == 0 and now - model.changed >= renew
+      if may then model.changed = now end
+    elseif not wanted[base] then
+      local leaving = in_the_way_of(name, awaited)
+      may = true
+      for _, other in ipairs(leaving) do
+        local one = model_of(other)
+        may = may and one.running == 0 and not awaited[other] and not models.pins[base_of(other)] and now - one.changed >= idle
+      end
+      if may then
+        for _, other in ipairs(leaving) do unload(model_of(other)) end
+        model.resident, model.loaded, model.till, model.changed = 1, 0, now, now
+        keep_model(name, model)
+      end
+    end
+    if may then
+      pin.tries = pin.tries + 1
+      pin.at = now + min(longest, shortest * 2 ^ (pin.tries - 1))
+      models.loading = {name = name, replica = replica}
+      return name
+    end
+  end
+  return ''
 end
 
 -- How long the server loaded the model for this request.
@@ -222,7 +294,8 @@ local function see(names, ago)
     end
     local model = model_of(name)
     if not resident[name] and model.changed < now - ago and not in_the_way_of(name, {})[1] then
-      model.resident, model.loaded, model.till = 1, 1, now
+      -- After a loss the turn of what is loaded begins anew: another load would cost more.
+      model.resident, model.loaded, model.till = 1, 1, now < state.opens and now + TURN or now
       keep_model(name, model)
     end
   end
@@ -352,6 +425,7 @@ local function start(entry, load, passes)
   end
   call('HSET', line .. ':times', tenant, text(time))
   call('ZREMRANGEBYSCORE', line .. ':idlekeys:' .. tenant, '-inf', text(time))
+  call('ZREMRANGEBYRANK', line .. ':idlekeys:' .. tenant, 0, -MOST_IDLE - 1)
   entry.charged = min(entry.cost, state.counted == 0 and 1 or state.used)
   entry.tenant_tag, entry.key_tag = tenant_tag + entry.charged / entry.weight, key_tag + entry.charged
   call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
@@ -409,6 +483,7 @@ local function remove(entry)
   else
     withdraw(entry)
   end
+  entries[entry.id], changed[entry.id] = false, nil
   call('HDEL', PREFIX .. ':entries', entry.id)
   call('SREM', PREFIX .. ':ids:' .. entry.replica, entry.id)
 end
@@ -490,7 +565,7 @@ local function dispatch(asking)
     if not priority then return end
     local entry, leaving, passes = choose(priority)
     if not entry then return end
-    local load = leaving[1] and load_time(entry.model) or 0
+    local load = leaving[1] and not models.pins[base_of(entry.model)] and load_time(entry.model) or 0
     for _, name in ipairs(leaving) do unload(model_of(name)) end
     start(entry, load, passes)
     if entry.id ~= asking then tell('granted', entry.replica, entry.loaded .. ' ' .. entry.id) end
@@ -498,7 +573,8 @@ local function dispatch(asking)
 end
 
 local function bury()
-  for _, replica in ipairs(call('ZRANGEBYSCORE', PREFIX .. ':replicas', '-inf', text(now))) do
+  local dead = call('ZRANGEBYSCORE', PREFIX .. ':replicas', '-inf', text(now))
+  for _, replica in ipairs(dead) do
     for _, id in ipairs(call('SMEMBERS', PREFIX .. ':ids:' .. replica)) do
       local entry = entry_of(id)
       if entry then remove(entry) end
@@ -507,6 +583,7 @@ local function bury()
     call('ZREM', PREFIX .. ':replicas', replica)
     call('HDEL', PREFIX .. ':beats', replica)
   end
+  for _, replica in ipairs(dead) do report_pins(replica) end
 end
 
 -- An average that starts as the plain mean, so that the first figures count in full.
@@ -612,13 +689,18 @@ verbs['end'] = function()
   return {'ended', text(loaded)}
 end
 
--- How long ago the server was asked, or -1, and the number of its models, with their names; the number of running ids, those
--- ids, then the waiting ones.
+-- How long ago the server was asked, or -1, and the number of its models, with their names; the number of pinned models or -1, with
+-- their names, the one that the replica loads, the one that it has loaded, and four times; the number of running ids, those ids, then
+-- the waiting ones.
 function verbs.beat()
   touch(REPLICA)
   local ago, names = tonumber(ARGV[REST]), {}
   for i = REST + 2, REST + 1 + tonumber(ARGV[REST + 1]) do names[#names + 1] = ARGV[i] end
   local at = REST + 2 + #names
+  local pins, load = tonumber(ARGV[at]), ''
+  local told = at + max(pins, 0)
+  if pins >= 0 then at = told + 6 end
+  at = at + 1
   local count, named = tonumber(ARGV[at]), {}
   for i = at + 1, #ARGV do named[ARGV[i]] = true end
   local beats = tonumber(call('HGET', PREFIX .. ':beats', REPLICA) or 0)
@@ -628,8 +710,17 @@ function verbs.beat()
   end
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
   if ago >= 0 then see(names, ago) end
+  if pins >= 0 then
+    local known = models.pins
+    models.pins = {}
+    for i = told - pins + 1, told do models.pins[ARGV[i]] = known[ARGV[i]] or {at = now, tries = 0} end
+    report_pins(REPLICA, ARGV[told + 1], ARGV[told + 2], tonumber(ARGV[told + 5]))
+  end
   bury()
   dispatch()
+  if pins >= 0 then
+    load = next_load(REPLICA, tonumber(ARGV[told + 3]), tonumber(ARGV[told + 4]), tonumber(ARGV[told + 5]), tonumber(ARGV[told + 6]))
+  end
   local granted, unknown, displaced, out = {}, {}, {}, PREFIX .. ':out:' .. REPLICA
   local gone = call('HGETALL', out)
   for i = 1, #gone, 2 do
@@ -647,11 +738,16 @@ function verbs.beat()
     elseif not entry then
       unknown[#unknown + 1] = ARGV[i]
     elseif i > at + count and entry.running == 1 then
-      granted[#granted + 1] = ARGV[i]
+      granted[#granted + 1] = entry.loaded .. ' ' .. ARGV[i]
     end
   end
-  local used = {}
-  for name, model in pairs(models.known) do used[name] = {model.resident, model.running, 0} end
+  local used, absent = {}, {}
+  for name in pairs(models.pins) do absent[name] = true end
+  for name, model in pairs(models.known) do
+    used[name] = {model.resident, model.running, 0}
+    if model.resident == 1 then absent[base_of(name)] = nil end
+  end
+  for name in pairs(absent) do used[name] = used[name] or {0, 0, 0} end
   for _, line in pairs(models.waiting) do
     for name, more in pairs(line) do
       local one = used[name] or {0, 0, 0}
@@ -660,9 +756,12 @@ function verbs.beat()
   end
   local uses = {}
   for name, one in pairs(used) do
-    if one[1] == 1 or one[3] > 0 then uses[#uses + 1] = table.concat(one, ' ') .. ' ' .. name end
+    one[4] = models.pins[base_of(name)] and 1 or 0
+    if one[1] == 1 or one[3] > 0 or absent[name] then uses[#uses + 1] = table.concat(one, ' ') .. ' ' .. name end
   end
-  return {'beat', granted, unknown, displaced, uses}
+  local soonest = tonumber(call('ZRANGE', PREFIX .. ':replicas', 0, 0, 'WITHSCORES')[2])
+  if state.opens > now then soonest = min(soonest, state.opens) end
+  return {'beat', granted, unknown, displaced, uses, load, text(soonest - now)}
 end
 
 -- Tickets, each followed by its order, or by -1 when it has a place.

@@ -25,12 +25,27 @@ const ticket = (id: string, tenant = "t"): Ticket => ({
 })
 
 /** The request of a ticket, with claims that were granted. */
-const requestOf = ({ cost, id, key, priority, tenant, weight }: Ticket) =>
-  reservedFor("m", {
+const requestOf = ({ cost, id, key, priority, tenant, weight }: Ticket, user?: string) => {
+  const caller = { ...callerWith("all"), keyId: key, priority, tenantId: tenant, weight }
+  const { budgets, limits } = caller
+  return reservedFor("m", {
     arrival: arrivalOf(id),
-    caller: { ...callerWith("all"), keyId: key, priority, tenantId: tenant, weight },
-    expectedTokens: cost
+    caller,
+    expectedTokens: cost,
+    ...(user === undefined
+      ? {}
+      : {
+          reservation: {
+            claims: {
+              account: { group: tenant, key },
+              limits,
+              budgets,
+              user: { id: user, limits, budgets }
+            }
+          }
+        })
   })
+}
 
 const options = { places: 1, depth: 4, maxWaitMs: 30_000 }
 
@@ -50,7 +65,7 @@ const makeStore = (memory: QueueMemory) => {
           return unless(store.leave(id, bounds))
         },
         end: (id, used, bounds) => unless(store.end(id, used, bounds)),
-        beat: (running, waiting, bounds) => unless(store.beat(running, waiting, bounds)),
+        beat: (...report) => unless(store.beat(...report)),
         restore: (held, bounds) => unless(store.restore(held, bounds)),
         onMessage: (listener) => store.onMessage((message) => (deaf ? Effect.void : listener(message)))
       })
@@ -87,10 +102,10 @@ const test = (
   )
 
 /** Has a place until the scope it answers is closed. */
-const enter = Effect.fnUntraced(function* (id: string, used = 100, tenant = "t") {
+const enter = Effect.fnUntraced(function* (id: string, used = 100, tenant = "t", user?: string) {
   const scope = yield* Scope.make()
   const { facts } = yield* Effect.provideService(
-    (yield* FairQueue).enter(requestOf(ticket(id, tenant)), () => used),
+    (yield* FairQueue).enter(requestOf(ticket(id, tenant), user), () => used),
     Scope.Scope,
     scope
   )
@@ -113,6 +128,29 @@ describe("the line in front of the backend", () => {
       assert.strictEqual((yield* FairQueue).status().running, 1)
       yield* close
       assert.strictEqual((yield* FairQueue).status().running, 0)
+    }))
+
+  test("when users of one key have accounts of their own, then they take turns as keys do", () =>
+    Effect.gen(function* () {
+      const first = yield* enter("1", 100, "t", "ada")
+      const order: Array<string> = []
+      for (const [id, user] of [
+        ["2", "ada"],
+        ["3", "ada"],
+        ["4", "bob"]
+      ] as const) {
+        yield* Effect.forkChild(
+          Effect.flatMap(enter(id, 100, "t", user), ({ close }) => {
+            order.push(user)
+            return close
+          })
+        )
+        yield* TestClock.adjust("10 millis")
+      }
+      yield* first.close
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(order.slice(0, 2), ["bob", "ada"])
+      assert.lengthOf(order, 3)
     }))
 
   test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", ({
@@ -238,6 +276,26 @@ describe("the line in front of the backend", () => {
       yield* first.close
       yield* (yield* Fiber.join(second)).close
       yield* (yield* Fiber.join(third)).close
+    }))
+
+  test("when the store loses everything, then it learns what was loaded, and the next goes as soon as it gives places", ({
+    memory
+  }) =>
+    Effect.gen(function* () {
+      const first = yield* enter("1")
+      const second = yield* Effect.forkChild(enter("2"))
+      yield* TestClock.adjust("1 second")
+      memory.clear()
+      yield* first.close
+      yield* TestClock.adjust(defaultGraceMs - 1)
+      assert.isUndefined(second.pollUnsafe())
+      assert.deepStrictEqual(
+        (yield* FairQueue).status().models.map(({ resident, running }) => [resident, running]),
+        [[true, 0]]
+      )
+      // The beat of the whole second is later.
+      yield* TestClock.adjust("10 millis")
+      assert.isDefined(second.pollUnsafe())
     }))
 
   test("when the store loses everything while nobody asks, then a later request waits for nothing", ({

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import fc from "fast-check"
 import type { Claims, Reservation } from "../../../../../src/domain/Reservation.ts"
 import { MemoryMeter } from "../../../../../src/gates/meter/memory/MemoryMeter.ts"
-import { Missing, Reserved } from "../../../../../src/gates/meter/Meter.ts"
+import { Missing, Refused, Reserved } from "../../../../../src/gates/meter/Meter.ts"
 
 const claimsOf = (key: string): Claims => ({
   account: { group: "g", key },
@@ -127,6 +127,27 @@ it("when an account is idle, then it is dropped, and while a request runs it is 
     if (verdict instanceof Reserved) counters.renew(verdict.reservation, s, 1000, begin + s * 1000)
   }
   assert.strictEqual(counters.size.accounts, 1)
+})
+
+it("when a user was only refused, then nothing is kept of it", () => {
+  const counters = new MemoryMeter({ leaseS: 30 })
+  const { limits } = claimsOf("k")
+  const of = (id: string) => ({
+    ...claimsOf("k"),
+    limits: { ...limits, rpm: 1 },
+    user: { id, limits, budgets: {} }
+  })
+  const taken = counters.reserve(of("ada"), { id: "a", tokens: 5, slot: false }, begin)
+  for (let i = 0; i < 500; i++)
+    assert.instanceOf(
+      counters.reserve(of(`u${i}`), { id: `r${i}`, tokens: 5, slot: false }, begin + 1000),
+      Refused
+    )
+  if (taken instanceof Reserved) counters.settle(taken.reservation, 5, begin + 70_000)
+  assert.strictEqual(counters.size.accounts, 2)
+  assert.deepInclude(counters.peek(of("ada"), begin + 70_000), {
+    tokens: { limit: limits.tpm, remaining: limits.tpm - 5 }
+  })
 })
 
 it("when a period has long ended, then its totals are dropped, and those of a running one are not", () => {

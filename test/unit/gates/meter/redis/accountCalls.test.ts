@@ -19,13 +19,14 @@ const encoded = (calls: ReadonlyArray<readonly [Claims, id: string, instant?: nu
   encodeCalls(
     makeKeys("p:"),
     [11, 12, 13],
+    10_000,
     calls.map(([claims, id, at = instant, now = -1]) => ({ claims, id, instant: at, now, own: [1, 2] }))
   )
 
 /** The numbers of a section. */
 const section = (count: number, now = -1, limits = [60, 1000, 4], budgets = [5, -1, -1, -1, 7, -1]) => {
   const own = Array.from({ length: count }, () => [1, 2]).flat()
-  return [count, 20, 2, now, day, ...limits, 11, 12, 13, ...budgets, ...own]
+  return [count, 20, 2, 1, now, day, ...limits, 11, 12, 13, ...budgets, ...own]
 }
 const keysOf = (name: string, group: string, date = "2026-11-22") => [
   `${name}:windows`,
@@ -57,7 +58,7 @@ it("when limits, budgets, the time or the day of an account change, then each ca
     [claims(), "f", midnight - 1]
   ])
   assert.deepStrictEqual(order, [0, 4, 1, 2, 3, 5])
-  assert.deepStrictEqual(numbers.slice(0, -19), [
+  assert.deepStrictEqual(numbers.slice(0, -20), [
     ...section(2),
     ...section(1, -1, [61, 1001, 5]),
     ...section(1, -1, undefined, [-1, -1, -1, -1, -1, 8]),

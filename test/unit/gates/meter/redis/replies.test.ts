@@ -2,16 +2,14 @@
 import { assert, it } from "@effect/vitest"
 import { parseJson, readReply } from "../../../../../src/gates/meter/redis/replies.ts"
 
-const read = (text: string) => readReply(parseJson(text))
+const read = (text: string) => readReply(parseJson(text), false)
 
 it("when a reply is well-formed, then its numbers and ids have their names", () => {
   const left = {
-    requests: 5,
-    tokens: 6,
+    windows: { requests: 5, tokens: 6, requestsResetMs: 11, tokensResetMs: 12 },
+    userWindows: undefined,
     budgets: [7, -1, 8, -1, -1, 9],
-    now: 10,
-    requestsResetMs: 11,
-    tokensResetMs: 12
+    now: 10
   }
   assert.deepStrictEqual(read('["reserved",1,2,3,1,5,6,7,-1,8,-1,-1,9,10,11,12]'), {
     tag: "reserved",
@@ -29,6 +27,20 @@ it("when a reply is well-formed, then its numbers and ids have their names", () 
     ids: ["a b", "c"]
   })
   assert.deepInclude(read('["surveyed",4,2,7,-1,9]'), { ids: [] })
+})
+
+it("when a reply is about a user too, then it has the windows and budgets of both", () => {
+  const text = '["left",1,2,3,4,5,-1,-1,6,-1,-1,-1,7,-1,8,9,10,11,12]'
+  assert.deepStrictEqual(readReply(parseJson(text), true), {
+    tag: "left",
+    left: {
+      windows: { requests: 1, tokens: 2, requestsResetMs: 9, tokensResetMs: 10 },
+      userWindows: { requests: 3, tokens: 4, requestsResetMs: 11, tokensResetMs: 12 },
+      budgets: [5, -1, -1, 6, -1, -1, -1, 7, -1],
+      now: 8
+    }
+  })
+  assert.isUndefined(read(text))
 })
 
 it.each([

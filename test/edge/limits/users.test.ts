@@ -1,0 +1,245 @@
+/** Limits and budgets of each end user behind one key, over two replicas with the same stores. */
+import { assert, layer } from "@effect/vitest"
+import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { SqlClient } from "effect/sql"
+import { TestConsole } from "effect/testing"
+import { userAccountId } from "../../../src/domain/EndUser.ts"
+import { Meter } from "../../../src/gates/meter/Meter.ts"
+import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
+import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { tollgateHere } from "../../cli/inProcess.ts"
+import { fake as wire } from "../../support/FakeBackend.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  Gateway,
+  hello,
+  layerGateway,
+  layerGatewayOn,
+  newKey
+} from "../../support/Gateway.ts"
+import { TestRedis } from "../../support/TestRedis.ts"
+
+const live = { excludeTestServices: true } as const
+
+const header = "X-User"
+
+/** An answer that the backend counts as `tokens`. */
+const answerOf = (tokens: number) =>
+  ({
+    does: "stream",
+    lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: tokens / 2, eval_count: tokens / 2 })]
+  }) as const
+
+const budgetOf = ({ headers }: { readonly headers: Headers }) => [
+  headers.get("x-budget-scope"),
+  headers.get("x-budget-period"),
+  headers.get("x-budget-tokens-limit"),
+  headers.get("x-budget-tokens-remaining")
+]
+
+const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
+
+const otherReplica = Effect.map(Layer.build(Layer.fresh(layerGatewayOn())), (built) =>
+  Context.get(built, Gateway)
+)
+
+const tollgate = (...args: ReadonlyArray<string>) =>
+  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
+
+/** A key whose requests name their users in a header. */
+const keyOfMany = Effect.fnUntraced(function* () {
+  const key = yield* newKey({ rpm: 100_000, tpm: 1_000_000_000, concurrent: 1000 })
+  yield* tollgate("set-end-user", "--key", key.prefix, "--header", header)
+  const eachUser = (command: string, ...options: ReadonlyArray<string>) =>
+    tollgate(command, "--key", key.prefix, "--each-user", ...options)
+  const chat = (user: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
+    call("/v1/chat/completions", {
+      secret: key.secret,
+      body: hello({ max_tokens: 50, ...more }),
+      ...(user === undefined ? {} : { headers: { [header]: user } })
+    })
+  return { ...key, chat, eachUser }
+})
+
+const Row = Schema.Struct({ id: Schema.String, tenant: Schema.String, key: Schema.String })
+const decodeRow = Schema.decodeUnknownEffect(Schema.Tuple([Row]))
+
+/** The live counter of a user, for all time. */
+const counterOf = Effect.fnUntraced(function* (prefix: string, user: string) {
+  const sql = yield* SqlClient.SqlClient
+  const [{ id, key, tenant }] = yield* decodeRow(
+    yield* sql`SELECT id::text, id::text AS key, tenant_id::text AS tenant FROM api_keys WHERE prefix = ${prefix}`
+  )
+  const account = { group: tenant, key, user: userAccountId(id, user) }
+  return (yield* (yield* Meter).snapshot(account, Date.now())).totals.total
+})
+
+/** As a Redis that lost everything. */
+const loseCounters = Effect.flatMap(Redis, ({ send }) => send("FLUSHDB", []))
+
+/** The gateway, and its counters to look at. */
+const World = layerRedisMeter({ leaseS: 30 }).pipe(
+  Layer.provideMerge(
+    Layer.unwrap(
+      Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 2000 }))
+    )
+  ),
+  Layer.provideMerge(layerGateway())
+)
+
+layer(World, live)("end users of one key", (it) => {
+  it.effect(
+    "when a user has spent its budget, then every replica refuses it and says why, and the others go on",
+    () =>
+      Effect.gen(function* () {
+        const [fake, other] = [yield* Fake, yield* otherReplica]
+        const { chat, eachUser, prefix } = yield* keyOfMany()
+        yield* eachUser("set-budget", "--daily", "200", "--total", "1M")
+        fake.always(answerOf(100))
+        const first = yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
+        assert.deepStrictEqual(budgetOf(first).slice(0, 3), ["user", "day", "200"])
+        const left = Number(first.headers.get("x-budget-tokens-remaining"))
+        const elsewhere = chat("ada").pipe(Effect.provideService(Gateway, other))
+        if (left > 0) yield* eventually(elsewhere, (answer) => budgetOf(answer)[3] === "0")
+        // The name in the body is the user's own word: it changes nothing.
+        const refused = yield* chat("ada", { user: "bob" })
+        assert.strictEqual(refused.status, 429)
+        assert.strictEqual(messageOf(refused), "the user's daily budget of 200 tokens is spent")
+        assert.deepStrictEqual(budgetOf(refused), ["user", "day", "200", "0"])
+        assert.deepStrictEqual(budgetOf(yield* chat("bob")), ["user", "day", "200", "100"])
+
+        const shown = yield* tollgate("show-request", refused.headers.get("x-request-id") ?? "")
+        assert.include(shown.stdout, "The user's budget of 200 tokens a day is spent")
+        assert.include(shown.stdout, `set-budget --key ${prefix} --each-user --daily n`)
+        const state = yield* tollgate("show-budget", "--key", prefix, "--user", "ada")
+        assert.match(state.stdout, /day\s+200\s+200\s+0\s+spent/)
+        yield* eachUser("set-budget", "--daily", "none", "--total", "none")
+        const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
+        assert.deepStrictEqual(budgetOf(free), [null, null, null, null])
+      }).pipe(Effect.scoped)
+  )
+
+  it.effect("when requests have no name, then they share one account, and no person has it", () =>
+    Effect.gen(function* () {
+      const fake = yield* Fake
+      const { chat, eachUser, prefix } = yield* keyOfMany()
+      yield* eachUser("set-limits", "--rpm", "2")
+      fake.always(answerOf(10))
+      const limitOf = ({ headers }: { readonly headers: Headers }) =>
+        headers.get("x-ratelimit-limit-requests")
+      yield* eventually(chat("probe"), (answer) => limitOf(answer) === "2")
+      assert.strictEqual((yield* chat(undefined)).status, 200)
+      assert.strictEqual((yield* chat(" ")).status, 200)
+      const refused = yield* chat(undefined)
+      assert.deepStrictEqual(
+        [refused.status, messageOf(refused)],
+        [429, "the user's limit of 2 requests per minute reached"]
+      )
+      assert.strictEqual((yield* chat("ada")).status, 200)
+      const shown = yield* tollgate("show-request", refused.headers.get("x-request-id") ?? "")
+      assert.include(shown.stdout, "The user's limit of 2 requests a minute was reached")
+      assert.include(shown.stdout, `set-limits --key ${prefix} --each-user --rpm n`)
+    })
+  )
+
+  it.effect("when names are hashed, then no store has them, and each person still has an account", () =>
+    Effect.gen(function* () {
+      const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+      const { chat, eachUser, prefix } = yield* keyOfMany()
+      yield* eachUser("set-budget", "--total", "100")
+      yield* tollgate("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
+      fake.always(answerOf(100))
+      const isHashed = Effect.map(
+        sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log
+          WHERE key_prefix = ${prefix} AND end_user ~ '^sha256:[0-9a-f]{32}$'`,
+        ([row]) => (row?.n ?? 0) > 0
+      )
+      // Until every replica knows the new setting.
+      yield* eventually(Effect.andThen(chat("early"), isHashed), (hashed) => hashed)
+      yield* chat("ada@example.org")
+      assert.strictEqual((yield* chat("ada@example.org")).status, 429)
+      assert.strictEqual((yield* chat("bob@example.org")).status, 200)
+      const state = yield* tollgate("show-budget", "--key", prefix, "--user", "ada@example.org")
+      assert.match(state.stdout, /total\s+100\s+100\s+0\s+spent/)
+      const stored = yield* sql`SELECT request_id FROM audit_log WHERE end_user LIKE '%example.org'
+        AND key_prefix = ${prefix}`
+      assert.lengthOf(stored, 0)
+    })
+  )
+
+  it.effect(
+    "when the live counters are lost, then those of a user come back from the ledger, to the token",
+    () =>
+      Effect.gen(function* () {
+        const fake = yield* Fake
+        const { chat, eachUser, prefix } = yield* keyOfMany()
+        yield* eachUser("set-budget", "--total", "1000")
+        fake.always(answerOf(100))
+        yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
+        yield* chat("bob")
+        const before = (yield* counterOf(prefix, "ada")) ?? 0
+        assert.isAtLeast(before, 100)
+        yield* loseCounters
+        assert.isUndefined(yield* counterOf(prefix, "ada"))
+        const answer = yield* chat("ada")
+        assert.deepStrictEqual(budgetOf(answer).slice(0, 3), ["user", "total", "1000"])
+        const counted = yield* eventually(counterOf(prefix, "ada"), (tokens) => tokens === before + 100)
+        assert.strictEqual(counted, before + 100)
+      })
+  )
+
+  it.effect(
+    "when 100 requests of one user race on two replicas, then its budget and its requests are held to the last",
+    () =>
+      Effect.gen(function* () {
+        const [fake, other, sql] = [yield* Fake, yield* otherReplica, yield* SqlClient.SqlClient]
+        const { chat, eachUser, prefix } = yield* keyOfMany()
+        const cheap = (user: string) => chat(user, { max_tokens: 1 })
+        const on = (n: number, user: string) =>
+          n % 2 === 0 ? cheap(user) : cheap(user).pipe(Effect.provideService(Gateway, other))
+        // A count that nobody believes: each request costs exactly what it holds.
+        const answer = wire.done("chat", { prompt_eval_count: 1_000_000_000, eval_count: 1 })
+        fake.always({ does: "stream", lines: [wire.chat("Hi"), answer] })
+        const leftOn = (n: number) =>
+          Effect.map(on(n, "probe"), ({ headers }) => Number(headers.get("x-budget-tokens-remaining")))
+        yield* eachUser("set-budget", "--total", "1M")
+        const before = yield* eventually(leftOn(0), (left) => left > 0)
+        const cost = before - (yield* leftOn(0))
+        const budget = 50 * cost
+        yield* eachUser("set-budget", "--total", String(budget))
+        for (const n of [0, 1]) yield* eventually(leftOn(n), (left) => left <= budget)
+        let answered = 0
+        /** Until the budget is spent: requests that run may hold what is left, and give it back. */
+        const worker = Effect.fnUntraced(function* (n: number) {
+          for (;;) {
+            const answer = yield* on(n, "ada")
+            if (answer.status === 200) answered += 1
+            else if (messageOf(answer).endsWith("is spent")) return
+            else yield* Effect.sleep("20 millis")
+          }
+        })
+        const numbers = Array.from({ length: 100 }, (_, n) => n)
+        yield* Effect.forEach(numbers, worker, { concurrency: "unbounded", discard: true })
+        assert.strictEqual(answered, 50)
+        assert.strictEqual(yield* counterOf(prefix, "ada"), budget)
+        const [booked] = yield* sql<{ readonly tokens: number; readonly requests: number }>`
+          SELECT sum(tokens_in + tokens_out)::int AS tokens, count(*)::int AS requests FROM audit_log
+          WHERE key_prefix = ${prefix} AND end_user = 'ada' AND status = 200`
+        assert.deepStrictEqual(booked, { tokens: budget, requests: 50 })
+
+        yield* eachUser("set-limits", "--rpm", "37")
+        yield* eachUser("set-budget", "--total", "none")
+        const limitOf = ({ headers }: { readonly headers: Headers }) =>
+          headers.get("x-ratelimit-limit-requests")
+        yield* eventually(on(0, "probe"), (answer) => limitOf(answer) === "37")
+        yield* eventually(on(1, "probe"), (answer) => limitOf(answer) === "37")
+        const answers = yield* Effect.forEach(numbers, (n) => on(n, "bob"), { concurrency: "unbounded" })
+        assert.lengthOf(
+          answers.filter(({ status }) => status === 200),
+          37
+        )
+      }).pipe(Effect.scoped)
+  )
+})
