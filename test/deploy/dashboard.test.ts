@@ -36,13 +36,17 @@ const queries = panels.flatMap(({ targets = [], title }) =>
 /** They have values only when something went wrong that this test does not do. */
 const mayBeEmpty: ReadonlySet<string> = new Set(["Prompts longer than the context window"])
 
-layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8" }), { excludeTestServices: true })("the dashboard", (it) => {
+layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "2" }), {
+  excludeTestServices: true
+})("the dashboard", (it) => {
   it.effect("when Prometheus is asked its queries, then each has values with the labels of its legend", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
       const { secret, tenant } = yield* newKey()
       const limited = yield* newKey({ rpm: 1 })
-      yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
+      const registry = yield* Registry
+      yield* registry.setTenantBudgets(tenant, { total: 1_000_000 })
+      yield* registry.changePins({ pin: [{ model: "p", hours: null }] })
       const prometheus = yield* makePrometheus([new URL(url).host])
       const traffic = Effect.gen(function* () {
         yield* call("/api/chat", { secret, body: hello() })

@@ -21,18 +21,23 @@ const production = {
   REDIS_URL: "redis://unused",
   BACKEND_URL: "http://unused",
   // The line has metrics only where there is one.
-  BACKEND_MAX_CONCURRENT: "8"
+  BACKEND_MAX_CONCURRENT: "8",
+  BACKEND_MAX_LOADED_MODELS: "2"
 }
 
 layer(layerGateway(production), live)("in production", (it) => {
   it.effect("when dashboard and alerts name a metric or a label, then it exists", () =>
     Effect.gen(function* () {
       const { secret, tenant } = yield* newKey()
-      yield* (yield* Registry).setTenantBudgets(tenant, { total: 1_000_000 })
+      const registry = yield* Registry
+      yield* registry.setTenantBudgets(tenant, { total: 1_000_000 })
+      yield* registry.changePins({ pin: [{ model: "p", hours: null }] })
       yield* call("/api/chat", { secret, body: hello() })
       yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
       const { text } = yield* eventually(call("/metrics"), (metrics) =>
-        metrics.text.includes("tollgate_tenant_budget_tokens{")
+        ["tollgate_tenant_budget_tokens{", "tollgate_pinned_loads_total{"].every((name) =>
+          metrics.text.includes(name)
+        )
       )
       const labels = new Map<string, Set<string>>()
       for (const line of text.split("\n")) {
