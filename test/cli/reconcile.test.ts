@@ -312,6 +312,39 @@ it.effect("when the audit has lost a request, then its tokens stay spent and its
   }).pipe(Effect.provide(World))
 )
 
+it.effect("when the ledger of an end user was changed or lacks a request, then it is named and mended", () =>
+  Effect.gen(function* () {
+    const [caller, pg] = [yield* newCaller("acme"), yield* PgClient.PgClient]
+    const [one, two] = [crypto.randomUUID(), crypto.randomUUID()]
+    const ids: Array<string> = []
+    for (const userAccount of [one, one, two]) {
+      const intent = intentOf({ caller, arrivedAt: Date.now() })
+      yield* closeIntents(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
+      ids.push(intent.arrival.requestId)
+    }
+    const books = pg`SELECT user_account::text AS user, requests::int, tokens_in::int, tokens_out::int FROM user_ledger ORDER BY 2 DESC`
+    const before = yield* books
+    assert.isTrue((yield* prove()).right)
+    yield* pg`UPDATE user_ledger SET tokens_out = tokens_out + 7 WHERE user_account = ${one}::text::uuid`
+    yield* pg`DELETE FROM user_ledger WHERE user_account = ${two}::text::uuid`
+    const { differences } = yield* prove()
+    assert.deepStrictEqual(
+      differences.map(({ kind, key, requests }) => [kind, key, requests.toSorted()]).toSorted(),
+      [
+        ["ledger", `${caller.keyPrefix}, user ${one}`, ids.slice(0, 2).toSorted()],
+        ["ledger", `${caller.keyPrefix}, user ${two}`, ids.slice(2)]
+      ].toSorted()
+    )
+    assert.strictEqual((yield* prove("--repair")).mended?.["ledger"], 2)
+    assert.deepStrictEqual(yield* books, before)
+    assert.isTrue((yield* prove()).right)
+    // The audit has lost a row: what the user spent stays spent.
+    yield* pg`DELETE FROM audit_log WHERE request_id = ${ids[2]}::text::uuid`
+    assert.isTrue((yield* prove("--repair")).right)
+    assert.deepStrictEqual(yield* books, before)
+  }).pipe(Effect.provide(World))
+)
+
 it.effect("when a tenant's counter is too high, then it is named, and set to the ledger", () =>
   Effect.gen(function* () {
     const [caller, meter] = [yield* newCaller("acme"), yield* Meter]

@@ -11,6 +11,8 @@ const Sums = Schema.Struct({ requests: Schema.Finite, tokensIn: Schema.Finite, t
 const LedgerDifference = Schema.Struct({
   keyId: Schema.String,
   tenantId: Schema.String,
+  /** the account of an end user of the key, when the difference is in its ledger */
+  user: Schema.optionalKey(Schema.String),
   /** null: there is no such key, or tenant */
   key: Schema.NullOr(Schema.String),
   tenant: Schema.NullOr(Schema.String),
@@ -21,15 +23,14 @@ const LedgerDifference = Schema.Struct({
 export type LedgerDifference = typeof LedgerDifference.Type
 
 const readKept = oneRow({ complete: Schema.NullOr(Schema.String), dropped: Schema.Finite })
-const readSums = oneRow({
-  keysAndDays: Schema.Finite,
+/** How many differ, and the first of them. */
+export const differencesIn = {
   differing: Schema.Finite,
-  audit: Sums,
-  ledger: Sums,
   differences: Schema.Array(LedgerDifference)
-})
+}
+const readSums = oneRow({ keysAndDays: Schema.Finite, audit: Sums, ledger: Sums, ...differencesIn })
 
-const sumsOf = (sql: SqlClient.SqlClient, alias: "a" | "l", of: "each" | "all") => {
+export const sumsOf = (sql: SqlClient.SqlClient, alias: "a" | "l", of: "each" | "all") => {
   const column = (name: string) => (of === "each" ? `${alias}_${name}` : `coalesce(sum(${alias}_${name}), 0)`)
   return sql.literal(
     `jsonb_build_object('requests', ${column("requests")}, 'tokensIn', ${column("tokens_in")}, 'tokensOut', ${column("tokens_out")})`
@@ -91,7 +92,7 @@ const mostCorrections = 100_000
 
 const readEach = oneRow({ audit: Sums, ledger: Sums })
 
-const nextDay = (day: string): string => dayOf(Date.parse(day) + 86_400_000)
+export const nextDay = (day: string): string => dayOf(Date.parse(day) + 86_400_000)
 
 /**
  * Makes the ledger of a key and day say what the audit says. Requests that only the ledger has get a correction each, the

@@ -12,8 +12,16 @@ import { type Period, readPeriod } from "../records/period.ts"
 import { Books, type Difference, mostNamed, mostRequests, type Proof } from "./Books.ts"
 import { type CounterDifference, type Looks, makeCounters, type Owner } from "./counters.ts"
 import { countRunning, endLeftIntents, readLeftIntents } from "./intents.ts"
-import { compareLedger, type Days, type LedgerDifference, readDropped, repairLedger } from "./ledger.ts"
+import {
+  compareLedger,
+  type Days,
+  type LedgerDifference,
+  nextDay,
+  readDropped,
+  repairLedger
+} from "./ledger.ts"
 import { readRequests } from "./requests.ts"
+import { compareUsers, repairUser } from "./users.ts"
 
 /** The counters that the gateways use; undefined: they are in the memory of a gateway, where nobody else can read them. */
 export class Counters extends Context.Service<Counters, Meter["Service"] | undefined>()(
@@ -43,6 +51,10 @@ const names = makeRowReader(
 
 const readNow = oneRow({ at: Schema.Finite })
 
+/** Of an end user, its account: the name is in the audit. */
+const withUser = (key: string, user: string | undefined): string =>
+  user === undefined ? key : `${key}, user ${user}`
+
 /** What one comparison found, before it is named. */
 interface Found {
   readonly ledger: ReadonlyArray<LedgerDifference>
@@ -60,12 +72,13 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   )
 
   const nameLedger = Effect.fnUntraced(function* (difference: LedgerDifference) {
-    const { audit, day, key, keyId, ledger, tenant, tenantId } = difference
+    const { audit, day, key, keyId, ledger, tenant, tenantId, user } = difference
     const by = { in: audit.tokensIn - ledger.tokensIn, out: audit.tokensOut - ledger.tokensOut }
     const requests = yield* readRequests(pg, {
-      keys: pg`SELECT ${keyId}::text::uuid`,
+      keys: user === undefined ? pg`SELECT ${keyId}::text::uuid` : keysOfTenant(pg, tenantId),
+      user,
       from: day,
-      to: dayOf(Date.parse(day) + dayMs),
+      to: nextDay(day),
       exact:
         audit.requests - ledger.requests === 1
           ? pg`tokens_in = ${by.in}::float8 AND tokens_out = ${by.out}::float8`
@@ -74,7 +87,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     return {
       kind: "ledger",
       tenant: tenant ?? tenantId,
-      key: key ?? keyId,
+      key: withUser(key ?? keyId, user),
       day,
       audit,
       ledger,
@@ -93,8 +106,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
       ),
       (found) => ({
         tenant: found?.tenant ?? group,
-        // Of an end user, its account: the name is in the audit.
-        key: user === undefined ? (found?.key ?? key ?? null) : `${found?.key ?? key}, user ${user}`
+        key: key === undefined ? null : withUser(found?.key ?? key, user)
       })
     )
 
@@ -128,18 +140,22 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
       Effect.gen(function* () {
         const { complete, dropped } = yield* readDropped(pg, days)
         const from = later(days.from, complete)
-        const sums = yield* compareLedger(pg, { from, to: later(days.to, from) })
-        const named = yield* Effect.forEach(sums.differences.slice(0, mostNamed), nameLedger)
+        const compared = { from, to: later(days.to, from) }
+        const [sums, users] = [yield* compareLedger(pg, compared), yield* compareUsers(pg, compared)]
+        const differences = [...sums.differences, ...users.differences]
+        const named = yield* Effect.forEach(differences.slice(0, mostNamed), nameLedger)
         const intents = yield* readLeftIntents(pg, leaseS)
         const running = yield* countRunning(pg, leaseS)
-        return { complete, days, dropped, intents, named, running, sums }
+        const differing = sums.differing + users.differing
+        return { complete, days, differences, differing, dropped, intents, named, running, sums }
       }),
       { snapshot: true }
     )
   }
 
   const compare = Effect.fnUntraced(function* (period: Period) {
-    const { complete, days, dropped, intents, named, running, sums } = yield* compareDatabase(period)
+    const { complete, days, differences, differing, dropped, intents, named, running, sums } =
+      yield* compareDatabase(period)
     const at = yield* now
     const counted = counters === undefined ? undefined : yield* counters.compare(at)
     const ofCounters = yield* large(
@@ -166,12 +182,12 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
       running,
       differences: [...named, ...ofCounters.flat(), ...ofIntents],
       moreDifferences:
-        sums.differing -
+        differing -
         named.length +
         Math.max(0, (counted?.differences.length ?? 0) - mostNamed) +
         (intents.length - ofIntents.length)
     }
-    const found: Found = { ledger: sums.differences, counters: counted?.differences ?? [], proof }
+    const found: Found = { ledger: differences, counters: counted?.differences ?? [], proof }
     return found
   })
 
@@ -179,7 +195,9 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   const mend = Effect.fnUntraced(function* ({ counters: differing, ledger }: Found) {
     const intents = yield* endLeftIntents(pg, leaseS)
     let [corrections, holds, repaired] = [0, 0, 0]
-    for (const one of ledger) corrections += yield* large(60, repairLedger(pg, one))
+    for (const one of ledger)
+      if (one.user === undefined) corrections += yield* large(60, repairLedger(pg, one))
+      else yield* large(60, repairUser(pg, one, one.user))
     if (counters !== undefined) {
       const lookAgain = Effect.flatMap(now, counters.compare)
       // What was mended above makes counters differ. So does a hold, once it is settled.

@@ -12,6 +12,8 @@ const rows = makeRowReader(
 export interface Where {
   /** a query for the ids of keys */
   readonly keys: Statement.Fragment
+  /** the account of an end user: only its requests */
+  readonly user?: string | undefined
   /** UTC days; `to` is not included */
   readonly from: string
   readonly to: string
@@ -19,7 +21,7 @@ export interface Where {
   readonly exact: Statement.Fragment
 }
 
-export const readRequests = (sql: SqlClient.SqlClient, { exact, from, keys, to }: Where) =>
+export const readRequests = (sql: SqlClient.SqlClient, { exact, from, keys, to, user }: Where) =>
   Effect.map(
     Effect.flatMap(
       sql`
@@ -30,6 +32,7 @@ export const readRequests = (sql: SqlClient.SqlClient, { exact, from, keys, to }
           WHERE a.key_prefix IN (SELECT prefix FROM api_keys WHERE id IN (${keys}))
             AND a.arrived_at >= ${from}::text::date - interval '2 days' AND a.arrived_at < ${to}::text::date + interval '2 days'
             AND a.admitted_at >= ${from}::text::date AND a.admitted_at < ${to}::text::date
+            ${user === undefined ? sql`` : sql`AND a.user_account = ${user}::text::uuid`}
         ), judged AS (SELECT request_id, (${exact}) AS exact FROM booked)
         SELECT request_id::text AS id, exact, count(*) OVER ()::float8 AS count, count(*) FILTER (WHERE exact) OVER ()::float8 AS matching
         FROM judged ORDER BY exact DESC, request_id DESC LIMIT ${mostRequests}`,
