@@ -63,14 +63,20 @@ const choices = (expected: string): string => {
   return parts.length === 1 ? expected : `${parts.slice(0, -1).join(", ")} or ${parts.at(-1)}`
 }
 
+/** Each of the two names of an option for a key may have been written (`flags.prefix`). */
+const optionText = (option: string): string => {
+  const name = option.replace(/^-+/, "")
+  return name === "prefix" || name === "key" ? "--key (or --prefix)" : `--${name}`
+}
+
 const usage = (error: CliError.CliError): string => {
   switch (error._tag) {
     case "MissingOption":
-      return `--${error.option.replace(/^-+/, "")} is required`
+      return `${optionText(error.option)} is required`
     case "InvalidValue":
       // The name of a type or of a placeholder stands for a value that is missing.
-      if (/^[a-z|]+$/.test(error.expected)) return `--${error.option.replace(/^-+/, "")} needs a value`
-      return `--${error.option.replace(/^-+/, "")} must be ${/^Expected .*(?:integer|number)$/.test(error.expected) ? "a whole number" : choices(error.expected)}`
+      if (/^[a-z|]+$/.test(error.expected)) return `${optionText(error.option)} needs a value`
+      return `${optionText(error.option)} must be ${/^Expected .*(?:integer|number)$/.test(error.expected) ? "a whole number" : choices(error.expected)}`
     case "UnrecognizedOption": {
       const suggestion = error.suggestions[0]
       return `unknown option ${error.option}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`

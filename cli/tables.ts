@@ -10,9 +10,9 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
   tableOf(tenants, {
     NAME: ({ name }) => name,
     STATUS: ({ status }) => status,
-    RPM: ({ rpm }) => String(rpm),
-    TPM: ({ tpm }) => String(tpm),
-    CONCURRENT: ({ concurrent }) => String(concurrent),
+    RPM: ({ rpm }) => amount(rpm),
+    TPM: ({ tpm }) => amount(tpm),
+    CONCURRENT: ({ concurrent }) => amount(concurrent),
     MODELS: ({ allowAllModels, allowedModels }) => (allowAllModels ? "all" : allowedModels.join(", ") || "-"),
     ALIASES: ({ modelAliases }) =>
       modelAliases.map(({ alias, model }) => `${alias}=${model}`).join(", ") || "-"
@@ -39,7 +39,7 @@ export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
     TENANT: ({ tenant }) => tenant,
     NAME: ({ name }) => name,
     SCOPES: ({ scopes }) => scopes.join(","),
-    LIMITS: ({ effective: { concurrent, rpm, tpm } }) => `${rpm}/${tpm}/${concurrent}`,
+    LIMITS: ({ effective: { concurrent, rpm, tpm } }) => [rpm, tpm, concurrent].map(amount).join(" / "),
     "BUDGET LEFT": ({ budgets }) => tightest(budgets),
     "LAST USED (UTC)": ({ lastUsed }) => minute(lastUsed),
     "EXPIRES (UTC)": ({ expires }) => minute(expires),
@@ -63,7 +63,7 @@ const ownOrTenants = (value: number | null, effective: number) =>
   value === null ? `${amount(effective)} (the tenant's)` : amount(value)
 
 /** A number, a word, a list or nothing. */
-const plainly = (value: unknown): string =>
+export const plainly = (value: unknown): string =>
   typeof value === "number" ? amount(value) : value === null ? "-" : String(value)
 
 /** One key, a line for each fact and setting. */
@@ -114,7 +114,7 @@ export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
     "EXPIRES (UTC)": ({ expires }) => minute(expires)
   })
 
-const inherited = (value: number | null): string => (value === null ? "tenant's" : String(value))
+const inherited = (value: number | null): string => (value === null ? "tenant's" : amount(value))
 
 export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>): string =>
   tableOf([limits], {

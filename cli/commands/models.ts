@@ -1,5 +1,5 @@
 /** The commands that list models, and set which of them a tenant may use. */
-import { Effect, type Layer, Option } from "effect"
+import { Config, Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
 import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
@@ -172,7 +172,11 @@ const setPins = Effect.fnUntraced(function* <E>(
   })
   const rows = pins.map(({ hours, model }) => [model, hours ?? "always"])
   yield* show(pins, rows.length === 0 ? "no model is pinned" : table(["PINNED", "HOURS (UTC)"], rows))
-  if (pin !== undefined) yield* notes(allowlistHints(yield* installedModels(backend), pin))
+  if (pin === undefined) return
+  const places = yield* Config.option(Config.String("BACKEND_MAX_CONCURRENT"))
+  if (Option.isNone(places))
+    yield* notesAsText(["A pin works only with the queue, and BACKEND_MAX_CONCURRENT is not set here."])
+  yield* notes(allowlistHints(yield* installedModels(backend), pin))
 })
 
 /** `backend` is built only when the allowlist or aliases change, because the rest needs no model server. */

@@ -15,7 +15,7 @@ import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { nameUnreadable, printErrors, showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { whyOf } from "../why.ts"
-import { boundsOf, periodFlags, selection } from "../period.ts"
+import { boundsOf, periodFlags, periodLine, selection } from "../period.ts"
 import {
   amount,
   counted,
@@ -145,7 +145,7 @@ export const requests = Command.make(
     const query = { ...filter, ...bounds }
     // Before the list, so that nothing falls between.
     const next = follow ? yield* makeFollower(query) : undefined
-    const { exhausted, rows, unreadable } = yield* records.requests(query)
+    const { exhausted, period, rows, unreadable } = yield* records.requests(query)
     if (exhausted) {
       yield* note(
         `only the newest ${amount(maxScanned)} requests were searched: use --key, or a later --since`
@@ -154,8 +154,9 @@ export const requests = Command.make(
     // Oldest first, so that a terminal shows the newest at its end.
     const listed = rows.toReversed()
     if (next === undefined) {
-      return yield* showListed({ rows: listed, unreadable }, "no requests", (rows) =>
-        [requestTable(rows), "", sumLine(rows)].join("\n")
+      const none = `no requests, ${periodLine(period)}`
+      return yield* showListed({ rows: listed, unreadable }, none, (rows) =>
+        [requestTable(rows), "", sumLine(rows), periodLine(period)].join("\n")
       )
     }
     yield* nameUnreadable(unreadable)

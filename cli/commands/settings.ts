@@ -7,7 +7,7 @@ import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { eachUserOf } from "../../src/domain/settings.ts"
-import { budgetTable, eachUserTable, limitTable } from "../tables.ts"
+import { budgetTable, eachUserTable, limitTable, plainly } from "../tables.ts"
 import { counted, notesAsText, show } from "../terminal.ts"
 
 const eachUser = flags.toggle("each-user", "Of each end user of the key, instead of the key itself")
@@ -41,7 +41,7 @@ const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.
 })
 
 const valueOf = (settings: object, setting: string): string =>
-  String(Reflect.get(settings, setting) ?? (setting.startsWith("eachUser") ? "none" : "the tenant's"))
+  plainly(Reflect.get(settings, setting) ?? (setting.startsWith("eachUser") ? "none" : "the tenant's"))
 
 /** `--rpm was 60 and is 300` */
 const changesOf = (before: object, after: object, given: flags.GivenSettings): ReadonlyArray<string> =>

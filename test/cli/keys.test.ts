@@ -51,8 +51,8 @@ it.effect("when no tenant is named, then the keys of all are listed, with limits
       last_used: "2026-11-20T08:30:00.000Z"
     })
     const { stdout } = yield* tollgateHere("list-keys")
-    assert.match(stdout, /one +laptop +chat,embeddings +7\/100000\/4 +- +- +- +off/)
-    assert.match(stdout, /two +server +\S+ +60\/100000\/4 +5,000 of 5,000 a day +2026-11-20 08:30/)
+    assert.match(stdout, /one +laptop +chat,embeddings +7 \/ 100,000 \/ 4 +- +- +- +off/)
+    assert.match(stdout, /two +server +\S+ +60 \/ 100,000 \/ 4 +5,000 of 5,000 a day +2026-11-20 08:30/)
     assert.notInclude((yield* tollgateHere("list-keys", "--tenant", "one")).stdout, "server")
   }).pipe(Effect.provide(Admin))
 )
@@ -93,7 +93,7 @@ it.effect("when a whole key is given for a prefix, then it is taken, and its sec
     failsWith(unknown, /unknown key prefix tg_000000000$/m)
     failsWith(
       yield* tollgateHere("show-budget", "--key", "bad"),
-      /^tollgate: --key must be the 12-character prefix/
+      /^tollgate: --key \(or --prefix\) must be the 12-character prefix/
     )
   }).pipe(Effect.provide(Admin))
 )

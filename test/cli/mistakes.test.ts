@@ -94,10 +94,10 @@ it.effect("when a key or a tenant is changed, then it is said whom it hits and w
     const limits = yield* tollgateHere("set-limits", "--tenant", "acme", "--rpm", "2k")
     assert.strictEqual(
       limits.stderr,
-      "--rpm was 1000 and is 2000\nIt holds for 1 active key of the tenant; 1 with limits of their own keep them.\n"
+      "--rpm was 1,000 and is 2,000\nIt holds for 1 active key of the tenant; 1 with limits of their own keep them.\n"
     )
     const own = yield* tollgateHere("set-limits", "--prefix", laptop, "--tpm", "1.5M")
-    assert.strictEqual(own.stderr, "--tpm was the tenant's and is 1500000\n")
+    assert.strictEqual(own.stderr, "--tpm was the tenant's and is 1,500,000\n")
     assert.match(
       (yield* tollgateHere("disable-tenant", "--tenant", "acme")).stderr,
       /2 active keys of the tenant get 401/

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema } from "effect"
+import { ConfigProvider, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Backend } from "../../src/backend/Backend.ts"
 import { isInForce } from "../../src/gates/queue/pins.ts"
@@ -43,6 +43,12 @@ it.effect("when models are pinned, changed and unpinned, then the others stay", 
     ])
     assert.match(missing.stderr, /qwen3:8b/)
     assert.match((yield* pin("--unpin", "embed,qwen3:8b")).stdout, /no model is pinned/)
+
+    const withoutQueue = /BACKEND_MAX_CONCURRENT is not set here/
+    assert.match((yield* pin("--pin", "embed")).stderr, withoutQueue)
+    const places = ConfigProvider.fromEnv({ env: { BACKEND_MAX_CONCURRENT: "2" } })
+    const queued = yield* Effect.provideService(pin("--pin", "embed"), ConfigProvider.ConfigProvider, places)
+    assert.notMatch(queued.stderr, withoutQueue)
   }).pipe(Effect.provide(Admin))
 )
 

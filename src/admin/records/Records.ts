@@ -164,7 +164,10 @@ export class Records extends Context.Service<
      */
     requests(
       query: RequestQuery
-    ): Answer<Listed<RequestRow> & { readonly exhausted: boolean }, UnknownTenant | UnknownKey>
+    ): Answer<
+      Listed<RequestRow> & { readonly exhausted: boolean; readonly period: Period },
+      UnknownTenant | UnknownKey
+    >
     /** Rows written since an instant (epoch ms, by the database's clock), in the order of writing, and what the clock says. */
     writtenSince(
       filter: RequestFilter,

@@ -42,7 +42,7 @@ const make = Effect.gen(function* () {
       const limit = yield* Values.validate("limit", Values.listed, query.limit)
       yield* checkFilter(query)
       const period = yield* readPeriod(sql, query, { agoMs: 86_400_000 })
-      return yield* large(30, readNewest(sql, { ...query, limit, period }))
+      return { ...(yield* large(30, readNewest(sql, { ...query, limit, period }))), period }
     }, withRegistryDownAfter("35 seconds")),
     writtenSince: Effect.fnUntraced(function* (filter, since) {
       yield* checkFilter(filter)
