@@ -47,6 +47,8 @@ interface Correction {
 interface LedgerRow {
   readonly key_id: string
   readonly tenant_id: string
+  /** in the ledger of users */
+  readonly user?: string
   readonly day: string
   requests: number
   tokens: number
@@ -85,6 +87,8 @@ export class Postgres extends Store {
   readonly loggedAt = new Map<string, number>()
   readonly corrections = new Map<string, Correction>()
   readonly ledger = new Map<string, LedgerRow>()
+  readonly userLedger = new Map<string, LedgerRow>()
+  readonly #versions = new Map<string, { readonly of: ReadonlyArray<unknown>; readonly version: string }>()
   readonly #sessions = new Set<Session>()
   readonly #listeners = new Set<{
     readonly of: Process
@@ -149,18 +153,35 @@ export class Postgres extends Store {
     return sums
   }
 
+  /** The same of an end user. */
+  spentByUser(user: string, at: string) {
+    const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
+    for (const row of this.userLedger.values())
+      if (row.user === user) this.#add(sums, row.day, at, row.tokens)
+    return sums
+  }
+
   #add(sums: { [P in Period]: number }, day: string, at: string, tokens: number): void {
     sums.total += tokens
     if (monthOf(Date.parse(day)) === monthOf(Date.parse(at))) sums.month += tokens
     if (day === dayOf(at)) sums.day += tokens
   }
 
-  #book(key: string, tenant: string, day: string, tokens: number, requests: number): void {
-    const name = `${key} ${day}`
-    const row = this.ledger.get(name) ?? { key_id: key, tenant_id: tenant, day, requests: 0, tokens: 0 }
-    row.requests += requests
-    row.tokens += tokens
-    this.ledger.set(name, row)
+  #book(
+    { key_id, tenant_id, user_account: user }: Pick<AuditRow, "key_id" | "tenant_id" | "user_account">,
+    day: string,
+    tokens: number,
+    requests: number
+  ): void {
+    if (key_id === null || tenant_id === null) return
+    const book = (ledger: Map<string, LedgerRow>, name: string, of: { readonly user?: string }) => {
+      const row = ledger.get(name) ?? { key_id, tenant_id, ...of, day, requests: 0, tokens: 0 }
+      row.requests += requests
+      row.tokens += tokens
+      ledger.set(name, row)
+    }
+    book(this.ledger, `${key_id} ${day}`, {})
+    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, { user })
   }
 
   #end(session: Session): void {
@@ -184,8 +205,8 @@ export class Postgres extends Store {
         if (this.audit.has(row.request_id)) continue
         this.audit.set(row.request_id, row)
         this.loggedAt.set(row.request_id, this.simulation.now)
-        if (books && row.key_id !== null && row.tenant_id !== null && row.admitted_at !== null)
-          this.#book(row.key_id, row.tenant_id, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
+        if (books && row.admitted_at !== null)
+          this.#book(row, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
       }
       this.#flushedAt = this.simulation.now
     }
@@ -211,7 +232,7 @@ export class Postgres extends Store {
       const [key_id, day] = [logged.key_id, dayOf(admitted)]
       this.corrections.set(row.request_id, { key_id, day, tokens_in, tokens_out, status: row.status })
       const tokens = tokens_in + tokens_out
-      if (this.ledger.has(`${key_id} ${day}`)) this.#book(key_id, logged.tenant_id, day, tokens, 0)
+      if (this.ledger.has(`${key_id} ${day}`)) this.#book(logged, day, tokens, 0)
       const account = this.accountOf(key_id)
       const admitted_at = Date.parse(admitted)
       made.push({
@@ -245,13 +266,18 @@ export class Postgres extends Store {
     const tenant = this.tenants.get(key?.tenantId ?? "")
     if (key === undefined || tenant === undefined) return [{ asked: prefix, prefix: null }]
     const usable = !this.revoked.has(prefix)
-    const version = JSON.stringify([key.settings, tenant.settings, usable]).replaceAll(",", ";")
+    const of = [key.settings, tenant.settings, usable]
+    const before = this.#versions.get(prefix)
+    const version = before?.of.every((part, i) => part === of[i])
+      ? before.version
+      : JSON.stringify(of).replaceAll(",", ";")
+    this.#versions.set(prefix, { of, version })
     if (version === known) return []
     const stored = (settings: object): Row =>
       Object.fromEntries(
         Object.entries(settings).map(([name, value]) => [
           name,
-          name.startsWith("budget") && typeof value === "number"
+          /^budget|^eachUser(?:Daily|Monthly|Total)$/.test(name) && typeof value === "number"
             ? BigInt(value)
             : name === "modelAliases"
               ? {}
@@ -331,6 +357,17 @@ export class Postgres extends Store {
       ([rows], session) => this.#log(sorted<AuditRow>(rows), false, session)
     ],
     [
+      "JOIN user_ledger l ON l.day >=",
+      () => "reads the ledger of a user",
+      ([at, user]) => {
+        const sums = this.spentByUser(String(user), String(at))
+        for (const { admitted_at, held, tokens_in, tokens_out, user_account } of this.intents.values())
+          if (user_account === user)
+            this.#add(sums, dayOf(admitted_at), String(at), Math.max(held, tokens_in + tokens_out))
+        return [sums]
+      }
+    ],
+    [
       "greatest(held, tokens_in + tokens_out)",
       () => "reads the ledger",
       ([at, owner]) => {
@@ -351,6 +388,16 @@ export class Postgres extends Store {
         listed<string>(accounts).map((account) => ({
           account,
           ...this.#truth((key) => key === account || this.keysOf(account).includes(key), String(at))
+        }))
+    ],
+    [
+      "FROM u CROSS JOIN at LEFT JOIN user_ledger",
+      () => "reads what users have spent",
+      ([users, at]) =>
+        listed<string>(users).map((account) => ({
+          account,
+          open: [...this.intents.values()].filter(({ user_account }) => user_account === account).length,
+          ...this.spentByUser(account, String(at))
         }))
     ],
     [
@@ -438,7 +485,11 @@ export class Postgres extends Store {
     if (found === undefined) return Effect.die(new Error(`the twin of Postgres does not know: ${sql}`))
     const [, says, work] = found
     // What is sent does not change when the sender changes its rows.
-    const sent = params.map((value) => (isList<object>(value) ? structuredClone(value) : value))
+    const sent = params.map((value) =>
+      isList<unknown>(value)
+        ? value.map((row) => (typeof row === "object" ? { ...row } : row))
+        : value
+    )
     return this.ask(
       of,
       () => says(sent),

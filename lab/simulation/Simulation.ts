@@ -110,6 +110,10 @@ export interface Told {
   readonly what: string
 }
 
+/** A line of which nobody has read the text yet. */
+type Said = Omit<Told, "what"> & { readonly what: string | (() => string) }
+const toldOf = ({ what, ...rest }: Said): Told => ({ ...rest, what: typeof what === "string" ? what : what() })
+
 const remembered = 200
 
 export class Simulation {
@@ -118,7 +122,7 @@ export class Simulation {
   readonly #later = new Timeline()
   #due: Array<Happening> = []
   #order = 0
-  #told: Array<Told> = []
+  #told: Array<Said> = []
   readonly #tell: ((told: Told) => void) | undefined
   #ids = 0
   /** milliseconds since the start */
@@ -145,14 +149,14 @@ export class Simulation {
 
   /** The last lines of the trace. */
   get told(): ReadonlyArray<Told> {
-    return this.#told.slice(-remembered)
+    return this.#told.slice(-remembered).map(toldOf)
   }
 
-  say(who: string, what: string): void {
+  say(who: string, what: string | (() => string)): void {
     const told = { step: this.step, at: this.now, who, what }
     this.#told.push(told)
     if (this.#told.length > 5 * remembered) this.#told = this.#told.slice(-remembered)
-    this.#tell?.(told)
+    this.#tell?.(toldOf(told))
   }
 
   newId(): string {

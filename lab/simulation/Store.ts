@@ -71,7 +71,7 @@ export class Store {
         if (!isWanted && dice.chance(0.5)) return
         const answer = work()
         if (answer === blocked) return void simulation.after(dice.between(1, 9), undefined, arrive)
-        simulation.say(this.name, `${what()} for ${of.name}`)
+        simulation.say(this.name, () => `${what()} for ${of.name}`)
         of.onEffect()
         if (dice.chance(this.losesReplies)) {
           simulation.say(this.name, `loses the reply to ${of.name}`)
