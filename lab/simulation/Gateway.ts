@@ -38,7 +38,6 @@ import type { Postgres } from "./Postgres.ts"
 import type { Redis } from "./Redis.ts"
 import type { Process } from "./Simulation.ts"
 
-export const leaseS = 6
 export const freshnessMs = 1000
 export const queueMaxWaitMs = 8000
 export const breakerFailures = 5
@@ -49,6 +48,7 @@ export interface Stores {
   readonly postgres: Postgres
   readonly redis: Redis
   readonly model: ModelServer
+  readonly leaseS: number
   /** places at the model server; undefined: no queue */
   readonly places: number | undefined
 }
@@ -69,7 +69,7 @@ const layerMetrics = Layer.succeed(Metrics, {
   exposition: Effect.succeed("")
 })
 
-const layerOf = (of: Process, { model, places, postgres, redis }: Stores) => {
+const layerOf = (of: Process, { leaseS, model, places, postgres, redis }: Stores) => {
   const { dice } = of.simulation
   const queue =
     places === undefined

@@ -5,8 +5,10 @@
 import { Option, Schema } from "effect"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
-import { breakerFailures, breakerOpenMs, freshnessMs, leaseS } from "./Gateway.ts"
+import type { Account } from "../../src/domain/Reservation.ts"
+import { breakerFailures, breakerOpenMs, freshnessMs } from "./Gateway.ts"
 import type { Call } from "./ModelServer.ts"
+import { ownerName } from "./Redis.ts"
 import type { Process } from "./Simulation.ts"
 import { short } from "./Store.ts"
 import type { Ask, World } from "./World.ts"
@@ -16,7 +18,7 @@ export const invariants = {
   "late call": "the model server gets no request after its lease",
   "one call": "the model server gets a request once",
   "revoked keys": "no request is admitted when its key was revoked more than its second before",
-  slots: "an account has no more requests at the model server than its limit",
+  slots: "an account or end user has no more requests at the model server than its limit",
   places: "the model server has no more requests than places",
   leases: "a request at the model server has a lease, when nothing went wrong",
   remembered: "the queue forgets nobody, when nothing went wrong",
@@ -24,7 +26,7 @@ export const invariants = {
   freed: "what a request held is free soon after its end, when nothing went wrong",
   aborted: "no request counts as that of a dead process when nothing went wrong",
   "open circuit": "after five outages in a row the model server is left alone for a while",
-  budgets: "no account and no tenant has spent more than its budget and one prompt",
+  budgets: "no account, tenant or end user has spent more than its budget and one prompt",
   counters: "counters at rest are the ledger, when nothing went wrong since they last were",
   books: "when all is quiet: audit and corrections are the ledger, and the ledger is the counters",
   rows: "each request has one row, and the row says what its client got",
@@ -132,7 +134,8 @@ export class Invariants {
       (this.#world.stores.postgres.revoked.get(ask.key.prefix) ?? Number.POSITIVE_INFINITY) - epoch
     // The key is checked before the body is waited for. Only Redis is asked after that, unless counters are loaded.
     const { loadedAt } = this.#world.stores.redis
-    const isLoaded = (loadedAt.get(`${ask.key.tenantId}/${ask.key.account}`) ?? this.#now) < ask.at
+    const isLoaded =
+      (loadedAt.get(ownerName({ group: ask.key.tenantId, key: ask.key.account })) ?? this.#now) < ask.at
     const isSoon =
       ask.bodyAt - ask.at <= 10 &&
       (this.#isCalm(5000) || (isLoaded && this.#world.redisTrouble < this.#now - 5000))
@@ -165,6 +168,7 @@ export class Invariants {
     const { asks, crashedAt, stores } = this.#world
     const { postgres } = stores
     const { arrival, caller, place } = call.facts
+    const { user } = call.facts.reservation.claims
     const { requestId: id } = arrival
     const since = asks.findLast((one) => one.id === id)?.at ?? 0
     if (!this.#reserved.has(id)) throw new Broken("fail closed", `${short(id)} has no reservation`)
@@ -173,7 +177,7 @@ export class Invariants {
     if (!postgres.intents.has(id) && !postgres.audit.has(id) && crashedAt < since)
       throw new Broken("fail closed", `${short(id)} has no intent`)
     const leasedMs = this.#now - (this.#leasedAt.get(id) ?? 0)
-    if (leasedMs > 1000 * leaseS + 20)
+    if (leasedMs > 1000 * stores.leaseS + 20)
       throw new Broken("late call", `${short(id)} comes ${Math.round(leasedMs)} ms after its lease began`)
     if (this.#called.has(id)) throw new Broken("one call", `${short(id)} is called again`)
     this.#called.add(id)
@@ -181,15 +185,21 @@ export class Invariants {
     const running = [...stores.model.running.values()]
     if (stores.places !== undefined && running.length >= stores.places)
       throw new Broken("places", `${running.length + 1} requests at ${stores.places} places`)
-    const own = running.filter(({ facts }) => facts.caller.accountId === caller.accountId).length + 1
-    const limit = Math.max(
-      caller.limits.concurrent,
-      ...running.map(({ facts }) =>
-        facts.caller.accountId === caller.accountId ? facts.caller.limits.concurrent : 0
-      )
-    )
-    if (own > limit)
-      throw new Broken("slots", `${own} requests of ${caller.accountId}, which may have ${limit}`)
+    for (const limitOf of [
+      ({ facts }: Call) =>
+        facts.caller.accountId === caller.accountId ? facts.caller.limits.concurrent : undefined,
+      ({ facts: { reservation } }: Call) =>
+        user !== undefined && reservation.claims.user?.id === user.id
+          ? reservation.claims.user.limits.concurrent
+          : undefined
+    ]) {
+      const limits = [call, ...running].flatMap((one) => limitOf(one) ?? [])
+      if (limits.length > Math.max(1, ...limits))
+        throw new Broken(
+          "slots",
+          `${limits.length} requests of ${caller.accountId}, which may have ${Math.max(...limits)}`
+        )
+    }
   }
 
   /** An open circuit refuses too: this holds where the model server never fails. */
@@ -214,21 +224,28 @@ export class Invariants {
       if (
         facts.reservation.slot &&
         this.#isHarmless &&
-        simulation.now > (this.#leasedAt.get(id) ?? 0) + 1000 * leaseS
+        simulation.now > (this.#leasedAt.get(id) ?? 0) + 1000 * stores.leaseS
       )
         throw new Broken("leases", `${short(id)} runs beyond its lease`)
     if (gateways.some(({ backlog, process }) => !process.isDead && backlog() > 0)) return
     const today = new Date(simulation.epoch + simulation.now).toISOString()
-    for (const [group, key] of this.accounts()) {
-      const owner = `${group}/${key}`
-      const isOpen = [...postgres.intents.values()].some(({ key_id }) => postgres.accountOf(key_id) === key)
+    for (const account of this.accounts()) {
+      const { key, user } = account
+      const owner = ownerName(account)
+      const isOpen = [...postgres.intents.values()].some(({ key_id, user_account }) =>
+        user === undefined ? postgres.accountOf(key_id) === key : user_account === user
+      )
       const { lapsed, open, totals } = redis.counters.survey(
-        { group, key },
+        account,
         simulation.epoch + simulation.now,
         simulation.now
       )
       const living = asks.filter(
-        (ask) => ask.key?.account === key && !ask.lost && ask.overAt > simulation.now - 3000
+        (ask) =>
+          ask.key?.account === key &&
+          (user === undefined || ask.user === user) &&
+          !ask.lost &&
+          ask.overAt > simulation.now - 3000
       ).length
       if (open > living && this.#isCalm())
         throw new Broken(
@@ -236,7 +253,7 @@ export class Invariants {
           `${owner} has ${open} slots or holds for ${living} requests of the last 3 seconds`
         )
       if (isOpen || open > 0 || lapsed.length > 0) continue
-      const spent = postgres.spent((id) => postgres.accountOf(id) === key, today)
+      const spent = this.#spentBy(account, today)
       const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
       if (wrong === undefined) this.#rightAt.set(owner, simulation.now)
       else if (this.#isCertain(owner))
@@ -254,12 +271,23 @@ export class Invariants {
     return rightAt > Math.max(lastTrouble, stores.redis.lostAt, stores.redis.loadedAt.get(owner) ?? 0)
   }
 
-  /** Each account with its tenant, as the counters name them. */
-  accounts(): ReadonlyArray<readonly [group: string, key: string]> {
-    const found = new Map<string, readonly [string, string]>()
-    for (const { account, tenantId } of this.#world.stores.postgres.keys.values())
-      found.set(account, [tenantId, account])
-    return [...found.values()]
+  #spentBy({ key, user }: Account, at: string): { readonly [P in Period]: number } {
+    const { postgres } = this.#world.stores
+    return user === undefined
+      ? postgres.spent((id) => postgres.accountOf(id) === key, at)
+      : postgres.spentByUser(user, at)
+  }
+
+  /** Each account, then those of end users, as the counters name them. */
+  accounts(): ReadonlyArray<Account> {
+    const found = new Map<string, Account>()
+    for (const { account: key, tenantId: group } of this.#world.stores.postgres.keys.values())
+      found.set(key, { group, key })
+    const ofUsers = [...this.#world.users].flatMap(([user, { account }]) => {
+      const owner = found.get(account)
+      return owner === undefined ? [] : [{ ...owner, user }]
+    })
+    return [...found.values(), ...ofUsers]
   }
 
   #isOfTheDead(id: string): boolean {
@@ -311,8 +339,9 @@ export class Invariants {
           ] as const)
     }
     const waitingTenants = new Set<string>()
-    for (const [group, key] of this.accounts()) {
-      const { lapsed, open, totals } = redis.counters.survey({ group, key }, now, simulation.now)
+    for (const account of this.accounts()) {
+      const { group } = account
+      const { lapsed, open, totals } = redis.counters.survey(account, now, simulation.now)
       if (open === 0 && lapsed.length > 0 && !wasAskedAgain && lapsed.every((id) => this.#isOfTheDead(id))) {
         waitingTenants.add(group)
         continue
@@ -320,18 +349,16 @@ export class Invariants {
       if (open + lapsed.length > 0)
         return [
           "nothing left",
-          `${key} has ${open} slots or holds, and ${lapsed.map(short).join(" ")} whose lease has ended`
+          `${ownerName(account)} has ${open} slots or holds, and ${lapsed.map(short).join(" ")} whose lease has ended`
         ]
-      const wrong = differs(
-        key,
-        totals,
-        postgres.spent((id) => postgres.accountOf(id) === key, today)
-      )
+      const wrong = differs(ownerName(account), totals, this.#spentBy(account, today))
       if (wrong !== undefined) return wrong
     }
     for (const group of postgres.tenants.keys()) {
       if (waitingTenants.has(group)) continue
-      const keys = this.accounts().flatMap(([tenant, key]) => (tenant === group ? [key] : []))
+      const keys = this.accounts().flatMap((one) =>
+        one.group === group && one.user === undefined ? [one.key] : []
+      )
       const { totals } = redis.counters.surveyGroup(group, keys, now)
       const wrong = differs(
         group,
@@ -380,6 +407,8 @@ export class Invariants {
         add(`${owner} day ${day}`, tokens)
         add(`${owner} total`, tokens)
       }
+    for (const { day, tokens, user = "" } of stores.postgres.userLedger.values())
+      add(`${this.#world.users.get(user)?.account ?? ""} user ${user} ${day}`, tokens)
     for (const [name, tokens] of spent) {
       const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
       if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)

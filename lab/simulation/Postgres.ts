@@ -486,9 +486,7 @@ export class Postgres extends Store {
     const [, says, work] = found
     // What is sent does not change when the sender changes its rows.
     const sent = params.map((value) =>
-      isList<unknown>(value)
-        ? value.map((row) => (typeof row === "object" ? { ...row } : row))
-        : value
+      isList<unknown>(value) ? value.map((row) => (typeof row === "object" ? { ...row } : row)) : value
     )
     return this.ask(
       of,

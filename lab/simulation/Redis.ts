@@ -1,5 +1,6 @@
 /** A twin of Redis: the counters and the queue that all gateways share, as memory twins behind a network. */
 import { Effect, Layer } from "effect"
+import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
@@ -12,6 +13,9 @@ import { short, Store } from "./Store.ts"
 /** How long the client of Redis waits for an answer, in milliseconds. */
 const patienceMs = 250
 
+/** The name of an account, of one of its users, or of a tenant. */
+export const ownerName = ({ group, key = "", user = "" }: CounterOwner): string => `${group}/${key}/${user}`
+
 type Listener = (message: Message) => Effect.Effect<void>
 
 export class Redis extends Store {
@@ -19,7 +23,7 @@ export class Redis extends Store {
   readonly queue: QueueMemory
   readonly leaseS: number
   lostAt = Number.NEGATIVE_INFINITY
-  /** when counters of an account were last loaded, by tenant and account */
+  /** when counters of an account were last loaded, by tenant, account and user */
   readonly loadedAt = new Map<string, number>()
   /** Called when a request has its reservation, and when it has come to the queue. */
   onDecided: (what: "reserved" | "queued" | "renewed" | "gone" | "forgotten", id: string) => void = () =>
@@ -88,7 +92,7 @@ export class Redis extends Store {
         send(
           `loads ${loaded.map(({ counter, tokens }) => `${counter}=${tokens}`).join(" ")}`,
           Effect.andThen(
-            Effect.sync(() => this.loadedAt.set(`${owner.group}/${owner.key ?? ""}`, this.simulation.now)),
+            Effect.sync(() => this.loadedAt.set(ownerName(owner), this.simulation.now)),
             at.load(owner, loaded)
           )
         ),

@@ -112,7 +112,10 @@ export interface Told {
 
 /** A line of which nobody has read the text yet. */
 type Said = Omit<Told, "what"> & { readonly what: string | (() => string) }
-const toldOf = ({ what, ...rest }: Said): Told => ({ ...rest, what: typeof what === "string" ? what : what() })
+const toldOf = ({ what, ...rest }: Said): Told => ({
+  ...rest,
+  what: typeof what === "string" ? what : what()
+})
 
 const remembered = 200
 

@@ -2,6 +2,7 @@
  * The world of one seed: gateways, stores, clients, administrators and faults. Each seed has its own weather: some faults never
  * happen in it, and a quarter of the seeds has none, so that nothing excuses a difference there.
  */
+import { userAccountId } from "../../src/domain/EndUser.ts"
 import { newKey, newTenant } from "../../src/domain/settings.ts"
 import {
   type Handler,
@@ -9,7 +10,6 @@ import {
   namespace,
   Outgoing,
   queueMaxWaitMs,
-  leaseS,
   startGateway,
   type Stores
 } from "./Gateway.ts"
@@ -31,6 +31,8 @@ export interface Ask {
   readonly number: number
   readonly gateway: Gateway
   readonly key: KeyRow | undefined
+  /** the account of its end user */
+  readonly user: string | undefined
   readonly at: number
   /** when its body was whole */
   bodyAt: number
@@ -76,6 +78,8 @@ export class World {
   troubledAt = Number.NEGATIVE_INFINITY
   crashedAt = Number.NEGATIVE_INFINITY
   killedAt = Number.NEGATIVE_INFINITY
+  /** the accounts of end users, by id */
+  readonly users = new Map<string, { readonly account: string; readonly name: string }>()
   /** what gateways logged as an error */
   readonly errors: Array<string> = []
   isActive = true
@@ -90,11 +94,14 @@ export class World {
     this.possible = new Set(
       (dice.chance(0.25) ? [] : faults.filter(() => dice.chance(0.4))).filter((fault) => !without.has(fault))
     )
+    // A short lease ends often, and a long one hardly ever.
+    const leaseS = dice.pick([2, 6]) ?? 6
     const places = dice.chance(0.3) ? undefined : dice.between(1, 4)
     this.stores = {
       postgres: new Postgres(simulation),
       redis: new Redis(simulation, leaseS, places === undefined ? 0 : queueMaxWaitMs),
       model: new ModelServer(simulation),
+      leaseS,
       places
     }
     for (let i = 0; i < 2; i += 1) {
@@ -166,7 +173,14 @@ export class World {
     const settings = {
       ...newKey,
       budgetDaily: dice.chance(0.3) ? dice.between(100, 5000) : null,
-      budgetTotal: dice.chance(0.2) ? dice.between(500, 8000) : null
+      budgetTotal: dice.chance(0.2) ? dice.between(500, 8000) : null,
+      ...(dice.chance(0.3)
+        ? {
+            endUserHeader: "x-user",
+            eachUserConcurrent: dice.between(1, 3),
+            eachUserDaily: dice.chance(0.5) ? dice.between(100, 2000) : null
+          }
+        : {})
     }
     const key = {
       id,
@@ -183,11 +197,16 @@ export class World {
 
   #noteBudgets(
     owner: string,
-    settings: { readonly budgetDaily: number | null; readonly budgetTotal: number | null }
+    settings: {
+      readonly budgetDaily: number | null
+      readonly budgetTotal: number | null
+      readonly eachUserDaily?: number | null
+    }
   ): void {
     for (const [period, budget] of [
       ["day", settings.budgetDaily],
-      ["total", settings.budgetTotal]
+      ["total", settings.budgetTotal],
+      ["user", settings.eachUserDaily ?? null]
     ] as const) {
       const name = `${owner} ${period}`
       // No budget is no bound, also when it is set later.
@@ -255,7 +274,9 @@ export class World {
       case "pause":
         if (gateway === undefined) return
         // Sometimes longer than its leases live.
-        return strike(() => this.#pause(gateway, dice.between(50, dice.chance(0.4) ? 2000 * leaseS : 1500)))
+        return strike(() =>
+          this.#pause(gateway, dice.between(50, dice.chance(0.4) ? 2000 * this.stores.leaseS : 1500))
+        )
       case "slow":
         store.set("slow")
         return void heal(dice.between(500, 5000))
@@ -312,7 +333,9 @@ export class World {
       }
       case 1: {
         const budgetDaily = dice.chance(0.8) ? dice.between(100, 4000) : null
-        const settings = { ...key.settings, budgetDaily }
+        const eachUserDaily =
+          key.settings.endUserHeader !== null && dice.chance(0.5) ? dice.between(100, 2000) : null
+        const settings = { ...key.settings, budgetDaily, eachUserDaily }
         for (const other of postgres.keys.values())
           if (other.account === key.account) postgres.keys.set(other.prefix, { ...other, settings })
         this.#noteBudgets(key.account, settings)
@@ -343,17 +366,26 @@ export class World {
   }
 
   /** A client asks a gateway, with this key. `settled`: the gateway works, and the client stays. */
-  ask({ key: given, settled }: { readonly key?: KeyRow; readonly settled?: Gateway } = {}): Ask | undefined {
+  ask({
+    key: given,
+    settled,
+    user: named
+  }: { readonly key?: KeyRow; readonly settled?: Gateway; readonly user?: string } = {}): Ask | undefined {
     const { simulation, stores } = this
     const { dice } = simulation
     const gateway = settled ?? dice.pick(this.alive)
     const handler = gateway?.handler
     if (gateway === undefined || handler === undefined) return undefined
     const key = given ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
+    const name = named ?? dice.pick(["ann", "bob", ""]) ?? ""
+    const user =
+      key === undefined || key.settings.endUserHeader === null ? undefined : userAccountId(key.account, name)
+    if (key !== undefined && user !== undefined) this.users.set(user, { account: key.account, name })
     const ask: Ask = {
       number: this.asks.length + 1,
       gateway,
       key,
+      user,
       at: simulation.now,
       bodyAt: simulation.now,
       id: "",
@@ -388,10 +420,11 @@ export class World {
     const headers = {
       host: "gateway",
       authorization: `Bearer ${secret}`,
+      ...(user === undefined || name === "" ? {} : { "x-user": name }),
       ...(lists ? {} : { "content-type": "application/json", "content-length": String(body.length) })
     }
     const { process } = gateway
-    const name = `client${ask.number}`
+    const who = `client${ask.number}`
     simulation.after(dice.between(0, 2), process, () => {
       if (ask.lost) return
       process.onRequest = (id) => (ask.id = id)
@@ -421,7 +454,7 @@ export class World {
       incoming.complete = dice.chance(0.8)
       handler(incoming, response)
       simulation.say(
-        name,
+        who,
         `asks ${process.name}: ${method} ${path} with ${key?.id ?? "no key"}, ${short(ask.id)}`
       )
       const send = (): void => {
@@ -438,7 +471,7 @@ export class World {
         if (ask.ended || !this.isActive) return
         ask.left = true
         ask.overAt = simulation.now
-        simulation.say(name, `leaves, ${short(ask.id)}`)
+        simulation.say(who, `leaves, ${short(ask.id)}`)
         response.destroyed = true
         incoming.emit("close")
         response.emit("close")
