@@ -5,7 +5,7 @@
 import { Option, Schema } from "effect"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
-import type { Account } from "../../src/domain/Reservation.ts"
+import { type Account, type Claims, userAccountOf } from "../../src/domain/Reservation.ts"
 import { breakerFailures, breakerOpenMs, freshnessMs } from "./Gateway.ts"
 import type { Call } from "./ModelServer.ts"
 import { ownerName } from "./Redis.ts"
@@ -18,6 +18,7 @@ export const invariants = {
   "late call": "the model server gets no request after its lease",
   "one call": "the model server gets a request once",
   "revoked keys": "no request is admitted when its key was revoked more than its second before",
+  settings: "no request is admitted by limits that were changed more than a second before",
   slots: "an account or end user has no more requests at the model server than its limit",
   places: "the model server has no more requests than places",
   leases: "a request at the model server has a lease, when nothing went wrong",
@@ -100,11 +101,11 @@ export class Invariants {
     model.onOutage = (of) => this.#onOutage(of)
     // It may close the circuit, now or when its end is reported.
     model.onProgress = (of) => this.#outages.delete(of)
+    redis.onReserved = (id, claims) => watch(() => this.#onReserved(id, claims))
     redis.onDecided = (what, id) => {
       if (what === "queued") this.#queued.add(id)
       if (what === "gone") this.#queued.delete(id)
-      if (what === "reserved" || what === "renewed") this.#leasedAt.set(id, this.#now)
-      if (what === "reserved") watch(() => this.#onReserved(id))
+      if (what === "renewed") this.#leasedAt.set(id, this.#now)
       if (what === "forgotten" && this.#isHarmless && this.#queued.has(id))
         watch(() => {
           throw new Broken("remembered", `the queue does not know ${short(id)}`)
@@ -125,17 +126,29 @@ export class Invariants {
     return this.#now - this.#world.lastTrouble > forMs
   }
 
-  #onReserved(id: string): void {
+  #onReserved(id: string, claims: Claims): void {
     this.#reserved.add(id)
+    this.#leasedAt.set(id, this.#now)
+    const { postgres, redis } = this.#world.stores
+    const ofUser = userAccountOf(claims)
+    for (const [account, limits] of [
+      [claims.account, claims.limits] as const,
+      ...(ofUser === undefined || claims.user === undefined ? [] : [[ofUser, claims.user.limits] as const])
+    ]) {
+      const { lapsed, open } = redis.counters.survey(account, 0, this.#now)
+      if (open > limits.concurrent + lapsed.length)
+        throw new Broken(
+          "slots",
+          `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`
+        )
+    }
     const ask = this.#world.asks.findLast((one) => one.id === id)
     if (ask?.key === undefined) return
     const { epoch } = this.#world.simulation
-    const revokedAt =
-      (this.#world.stores.postgres.revoked.get(ask.key.prefix) ?? Number.POSITIVE_INFINITY) - epoch
+    const revokedAt = (postgres.revoked.get(ask.key.prefix) ?? Number.POSITIVE_INFINITY) - epoch
     // The key is checked before the body is waited for. Only Redis is asked after that, unless counters are loaded.
-    const { loadedAt } = this.#world.stores.redis
     const isLoaded =
-      (loadedAt.get(ownerName({ group: ask.key.tenantId, key: ask.key.account })) ?? this.#now) < ask.at
+      (redis.loadedAt.get(ownerName({ group: ask.key.tenantId, key: ask.key.account })) ?? this.#now) < ask.at
     const isSoon =
       ask.bodyAt - ask.at <= 10 &&
       (this.#isCalm(5000) || (isLoaded && this.#world.redisTrouble < this.#now - 5000))
@@ -144,6 +157,12 @@ export class Invariants {
       throw new Broken(
         "revoked keys",
         `${short(id)} is admitted ${Math.round(this.#now - revokedAt)} ms after its key ${ask.key.id} was revoked`
+      )
+    const changed = postgres.changed.get(ask.key.tenantId)
+    if (changed !== undefined && decidedAt > changed.at + freshnessMs && claims.limits.rpm !== changed.rpm)
+      throw new Broken(
+        "settings",
+        `${short(id)} may have ${claims.limits.rpm} requests a minute ${Math.round(this.#now - changed.at)} ms after they became ${changed.rpm}`
       )
   }
 
@@ -245,12 +264,12 @@ export class Invariants {
           ask.key?.account === key &&
           (user === undefined || ask.user === user) &&
           !ask.lost &&
-          ask.overAt > simulation.now - 3000
+          ask.overAt > simulation.now - 1000
       ).length
-      if (open > living && this.#isCalm())
+      if (open + lapsed.length > living && this.#isCalm())
         throw new Broken(
           "freed",
-          `${owner} has ${open} slots or holds for ${living} requests of the last 3 seconds`
+          `${owner} has ${open + lapsed.length} slots or holds for ${living} requests of the last second`
         )
       if (isOpen || open > 0 || lapsed.length > 0) continue
       const spent = this.#spentBy(account, today)

@@ -77,6 +77,8 @@ const lost = (why: string) =>
 
 export class Postgres extends Store {
   readonly tenants = new Map<string, TenantRow>()
+  /** when the limits of a tenant were last changed, and to what */
+  readonly changed = new Map<string, { readonly at: number; readonly rpm: number }>()
   /** by prefix */
   readonly keys = new Map<string, KeyRow>()
   /** epoch ms, by prefix */
@@ -126,6 +128,11 @@ export class Postgres extends Store {
       this.name,
       `crashes and starts again, without the intents of ${names(gone) || "nobody"}`
     )
+  }
+
+  changeTenant(tenant: TenantRow): void {
+    this.tenants.set(tenant.id, tenant)
+    this.changed.set(tenant.id, { at: this.simulation.now, rpm: tenant.settings.rpm })
   }
 
   revoke(prefix: string): void {

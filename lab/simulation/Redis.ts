@@ -1,6 +1,6 @@
 /** A twin of Redis: the counters and the queue that all gateways share, as memory twins behind a network. */
 import { Effect, Layer } from "effect"
-import type { CounterOwner } from "../../src/domain/Reservation.ts"
+import type { Claims, CounterOwner } from "../../src/domain/Reservation.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
@@ -25,9 +25,10 @@ export class Redis extends Store {
   lostAt = Number.NEGATIVE_INFINITY
   /** when counters of an account were last loaded, by tenant, account and user */
   readonly loadedAt = new Map<string, number>()
-  /** Called when a request has its reservation, and when it has come to the queue. */
-  onDecided: (what: "reserved" | "queued" | "renewed" | "gone" | "forgotten", id: string) => void = () =>
-    undefined
+  /** Called when a request has its reservation, with what it may have. */
+  onReserved: (id: string, claims: Claims) => void = () => undefined
+  /** Called when it has come to the queue, and when something else was decided about it. */
+  onDecided: (what: "queued" | "renewed" | "gone" | "forgotten", id: string) => void = () => undefined
   /** when each process was last told that nothing is lost */
   readonly #reminders = new Map<Process, number>()
   readonly #subscribers = new Map<Process, Listener>()
@@ -74,7 +75,7 @@ export class Redis extends Store {
         send(
           `reserves ${ask.tokens} tokens for ${short(ask.id)}`,
           Effect.tap(at.reserve(claims, ask), (verdict) =>
-            Effect.sync(() => verdict._tag === "Reserved" && this.onDecided("reserved", ask.id))
+            Effect.sync(() => verdict._tag === "Reserved" && this.onReserved(ask.id, claims))
           )
         ),
       renew: (one, used, want) =>

@@ -108,10 +108,10 @@ export class World {
       const tenant = this.#addTenant(`tenant${i}`)
       for (let n = dice.between(1, 2); n > 0; n -= 1) this.addKey(tenant)
     }
-    for (let n = dice.between(2, 5); n > 0; n -= 1) this.start()
+    for (let n = dice.pick([2, 2, 3, 5]) ?? 2; n > 0; n -= 1) this.start()
     // Counters are compared while an account rests, and limits are reached while it does not.
     this.#every(10, dice.pick([100, 250, 1000]) ?? 250, () => this.ask())
-    this.#every(300, 4000, () => this.#administer())
+    this.#every(200, 2000, () => this.#administer())
     if (this.possible.size > 0) this.#every(100, 3000, () => this.#fault())
     simulation.say(
       "world",
@@ -326,7 +326,7 @@ export class World {
     switch (dice.below(6)) {
       case 0: {
         const settings = { ...tenant.settings, rpm: dice.between(30, 500), concurrent: dice.between(1, 6) }
-        postgres.tenants.set(tenant.id, { ...tenant, settings })
+        postgres.changeTenant({ ...tenant, settings })
         return says(
           `changes the limits of ${tenant.name}: ${settings.rpm} requests a minute, ${settings.concurrent} at a time`
         )

@@ -75,7 +75,7 @@ export const simulate = (
     const { postgres } = world.stores
     const room = { budgetDaily: null, tpm: 1_000_000, rpm: 1000 }
     for (const tenant of postgres.tenants.values())
-      postgres.tenants.set(tenant.id, { ...tenant, settings: { ...tenant.settings, ...room } })
+      postgres.changeTenant({ ...tenant, settings: { ...tenant.settings, ...room } })
     const [accounts, { alive }] = [invariants.accounts(), world]
     const asked: Array<Ask> = []
     const isWaiting = () => asked.some(({ ended }) => !ended)
