@@ -29,6 +29,8 @@ export class ModelServer {
   isUp = true
   /** how likely it is that an answer is wrong in some way */
   errs = 0
+  /** It answers at once, because only the end of the seed is waited for. */
+  hurries = false
   /** calls that it works on */
   readonly running = new Map<string, Call>()
   /** Called when a call arrives. */
@@ -100,7 +102,8 @@ export class ModelServer {
         facts.call.maxTokens,
         dice.chance(0.2) ? dice.between(30, 120) : dice.between(1, 30)
       )
-      const pace = dice.pick([1, 10, 40, 150]) ?? 1
+      const slow = dice.pick([1, 10, 40, 150]) ?? 1
+      const pace = () => (this.hurries ? 1 : slow)
       const says = (what: string) => simulation.say("model", `${what} ${short(id)}`)
       const progress = () => this.onProgress(of)
       progress()
@@ -110,7 +113,7 @@ export class ModelServer {
           progress()
         })
       )
-      yield* this.#wait(dice.between(1, 4 * pace), of)
+      yield* this.#wait(dice.between(1, 4 * pace()), of)
       if (errs === 1)
         return yield* Effect.andThen(
           Effect.sync(() => says("refuses with 500")),
@@ -134,7 +137,7 @@ export class ModelServer {
       const ending = errs === 8 ? { doneReason: "length" } : { doneReason: "stop", ...counts }
       const final: Frame = { createdAt, text: "", done: true, ...ending }
       let sent = 0
-      if (heldBack) yield* this.#wait(tokens * pace, of)
+      if (heldBack) yield* this.#wait(tokens * pace(), of)
       const next = Effect.suspend((): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, BackendFailed> => {
         if (sent >= cutAt)
           return Effect.andThen(
@@ -152,7 +155,7 @@ export class ModelServer {
         // Some frames come together.
         return heldBack || dice.chance(0.3)
           ? Effect.succeed(frames)
-          : Effect.as(this.#wait(dice.between(0, 2 * pace), of), frames)
+          : Effect.as(this.#wait(dice.between(0, 2 * pace()), of), frames)
       })
       return Stream.fromPull(Effect.succeed(next))
     }
