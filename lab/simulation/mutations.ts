@@ -115,7 +115,7 @@ const mutations: ReadonlyArray<Mutation> = [
     ""
   ],
   [
-    "requests closed by another gateway are not corrected",
+    "history: what a process uses after its lease is charged as far as its last heartbeat",
     "audit/postgres.ts",
     "closeIntents(pg)(rows), (logged) => correct(rows, logged))",
     "closeIntents(pg)(rows), () => Effect.void)"
@@ -192,14 +192,75 @@ const mutations: ReadonlyArray<Mutation> = [
   ],
   // Defects that were there
   [
-    "a request whose reservation was undone while it waited begins",
+    "history: a request whose reservation was undone while it waited begins",
     "request/waitForPlace.ts",
     "if (hold.held < reserved.facts.reservation.held)",
     "if (hold.held < 0)"
   ],
+  [
+    "history: a request that another gateway closed and its own refused is audited as aborted",
+    "audit/postgres.ts",
+    "insertAudit(pg)(rows), (logged) => correct(rows, logged))",
+    "insertAudit(pg)(rows), () => Effect.void)"
+  ],
+  [
+    "history: after a loss requests register again with their next heartbeat",
+    "request/LeaseKeeper.ts",
+    "(hasState ? Effect.void : renewAll(running))",
+    "(hasState ? Effect.void : Effect.void)"
+  ],
+  [
+    "history: a request is admitted before the settlements of its key are delivered",
+    "gates/limits/limiterFromMeter.ts",
+    "Effect.andThen(settlements.flush(claims.account), reserving)",
+    "reserving"
+  ],
+  // End users
+  [
+    "an end user may have any number of requests",
+    "gates/meter/memory/MemoryMeter.ts",
+    'this.#open(ofUser, now), limits: user.limits, scope: "user" as const',
+    'this.#open(ofUser, now), limits: { ...user.limits, concurrent: 1e9 }, scope: "user" as const'
+  ],
+  [
+    "the row does not name the account of its end user",
+    "audit/rows.ts",
+    "user_account: record.userAccount ?? null",
+    "user_account: null"
+  ],
+  [
+    "the intent does not name the account of its end user",
+    "audit/rows.ts",
+    "user_account: intent.reservation.claims.user?.id ?? null",
+    "user_account: null"
+  ],
+  [
+    "counters of end users are not compared with the ledger",
+    "ledger/CounterReconciler.ts",
+    "        if (user !== undefined) touch({ ...account, user: user.id })\n",
+    ""
+  ],
+  [
+    "what a dead request holds of its end user stays",
+    "ledger/expiredHolds.ts",
+    "user ?? account.user",
+    "null"
+  ],
+  [
+    "tokens of an end user are not counted",
+    "gates/meter/memory/Totals.ts",
+    "user: userAccountOf(claims) }",
+    "user: undefined }"
+  ],
+  [
+    "the name of an end user is not read",
+    "http/authenticate.ts",
+    "    context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))\n",
+    ""
+  ],
   // Those that need the most luck
   [
-    "the row of a late answer is not corrected",
+    "history: an answer whose row was late is audited as sent, and its client got a 503",
     "audit/postgres.ts",
     "recordLate(closing, row, late))",
     "Effect.asVoid(Effect.succeed(late)))"
@@ -281,7 +342,7 @@ const tryOne = Effect.fnUntraced(function* ([what, file, text, instead]: Mutatio
 
 const main = Effect.gen(function* () {
   const chosen = mutations.filter(([what]) => values.only.split("|").some((part) => what.includes(part)))
-  const found = yield* Effect.forEach(chosen, tryOne, { concurrency: 2 })
+  const found = yield* Effect.forEach(chosen, tryOne)
   yield* Console.log(`${found.filter(Boolean).length} of ${chosen.length} found within ${values.seeds} seeds`)
   if (found.includes(false)) process.exitCode = 1
 })

@@ -10,7 +10,7 @@ import { parseArgs } from "node:util"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Console, Effect } from "effect"
 import { invariants } from "./Invariants.ts"
-import { type Options, type Result, simulate } from "./simulate.ts"
+import { type Options, type Result, shrink, simulate } from "./simulate.ts"
 import type { Told } from "./Simulation.ts"
 
 const { values } = parseArgs({
@@ -47,22 +47,6 @@ const report = ({ failure, seed }: Result, options: Options): string =>
         `again: ${commandOf(seed, options)} --until ${failure.step} --trace`
       ].join("\n")
 
-/** Fewer kinds of faults, then fewer events, as long as the same invariant breaks. */
-const shrink = (result: Result): Options => {
-  const breaks = (options: Options) =>
-    simulate(result.seed, options).failure?.invariant === result.failure?.invariant
-  let best = given
-  for (const fault of result.faults) {
-    const fewer = { ...best, without: new Set([...(best.without ?? []), fault]) }
-    if (breaks(fewer)) best = fewer
-  }
-  for (let cut = best.steps / 2; cut >= 10; cut /= 2) {
-    const shorter = { ...best, steps: Math.round(best.steps - cut) }
-    if (shorter.steps > 0 && breaks(shorter)) best = shorter
-  }
-  return best
-}
-
 const main = Effect.gen(function* () {
   const startedAt = performance.now()
   const tell = values.trace ? (told: Told) => void process.stdout.write(`${lineOf(told)}\n`) : undefined
@@ -74,7 +58,7 @@ const main = Effect.gen(function* () {
     const result = simulate(seed, { ...given, tell })
     if (result.failure === undefined) continue
     broken += 1
-    const options = values.shrink ? shrink(result) : given
+    const options = values.shrink ? shrink(result, given) : given
     yield* Console.log(report(values.shrink ? simulate(seed, options) : result, options))
   }
   const seconds = (performance.now() - startedAt) / 1000

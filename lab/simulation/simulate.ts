@@ -13,6 +13,8 @@ export interface Options {
   /** faults that do not happen */
   readonly without?: ReadonlySet<string> | undefined
   readonly tell?: ((told: Told) => void) | undefined
+  /** what a test does to the world before it begins */
+  readonly prepare?: ((world: World) => void) | undefined
 }
 
 export interface Result {
@@ -39,9 +41,10 @@ const checkedEvery = 100
 
 export const simulate = (
   seed: number,
-  { steps, tell, until = Number.POSITIVE_INFINITY, without }: Options
+  { prepare, steps, tell, until = Number.POSITIVE_INFINITY, without }: Options
 ): Result => {
   const world = new World(seed, without, tell)
+  prepare?.(world)
   const { simulation } = world
   const invariants = new Invariants(world)
   const run = (goesOn: () => boolean): void => {
@@ -128,4 +131,19 @@ export const simulate = (
       told: simulation.told
     })
   }
+}
+
+/** Fewer kinds of faults, then fewer events, as long as the same invariant breaks. */
+export const shrink = ({ failure, faults, seed }: Result, given: Options): Options => {
+  const breaks = (options: Options) => simulate(seed, options).failure?.invariant === failure?.invariant
+  let best = given
+  for (const fault of faults) {
+    const fewer = { ...best, without: new Set([...(best.without ?? []), fault]) }
+    if (breaks(fewer)) best = fewer
+  }
+  for (let cut = best.steps / 2; cut >= 10; cut /= 2) {
+    const shorter = { ...best, steps: Math.round(best.steps - cut) }
+    if (shorter.steps > 0 && breaks(shorter)) best = shorter
+  }
+  return best
 }
