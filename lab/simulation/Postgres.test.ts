@@ -15,6 +15,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { correctAudit } from "../../src/audit/corrections.ts"
 import { auditRow, completionRow, intentRow, progressRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "../../src/audit/statements.ts"
+import { userAccountId } from "../../src/domain/EndUser.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
@@ -155,6 +156,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
     return intentOf({
       caller: callerOf(id, tenantId),
       requestId: randomUUIDv7(),
+      ...(n % 3 === 1 ? { user: userAccountId(id, "ann") } : {}),
       arrivedAt: n % 3 === 0 ? noon - day : noon,
       admittedAt: n % 4 === 3 ? noon - 30 * day : noon
     })
@@ -231,24 +233,17 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         yield* ask(verify(isExpired ? `${secret.slice(0, -1)}-` : secret))
     }
     for (const at of [noon, noon - 30 * day]) {
-      const accounts = [...new Set([...twin.keys.values()].map(({ account }) => account))].toSorted()
-      yield* withPg((pg) =>
-        Effect.map(
-          readLedgerTotals(
-            pg,
-            accounts.map((key) => ({ group, key })),
-            at
-          ),
-          (truths) => inOrder([...truths])
-        )
-      )
+      const keysOfAll = [...new Set([...twin.keys.values()].map(({ account }) => account))].toSorted()
+      const accounts = keysOfAll.flatMap((key) => [
+        { group, key },
+        { group, key, user: userAccountId(key, "ann") }
+      ])
+      yield* withPg((pg) => Effect.map(readLedgerTotals(pg, accounts, at), (truths) => inOrder([...truths])))
       yield* withPg((pg) => readTenantTotals(pg, group, at))
-      for (const key of [undefined, ...accounts])
+      for (const owner of [{ group }, ...accounts])
         yield* ask(
           Effect.provide(
-            Effect.flatMap(Ledger, (ledger) =>
-              ledger.spent({ group, ...(key === undefined ? {} : { key }) }, at, "total")
-            ),
+            Effect.flatMap(Ledger, (ledger) => ledger.spent(owner, at, "total")),
             Layer.fresh(layerLedger)
           )
         )

@@ -26,6 +26,8 @@ export interface Terms {
   readonly promptEstimate?: number
   readonly alias?: string
   readonly endUser?: string
+  /** the account of an end user with limits */
+  readonly user?: string
 }
 
 export const intentOf = (terms: Terms = {}): Intent => {
@@ -44,7 +46,10 @@ export const intentOf = (terms: Terms = {}): Intent => {
       claims: {
         account: { group: caller.tenantId, key: caller.keyId },
         limits: caller.limits,
-        budgets: caller.budgets
+        budgets: caller.budgets,
+        ...(terms.user === undefined
+          ? {}
+          : { user: { id: terms.user, limits: caller.limits, budgets: caller.budgets } })
       },
       held: terms.held ?? 100,
       available: 1000,
@@ -68,6 +73,7 @@ export const endOf = (intent: Intent, usage: Usage, more: Partial<AuditRecord> =
   model: intent.model,
   ...(intent.alias === undefined ? {} : { alias: intent.alias }),
   ...(intent.endUser === undefined ? {} : { endUser: intent.endUser }),
+  ...(intent.reservation.claims.user === undefined ? {} : { userAccount: intent.reservation.claims.user.id }),
   streamed: intent.streamed,
   usage,
   status: 200,
