@@ -189,7 +189,7 @@ export class Simulation {
       const [happening, last] = [this.#due[at], this.#due.pop()]
       if (last !== undefined && at < this.#due.length) this.#due[at] = last
       if (happening === undefined || happening.cancelled || happening.of?.isDead === true) continue
-      const pausedUntil = happening.of?.pausedUntil ?? 0
+      const pausedUntil = happening.of?.pausedUntil ?? Number.NEGATIVE_INFINITY
       if (pausedUntil > this.now) {
         this.#later.add({ ...happening, at: pausedUntil })
         continue
@@ -241,7 +241,7 @@ export class Process {
   readonly name: string
   readonly skewMs: number
   isDead = false
-  pausedUntil = 0
+  pausedUntil = Number.NEGATIVE_INFINITY
   /** what happens to it after some more effects at stores */
   struck: { in: number; readonly what: () => void } | undefined
   /** what it logs as a warning or worse */
