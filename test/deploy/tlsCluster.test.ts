@@ -2,7 +2,7 @@
 import { copyFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
-import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { Redis } from "../../src/infra/Redis.ts"
 import { tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
@@ -13,6 +13,7 @@ import { reply, tlsWords } from "../support/redisTls.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
+import { layerPatientRedis } from "../support/TestRedis.ts"
 
 const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
 
@@ -63,7 +64,7 @@ it.live(
           masters: (yield* servers).length,
           values: yield* Effect.forEach(["a", "b", "c", "d", "e"], (key) => send("GET", [key]))
         }
-      }).pipe(Effect.provide(Layer.fresh(layerRedis({ url: Redacted.make(good) }))))
+      }).pipe(Effect.provide(Layer.fresh(layerPatientRedis(good))))
       assert.deepStrictEqual(answers, { masters: 3, values: ["a", "b", "c", "d", "e"] })
       const sizes = yield* Effect.forEach(nodes, (node) => reply(node.url, "DBSIZE"))
       assert.isAbove(sizes.filter((size) => size !== 0).length, 1)

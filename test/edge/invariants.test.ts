@@ -1,15 +1,14 @@
 /** The invariants can fail: each is broken here once, and the checker says which. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer, Redacted } from "effect"
+import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis } from "../../src/infra/Redis.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Answer } from "../support/invariants/Witness.ts"
 import { bookProblems, rowProblems } from "../support/invariants.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { TestRedis } from "../support/TestRedis.ts"
+import { layerPatientRedis, TestRedis } from "../support/TestRedis.ts"
 
 const id = "01a1fd71-53a6-7151-a425-e17303635cb9"
 const secret = `tg_${"Aa1".repeat(13)}zz`
@@ -33,7 +32,7 @@ const answer = (
 
 const meter = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
-    layerRedisMeter({ leaseS: 30 }).pipe(Layer.provide(layerRedis({ url: Redacted.make(url) })))
+    layerRedisMeter({ leaseS: 30 }).pipe(Layer.provide(layerPatientRedis(url)))
   )
 )
 

@@ -3,7 +3,6 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted } from "effect"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { books, settledBooks } from "../support/books.ts"
@@ -11,7 +10,7 @@ import { fake as line } from "../support/FakeBackend.ts"
 import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { layerPatientRedis, layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 
 const leaseS = 3
 const words = 150
@@ -20,7 +19,7 @@ const world = Layer.mergeAll(
   layerRegistry({ namespace: "tg_", defaults: { rpm: 1000, tpm: 1_000_000, concurrent: 4 } }),
   Layer.unwrap(
     Effect.map(TestRedis, ({ url }) =>
-      layerRedisMeter({ leaseS }).pipe(Layer.provide(layerRedis({ url: Redacted.make(url) })))
+      layerRedisMeter({ leaseS }).pipe(Layer.provide(layerPatientRedis(url)))
     )
   ),
   layerFake

@@ -1,10 +1,10 @@
 /** A Meter on the run's Redis, in a database of its own, on the TestClock. */
 import { once } from "node:events"
-import { Clock, Effect, Layer, Redacted } from "effect"
+import { Clock, Effect, Layer } from "effect"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { makeRedis, type Options } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis, Redis } from "../../src/infra/Redis.ts"
-import { layerTestRedis, TestRedis } from "./TestRedis.ts"
+import { Redis } from "../../src/infra/Redis.ts"
+import { layerPatientRedis, layerTestRedis, TestRedis } from "./TestRedis.ts"
 
 /** A client that is connected: one still connecting refuses commands. */
 export const layerReadyRedis: Layer.Layer<Redis, never, TestRedis> = Layer.effectDiscard(
@@ -12,11 +12,7 @@ export const layerReadyRedis: Layer.Layer<Redis, never, TestRedis> = Layer.effec
     const { client } = yield* Redis
     if (client.status !== "ready") yield* Effect.promise(() => once(client, "ready"))
   })
-).pipe(
-  Layer.provideMerge(
-    Layer.unwrap(Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url) })))
-  )
-)
+).pipe(Layer.provideMerge(Layer.unwrap(Effect.map(TestRedis, ({ url }) => layerPatientRedis(url)))))
 
 export const layerMeterOnClock = (options: Options): Layer.Layer<Meter | Redis> =>
   Layer.effect(

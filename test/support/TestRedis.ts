@@ -1,7 +1,8 @@
 /** A Redis database of one's own on the run's server, or a whole server of one's own to freeze and kill. */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Redacted } from "effect"
 import { Redis } from "ioredis"
 import { inject } from "vitest"
+import { layerRedis } from "../../src/infra/Redis.ts"
 import type { TestServerFailed } from "./servers/processes.ts"
 import { findRedis } from "./servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "./servers/RedisServer.ts"
@@ -32,6 +33,10 @@ export const layerTestRedis: Layer.Layer<TestRedis> = Layer.effect(
     return { url: server.href }
   })
 )
+
+/** A connection that waits for replies on a busy machine. Tests of the gateway's own patience use `layerRedis`. */
+export const layerPatientRedis = (url: string) =>
+  layerRedis({ url: Redacted.make(url), commandTimeoutMs: 5000 })
 
 /** The controls of a private Redis, see `RedisServer`. */
 export class TestRedisServer extends Context.Service<TestRedisServer, RedisServer>()(

@@ -9,12 +9,11 @@ import { Redis } from "ioredis"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { scripts } from "../../src/gates/meter/redis/scripts.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { layerRedis } from "../../src/infra/Redis.ts"
 import { type FaultProxy, makeFaultProxy } from "./FaultProxy.ts"
 import { type Environment, layerFake, layerGatewayOn } from "./Gateway.ts"
 import { testUser } from "./servers/PostgresCluster.ts"
 import { layerPrivatePostgres, TestCluster } from "./TestPostgres.ts"
-import { layerPrivateRedis, TestRedis, TestRedisServer } from "./TestRedis.ts"
+import { layerPatientRedis, layerPrivateRedis, TestRedis, TestRedisServer } from "./TestRedis.ts"
 
 /** The network to each store. */
 export class Wires extends Context.Service<
@@ -52,7 +51,7 @@ export const leaseS = 3
 
 const layerNearMeter = Layer.unwrap(
   Effect.map(TestRedisServer, ({ url }) =>
-    layerRedisMeter({ leaseS }).pipe(Layer.provide(layerRedis({ url: Redacted.make(url) })))
+    layerRedisMeter({ leaseS }).pipe(Layer.provide(layerPatientRedis(url)))
   )
 )
 

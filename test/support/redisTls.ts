@@ -3,12 +3,13 @@ import { copyFileSync } from "node:fs"
 import { Effect, Layer, Redacted, Schedule } from "effect"
 import { inject } from "vitest"
 import { codeOf } from "../../src/infra/errorCode.ts"
-import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { Redis } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { makeCertificates } from "./certificates.ts"
 import { freePort } from "./servers/processes.ts"
 import { findRedis } from "./servers/RedisBinary.ts"
 import { makeRedisServer } from "./servers/RedisServer.ts"
+import { layerPatientRedis } from "./TestRedis.ts"
 
 export const binary = () => {
   const { command, libraries } = inject("redis")
@@ -60,4 +61,4 @@ export const reply = (url: string, command = "PING", ...words: ReadonlyArray<str
       Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 50 }),
       Effect.catchTag("RedisFailed", () => Effect.succeed(code))
     )
-  }).pipe(Effect.provide(Layer.fresh(layerRedis({ url: Redacted.make(url) }))))
+  }).pipe(Effect.provide(Layer.fresh(layerPatientRedis(url))))
