@@ -1,15 +1,17 @@
 /** A Meter on a Redis of its own, and what a test asks of both. */
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Redacted } from "effect"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Meter, Missing } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { Redis } from "../../src/infra/Redis.ts"
-import { layerReadyRedis } from "./TestMeter.ts"
+import { layerRedis, Redis } from "../../src/infra/Redis.ts"
+import { readyRedis } from "./TestMeter.ts"
 import { layerPrivateRedis } from "./TestRedis.ts"
 
 /** A Meter on the Redis of the context. */
 export const meterOn = (leaseS: number) =>
-  layerRedisMeter({ leaseS }).pipe(Layer.provideMerge(Layer.fresh(layerReadyRedis)))
+  layerRedisMeter({ leaseS }).pipe(
+    Layer.provideMerge(Layer.fresh(readyRedis((url) => layerRedis({ url: Redacted.make(url) }))))
+  )
 
 /** `extra`: further arguments of `redis-server`. */
 export const alone = (leaseS = 30, extra: ReadonlyArray<string> = []) =>

@@ -7,12 +7,17 @@ import { Redis } from "../../src/infra/Redis.ts"
 import { layerPatientRedis, layerTestRedis, TestRedis } from "./TestRedis.ts"
 
 /** A client that is connected: one still connecting refuses commands. */
-export const layerReadyRedis: Layer.Layer<Redis, never, TestRedis> = Layer.effectDiscard(
-  Effect.gen(function* () {
-    const { client } = yield* Redis
-    if (client.status !== "ready") yield* Effect.promise(() => once(client, "ready"))
-  })
-).pipe(Layer.provideMerge(Layer.unwrap(Effect.map(TestRedis, ({ url }) => layerPatientRedis(url)))))
+export const readyRedis = (
+  connect: (url: string) => Layer.Layer<Redis>
+): Layer.Layer<Redis, never, TestRedis> =>
+  Layer.effectDiscard(
+    Effect.gen(function* () {
+      const { client } = yield* Redis
+      if (client.status !== "ready") yield* Effect.promise(() => once(client, "ready"))
+    })
+  ).pipe(Layer.provideMerge(Layer.unwrap(Effect.map(TestRedis, ({ url }) => connect(url)))))
+
+export const layerReadyRedis = readyRedis(layerPatientRedis)
 
 export const layerMeterOnClock = (options: Options): Layer.Layer<Meter | Redis> =>
   Layer.effect(

@@ -1,6 +1,6 @@
 /** A Redis with TLS, and what a client of it gets. */
 import { copyFileSync } from "node:fs"
-import { Effect, Layer, Redacted, Schedule } from "effect"
+import { Effect, Layer, Schedule } from "effect"
 import { inject } from "vitest"
 import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
