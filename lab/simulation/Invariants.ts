@@ -72,6 +72,16 @@ const tokensTold = ({ text }: Ask): number | undefined => {
   return undefined
 }
 
+type Sums = { readonly [P in Period]: number }
+
+/** How the counters of an owner differ from its ledger. */
+const differenceOf = (owner: string, totals: Partial<Sums>, spent: Sums): string | undefined => {
+  const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
+  return wrong === undefined
+    ? undefined
+    : `${owner}, ${wrong}: ${totals[wrong]} in the counter, ${spent[wrong]} in the ledger`
+}
+
 export class Invariants {
   readonly #world: World
   readonly #reserved = new Set<string>()
@@ -282,13 +292,9 @@ export class Invariants {
         )
       if (isOpen || open > 0 || lapsed.length > 0) continue
       const spent = this.#spentBy(account, today)
-      const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
+      const wrong = differenceOf(owner, totals, spent)
       if (wrong === undefined) this.#rightAt.set(owner, simulation.now)
-      else if (this.#isCertain(owner))
-        throw new Broken(
-          "counters",
-          `${owner}, ${wrong}: ${totals[wrong]} in the counter, ${spent[wrong]} in the ledger`
-        )
+      else if (this.#isCertain(owner)) throw new Broken("counters", wrong)
     }
   }
 
@@ -299,7 +305,7 @@ export class Invariants {
     return rightAt > Math.max(lastTrouble, stores.redis.lostAt, stores.redis.loadedAt.get(owner) ?? 0)
   }
 
-  #spentBy({ key, user }: Account, at: string): { readonly [P in Period]: number } {
+  #spentBy({ key, user }: Account, at: string): Sums {
     const { postgres } = this.#world.stores
     return user === undefined
       ? postgres.spent((id) => postgres.accountOf(id) === key, at)
@@ -353,19 +359,6 @@ export class Invariants {
       ]
     const now = simulation.epoch + simulation.now
     const today = new Date(now).toISOString()
-    const differs = (
-      name: string,
-      totals: { readonly [P in Period]?: number },
-      spent: { readonly [P in Period]: number }
-    ) => {
-      const wrong = periods.find((period) => totals[period] !== undefined && totals[period] !== spent[period])
-      return wrong === undefined
-        ? undefined
-        : ([
-            "books",
-            `${name}, ${wrong}: ${totals[wrong]} in the counter, ${spent[wrong]} in the ledger`
-          ] as const)
-    }
     const waitingTenants = new Set<string>()
     for (const account of this.accounts()) {
       const { group } = account
@@ -379,8 +372,8 @@ export class Invariants {
           "nothing left",
           `${ownerName(account)} has ${open} slots or holds, and ${lapsed.map(short).join(" ")} whose lease has ended`
         ]
-      const wrong = differs(ownerName(account), totals, this.#spentBy(account, today))
-      if (wrong !== undefined) return wrong
+      const wrong = differenceOf(ownerName(account), totals, this.#spentBy(account, today))
+      if (wrong !== undefined) return ["books", wrong]
     }
     for (const group of postgres.tenants.keys()) {
       if (waitingTenants.has(group)) continue
@@ -388,12 +381,12 @@ export class Invariants {
         one.group === group && one.user === undefined ? [one.key] : []
       )
       const { totals } = redis.counters.surveyGroup(group, keys, now)
-      const wrong = differs(
+      const wrong = differenceOf(
         group,
         totals,
         postgres.spent((_, tenant) => tenant === group, today)
       )
-      if (wrong !== undefined) return wrong
+      if (wrong !== undefined) return ["books", wrong]
     }
     return undefined
   }
