@@ -351,6 +351,9 @@ export class Invariants {
         return ["nothing left", `${process.name} has ${backlog()} settlements that wait`]
     const [intent] = postgres.intents.keys()
     if (intent !== undefined) return ["nothing left", `the intent of ${short(intent)} is open`]
+    const rowless = asks.find((ask) => this.#lacksRow(ask))
+    if (rowless !== undefined)
+      return ["rows", `no row of ${short(rowless.id)}, which got ${rowless.status ?? "nothing"}`]
     const queue = redis.queue.scheduler(simulation.now)
     if (queue.running + queue.waiting > 0)
       return [
@@ -436,23 +439,26 @@ export class Invariants {
     }
   }
 
-  #checkRow(ask: Ask): void {
+  /** Whether the row of a request must still come. That of a refusal, or of a client that left, may come after the answer. */
+  #lacksRow(ask: Ask): boolean {
     const { crashedAt, stores } = this.#world
-    const { audit, corrections } = stores.postgres
+    const { audit } = stores.postgres
+    if (ask.id === "" || audit.has(ask.id)) return false
+    // The end of the process may lose it.
+    const isOver = ask.lost || ask.left || (ask.status ?? 0) >= 400
+    if (ask.gateway.process.isDead && isOver && (!this.#called.has(ask.id) || crashedAt > ask.at))
+      return false
+    return ![...audit.values()].some(
+      ({ repeats, status }) => repeats > 1 && status === (ask.left ? 499 : ask.status)
+    )
+  }
+
+  #checkRow(ask: Ask): void {
+    const { audit, corrections } = this.#world.stores.postgres
     const [row, correction] = [audit.get(ask.id), corrections.get(ask.id)]
     const name = `${short(ask.id)}, which got ${ask.status ?? "nothing"}`
     if (ask.status === 500) throw new Broken("no defects", name)
-    if (row === undefined) {
-      // The row of a refusal, or of a client that left, may come after the answer: the end of the process may lose it.
-      const isOver = ask.lost || ask.left || (ask.status ?? 0) >= 400
-      const wasLost =
-        ask.gateway.process.isDead && isOver && (!this.#called.has(ask.id) || crashedAt > ask.at)
-      const shared = [...audit.values()].some(
-        ({ repeats, status }) => repeats > 1 && status === (ask.left ? 499 : ask.status)
-      )
-      if (ask.id !== "" && !wasLost && !shared) throw new Broken("rows", `no row of ${name}`)
-      return
-    }
+    if (row === undefined) return
     if (row.admitted_at !== null && row.user_account !== (ask.user ?? null))
       throw new Broken("rows", `the row of ${name}, is charged to another end user`)
     const status = correction?.status ?? row.status
