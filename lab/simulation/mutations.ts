@@ -46,25 +46,7 @@ const mutations: ReadonlyArray<Mutation> = [
     "context.cost.slotKept ? { keepSlot: true } : undefined",
     "{ keepSlot: true }"
   ],
-  [
-    "the slot of an answer that takes long to write is not freed",
-    "request/finish.ts",
-    "if (!cost.slotKept || reservation === undefined) return Effect.void",
-    "if (reservation !== undefined) return Effect.void"
-  ],
-  [
-    "a refused request costs what it held",
-    "request/finish.ts",
-    "context.cost.permit?.used !== true &&",
-    "context.cost.permit === undefined &&"
-  ],
   // What it holds
-  [
-    "an extension is not counted",
-    "gates/meter/memory/MemoryMeter.ts",
-    "charge(counter, held - tokens, unused",
-    "charge(counter, 0, unused"
-  ],
   [
     "one slot too many",
     "gates/meter/memory/Claimed.ts",
@@ -202,12 +184,6 @@ const mutations: ReadonlyArray<Mutation> = [
     "audit/postgres.ts",
     "insertAudit(pg)(rows), (logged) => correct(rows, logged))",
     "insertAudit(pg)(rows), () => Effect.void)"
-  ],
-  [
-    "history: after a loss requests register again with their next heartbeat",
-    "request/LeaseKeeper.ts",
-    "(hasState ? Effect.void : renewAll(running))",
-    "(hasState ? Effect.void : Effect.void)"
   ],
   [
     "history: a request is admitted before the settlements of its key are delivered",
