@@ -1,4 +1,4 @@
-/** Writes and reads tables as CSV (RFC 4180). */
+/** Writes and reads tables as CSV (RFC 4180, but lines end as everywhere: `cut` would leave a CR at the end of a key). */
 import { Option } from "effect"
 
 /**
@@ -18,7 +18,7 @@ type Cells = ReadonlyArray<string | number | null>
 
 /** The lines of rows, without a line of headers. */
 export const csvLines = (rows: ReadonlyArray<Cells>): string =>
-  rows.map((row) => row.map(cell).join(",")).join("\r\n")
+  rows.map((row) => row.map(cell).join(",")).join("\n")
 
 export const csv = (headers: ReadonlyArray<string>, rows: ReadonlyArray<Cells>): string =>
   csvLines([headers, ...rows])

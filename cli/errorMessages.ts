@@ -76,7 +76,7 @@ const usage = (error: CliError.CliError): string => {
     case "InvalidValue":
       // The name of a type or of a placeholder stands for a value that is missing.
       if (/^[a-z|]+$/.test(error.expected)) return `${optionText(error.option)} needs a value`
-      return `${optionText(error.option)} must be ${/^Expected .*(?:integer|number)$/.test(error.expected) ? "a whole number" : choices(error.expected)}`
+      return `${error.kind === "argument" ? error.option : optionText(error.option)} must be ${/^Expected .*(?:integer|number)$/.test(error.expected) ? "a whole number" : choices(error.expected)}`
     case "UnrecognizedOption": {
       const suggestion = error.suggestions[0]
       return `unknown option ${error.option}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`

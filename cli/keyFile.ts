@@ -22,6 +22,10 @@ export const readNames = Effect.fnUntraced(function* (file: string) {
   if (column === -1 && rows.some(({ length }) => length > 1)) {
     return yield* invalid('the lines have several columns, and the first line calls none of them "name"')
   }
+  const width = rows[0]?.length ?? 0
+  if (column !== -1 && rows.some((row) => row.slice(width).some((cell) => cell !== ""))) {
+    return yield* invalid("a line has more columns than the first: a name with a separator needs quotes")
+  }
   const names =
     column === -1 ? rows.map(([name = ""]) => name) : rows.slice(1).map((row) => row[column] ?? "")
   const twice = names.find((name, at) => names.indexOf(name) !== at)
@@ -37,7 +41,7 @@ const toCsv = (keys: ReadonlyArray<MadeKey>): string =>
   `${csv(
     header,
     keys.map(({ name, prefix, secret }) => [name, prefix, secret])
-  )}\r\n`
+  )}\n`
 
 /** The keys of a file that `create-keys` wrote. */
 export const readKeys = Effect.fnUntraced(function* (file: string) {

@@ -99,8 +99,15 @@ const layerProvenBooks = Layer.unwrap(Effect.map(leaseS, (seconds) => layerBooks
   Layer.provide(Layer.succeed(References.MinimumLogLevel, "None"))
 )
 
-const withDatabase = (checks: typeof databaseChecks) =>
+const withDatabase = (checks: typeof databaseStatus) =>
   checked("database", Effect.provide(checks, layerDatabase))
+
+const allOfDatabase = checked(
+  "database",
+  Effect.flatMap(settings, ({ databaseUrl }) =>
+    Effect.provide(databaseChecks(databaseUrl === undefined), layerDatabase)
+  )
+)
 
 const backendCheck = checked("backend", Effect.provide(backendStatus, layerBackend))
 
@@ -117,7 +124,7 @@ const needs = {
       cache: withCache(() => cacheStatus),
       backend: backendCheck
     },
-    doctor: [settingsChecks, withDatabase(databaseChecks), withCache(cacheChecks), backendCheck]
+    doctor: [settingsChecks, allOfDatabase, withCache(cacheChecks), backendCheck]
   },
   serve
 }

@@ -26,7 +26,7 @@ const forbiddenSentences: Readonly<Record<(typeof forbidden)[number], (row: Row)
   scope: (row) =>
     `The key has no scope for this endpoint: "${command("show-key", `--prefix ${row.key ?? "p"}`)}" shows those it has; a key with others is a new one (create-key --scopes).`,
   "model not allowed": (row) =>
-    `${modelOf(row)} is installed, but the key may not use it: "${command("set-models", ofTenant(row), `--add ${row.model === null ? "m" : shellWord(modelOf(row))}`)}" allows it to the tenant.`,
+    `${modelOf(row)} is installed, but the key may not use it: when "${command("show-key", `--prefix ${row.key ?? "p"}`)}" shows models of its own, change them ("${command("set-models", ofKey(row), "--models …")}"); else "${command("set-models", ofTenant(row), `--add ${row.model === null ? "m" : shellWord(modelOf(row))}`)}" allows it to the tenant.`,
   "model not installed": (row) =>
     `The model server has no ${modelOf(row)}: pull it there, or tell the user one of "${command("list-models", ofTenant(row))}".`,
   "model list expired": () =>

@@ -236,7 +236,7 @@ export const agentChecks = Effect.fnUntraced(
       return [
         failed("agents", "no key", "set TOLLGATE_KEY, or give --key-file: the request is charged to it")
       ]
-    const models = Option.getOrElse(yield* modelsOf(url, key.value), () => [])
+    const models = yield* modelsOf(url, key.value)
     const model = models.find(({ id }) => asked === undefined || id === asked || id === `${asked}:latest`)
     if (model === undefined)
       return [
@@ -245,7 +245,7 @@ export const agentChecks = Effect.fnUntraced(
           asked === undefined
             ? `${url} lists no model for this key`
             : `${url} does not list ${escapeText(asked)}`,
-          "check --url and the key, and the models of its tenant"
+          'see which models the key may use ("tollgate show-key")'
         )
       ]
     return [
@@ -256,7 +256,10 @@ export const agentChecks = Effect.fnUntraced(
     ]
   },
   (checks, { url }): Effect.Effect<ReadonlyArray<Check>, never, HttpClient.HttpClient> =>
-    Effect.catchCause(Effect.timeout(checks, "5 minutes"), () =>
-      Effect.succeed([failed("agents", `${url} did not answer`, "check --url, and that the gateway runs")])
+    Effect.timeout(checks, "5 minutes").pipe(
+      Effect.catchTag("NoList", ({ mend, why }) => Effect.succeed([failed("agents", why, mend)])),
+      Effect.catchCause(() =>
+        Effect.succeed([failed("agents", `${url} did not answer`, "check --url, and that the gateway runs")])
+      )
     )
 )

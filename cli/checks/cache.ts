@@ -64,12 +64,6 @@ const essential = Effect.gen(function* () {
   return { time, state }
 })
 
-/** Connection, version and policy. */
-export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Effect.match(essential, {
-  onFailure: unreachable,
-  onSuccess: ({ state }) => [state]
-})
-
 const memoryCheck = Effect.gen(function* () {
   const { client } = yield* Redis
   const nodes = client instanceof Cluster ? client.nodes("master") : [client]
@@ -80,6 +74,12 @@ const memoryCheck = Effect.gen(function* () {
       return limit === 0 ? 0 : number(info, "used_memory") / limit
     })
   )
+  if (fullest > 1)
+    return failed(
+      "cache memory",
+      `Redis is full: ${Math.round(fullest * 100)} % of maxmemory is used`,
+      "raise maxmemory: until then every request is refused with 503"
+    )
   return fullest > 0.9
     ? warning(
         "cache memory",
@@ -88,6 +88,13 @@ const memoryCheck = Effect.gen(function* () {
       )
     : ok("cache memory", fullest === 0 ? "no limit is set" : `${Math.round(fullest * 100)} % of maxmemory`)
 })
+
+/** Connection, version and policy, and whether Redis is full. */
+export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Effect.gen(function* () {
+  const { state } = yield* essential
+  const memory = yield* memoryCheck
+  return memory.state === "failed" ? [state, memory] : [state]
+}).pipe(Effect.catch((error) => Effect.succeed(unreachable(error))))
 
 const isLocal = (url: string): boolean => /[@/](?:localhost|127\.\d+\.\d+\.\d+|\[::1\])[:/]?/.test(url)
 

@@ -74,10 +74,11 @@ export const databaseStatus: Effect.Effect<ReadonlyArray<Check>, never, SqlClien
   { onFailure: unreachable, onSuccess: ({ checks }) => checks }
 )
 
-/** All checks of the database. */
-export const databaseChecks: Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> = Effect.match(
-  essential,
-  {
+/** All checks of the database. `own`: it is the one that `npm start` brought, which has one user. */
+export const databaseChecks = (
+  own: boolean
+): Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> =>
+  Effect.match(essential, {
     onFailure: unreachable,
     onSuccess: ({ checks, found }) => [
       ...checks,
@@ -89,13 +90,13 @@ export const databaseChecks: Effect.Effect<ReadonlyArray<Check>, never, SqlClien
         "add sslmode=verify-full to DATABASE_URL"
       ),
       clockCheck("database clock", found.behindMs),
-      found.superuser
+      found.superuser && !own
         ? warning(
             "database user",
             `${found.user} is a superuser`,
             "use the roles of deploy/postgres/roles.sql: the gateway and the commands need less"
           )
-        : ok("database user", `${found.user} is no superuser`),
+        : ok("database user", own ? "the gateway's own database" : `${found.user} is no superuser`),
       found.unsafe.length === 0
         ? ok("durability", "a committed row survives a crash of the database")
         : warning(
@@ -104,5 +105,4 @@ export const databaseChecks: Effect.Effect<ReadonlyArray<Check>, never, SqlClien
             "turn them on"
           )
     ]
-  }
-)
+  })

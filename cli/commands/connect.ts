@@ -1,7 +1,7 @@
 /** `connect`: the settings of a client for this gateway, printed or written. */
 import { homedir } from "node:os"
 import * as path from "node:path"
-import { Console, Effect, FileSystem, Option } from "effect"
+import { Console, Effect, FileSystem, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { FetchHttpClient } from "effect/http"
 import { InvalidValue } from "../../src/admin/Errors.ts"
@@ -45,14 +45,14 @@ const warnOfSurface = Effect.fnUntraced(function* ({ surface, title }: Client, u
 /** The window of the model as the gateway tells it to the key. */
 const windowOf = Effect.fnUntraced(function* (url: string, model: string, key: Option.Option<string>) {
   if (Option.isNone(key)) return Option.none<number>()
-  const models = yield* modelsOf(url, key.value)
-  if (Option.isNone(models)) {
-    yield* note("the gateway lists no models for this key")
+  const models = yield* Effect.result(modelsOf(url, key.value))
+  if (Result.isFailure(models)) {
+    yield* note(`${models.failure.why}: ${models.failure.mend}`)
     return Option.none<number>()
   }
-  const found = models.value.find(({ id }) => id === model || id === `${model}:latest`)
+  const found = models.success.find(({ id }) => id === model || id === `${model}:latest`)
   if (found === undefined) {
-    const names = models.value.map(({ id }) => id).join(", ")
+    const names = models.success.map(({ id }) => id).join(", ")
     yield* note(`this key may not use the model ${JSON.stringify(model)}; it may use: ${names}`)
   }
   return Option.fromUndefinedOr(found?.context_length)

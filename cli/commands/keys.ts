@@ -197,6 +197,12 @@ export const moveKey = Command.make(
       moved,
       moved.length === 0 ? `${prefix} is a key of ${escapeText(tenant)} already` : keyTable(moved)
     )
+    if (moved.length > 0) {
+      const what = moved.length === 1 ? "The key is" : `${moved.length} keys with one account are`
+      yield* notesAsText([
+        `${what} of ${escapeText(tenant)} now. What was used until now stays with the old tenant.`
+      ])
+    }
     yield* showHints(prefix)
   })
 ).pipe(

@@ -111,7 +111,8 @@ const listChanges = (before: TenantInfo, after: TenantInfo): ReadonlyArray<strin
 }
 
 /** The models of one key: a part of its tenant's. */
-const setKeyModels = Effect.fnUntraced(function* (
+const setKeyModels = Effect.fnUntraced(function* <E>(
+  backend: Layer.Layer<Backend, E>,
   prefix: string,
   { models, yes, ...others }: { readonly models: ReadonlyArray<string> | undefined; readonly yes: boolean }
 ) {
@@ -141,6 +142,7 @@ const setKeyModels = Effect.fnUntraced(function* (
     own === null ? "all of its tenant's" : own.join(", ") || "none"
   yield* show(changed, `${prefix} may use ${shown(changed.ownModels)}`)
   yield* notesAsText([`Before: ${shown(before.ownModels)}`])
+  if (ownModels !== null) yield* notes(allowlistHints(yield* installedModels(backend), ownModels))
 })
 
 /** Pins of the gateway, which belong to no tenant. */
@@ -211,7 +213,7 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
       if (pin !== undefined || unpin !== undefined || hours !== undefined)
         return yield* setPins(backend, { hours, pin, unpin }, { key, named, ...given })
       const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
-      if ("key" in owner) return yield* setKeyModels(owner.key, given)
+      if ("key" in owner) return yield* setKeyModels(backend, owner.key, given)
       const { tenant } = owner
       const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
       const registry = yield* Registry
@@ -223,6 +225,12 @@ export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
       }
       if (models !== undefined && (add !== undefined || remove !== undefined)) {
         return yield* new InvalidValue({ field: "models", expected: "given without --add and --remove" })
+      }
+      if (models?.join() === "none") {
+        return yield* new InvalidValue({
+          field: "models",
+          expected: 'names of models: "" allows none, --allow-all allows all'
+        })
       }
       const catalog =
         aliases === undefined && allowAll !== false && [models, add, remove].every((one) => one === undefined)

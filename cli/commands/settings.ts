@@ -101,6 +101,8 @@ const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: stri
     ? registry.showBudgets(owner.key, user)
     : registry.showTenantBudgets(owner.tenant)
   yield* show(states, budgetTable(states))
+  if (user !== undefined && states.every(({ spent }) => spent === 0))
+    yield* notesAsText(['No tokens are counted for this name. "tollgate report --by user" lists the names.'])
 })
 
 export const setBudget = Command.make(

@@ -1,6 +1,7 @@
 /** What a gateway tells of itself, asked as a client would: whether it serves a path, and the window of a model. */
-import { Effect, Option, Schema } from "effect"
+import { Data, Effect, Schema } from "effect"
 import { HttpClient, HttpClientRequest, HttpClientResponse } from "effect/http"
+import { explain } from "../../src/observability/explain.ts"
 import { type Surface, surfaces } from "./Client.ts"
 
 /** `unknown`: the gateway did not answer as a gateway does. */
@@ -20,13 +21,30 @@ const Models = Schema.Struct({
   data: Schema.Array(Schema.Struct({ id: Schema.String, context_length: Schema.optionalKey(Schema.Int) }))
 })
 
-/** The models of the key. None: the list cannot be had. */
+/** Why the models of a key are not known. */
+export class NoList extends Data.TaggedError("NoList")<{ readonly why: string; readonly mend: string }> {}
+
+const refused = (status: number): NoList =>
+  status === 401
+    ? new NoList({ why: "the gateway refuses the key", mend: '"tollgate show-key" says why it may not work' })
+    : new NoList({ why: `the gateway answered ${status}`, mend: '"tollgate status" shows what it misses' })
+
+/** The models of the key. */
 export const modelsOf = Effect.fnUntraced(
   function* (url: string, key: string) {
     const request = HttpClientRequest.get(`${url}/v1/models`).pipe(HttpClientRequest.bearerToken(key))
     const response = yield* HttpClient.execute(request)
+    if (response.status !== 200) return yield* refused(response.status)
     const { data } = yield* HttpClientResponse.schemaBodyJson(Models)(response)
-    return Option.some(data)
+    return data
   },
-  (effect) => Effect.catchCause(Effect.timeout(effect, "5 seconds"), () => Effect.succeedNone)
+  (effect, url) =>
+    Effect.mapError(Effect.timeout(effect, "5 seconds"), (error) =>
+      error instanceof NoList
+        ? error
+        : new NoList({
+            why: `${url} does not answer as a gateway: ${explain(error)}`,
+            mend: "check --url, and that the gateway runs"
+          })
+    )
 )

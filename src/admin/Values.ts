@@ -118,7 +118,7 @@ export const usersOf = (
       field: isRemoved ? keyTexts.endUserHeader.name : "each-user",
       expected: isRemoved
         ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them)"
-        : "given for a key with a header that names its end users (set-end-user sets it)"
+        : "used with a key that has a header for its end users: set-end-user sets one"
     })
   )
 }

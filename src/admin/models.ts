@@ -45,13 +45,19 @@ export const modelSettings = Effect.fnUntraced(function* (
   const changed = new Map(tenant.modelAliases.map((alias) => [alias.alias, alias]))
   for (const alias of removeAliases) {
     if (!changed.delete(withoutDefaultTag(alias))) {
-      return yield* new InvalidValue({ field: "remove-alias", expected: "an alias of the tenant" })
+      return yield* new InvalidValue({
+        field: "remove-alias",
+        expected: `an alias of the tenant, and ${alias} is none`
+      })
     }
   }
   const listed = new Map((models ?? tenant.allowedModels).map((model) => [withoutDefaultTag(model), model]))
   for (const model of remove) {
     if (!listed.delete(withoutDefaultTag(model))) {
-      return yield* new InvalidValue({ field: "remove", expected: "models of the allowlist" })
+      return yield* new InvalidValue({
+        field: "remove",
+        expected: `models of the allowlist, and ${model} is none`
+      })
     }
   }
   for (const model of add) {

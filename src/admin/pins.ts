@@ -26,7 +26,8 @@ export const makePins = (sql: SqlClient.SqlClient) => {
       yield* sql`LOCK TABLE model_pins IN SHARE ROW EXCLUSIVE MODE`
       for (const model of unpin.map(withoutDefaultTag)) {
         const gone = yield* sql`DELETE FROM model_pins WHERE model = ${model} RETURNING model`
-        if (gone.length === 0) return yield* new InvalidValue({ field: "unpin", expected: "pinned models" })
+        if (gone.length === 0)
+          return yield* new InvalidValue({ field: "unpin", expected: `pinned models, and ${model} is none` })
       }
       if (only) yield* sql`DELETE FROM model_pins`
       for (const { hours, model } of added) {

@@ -7,6 +7,7 @@ import { BadRequest } from "../../src/domain/Errors.ts"
 import { type InMemoryOptions, layerInMemory, memoryKey } from "../../src/inMemory.ts"
 import { layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
 import { modelNamed } from "../support/permits.ts"
+import { freePort } from "../support/servers/processes.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 
 const limits = { rpm: 1000, tpm: 1_000_000, concurrent: 8 }
@@ -138,8 +139,11 @@ it.effect("when there is no key, no such model or no gateway, then that is the c
       (yield* asked(key.secret, { keys: [key] }, "--model", "other")).text,
       "does not list other"
     )
-    const nobody = yield* asked(key.secret, { keys: [key] }, "--url", "http://127.0.0.1:1")
-    assert.include(nobody.text, "lists no model for this key")
+    const nowhere = `http://127.0.0.1:${yield* freePort}`
+    const nobody = yield* asked(key.secret, { keys: [key] }, "--url", nowhere)
+    assert.match(nobody.text, /does not answer as a gateway: connect ECONNREFUSED 127[^]* -> check --url/)
     assert.strictEqual(nobody.code, 1)
+    const { secret: unknown } = memoryKey({ limits })
+    assert.include((yield* asked(unknown, { keys: [key] })).text, "the gateway refuses the key -> ")
   })
 )

@@ -156,7 +156,7 @@ it.effect("when a file cannot be merged, then it is named, and no file is writte
 )
 
 const refused: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
-  [["connect", "emacs", "--model", "m"], /--client must be codex, claude,/],
+  [["connect", "emacs", "--model", "m"], /^tollgate: client must be codex, claude,/],
   [["connect", "pi"], /--model is required/],
   [
     ["connect", "pi", "--model", "m", "--url", "https://gateway.example/v1"],

@@ -33,7 +33,7 @@ const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
   existsSync(file)
     ? readFileSync(file, "utf8")
         .trim()
-        .split("\r\n")
+        .split("\n")
         .slice(1)
         .map((line) => line.split(","))
     : []
@@ -153,7 +153,7 @@ it.effect(
       const old = yield* tollgateHere("create-key", "--tenant", "acme", "--name", "Ana García, 研究室")
       const out = path.join(folder, "settings.csv")
       const people = fileOf(
-        '\ufeffmail;Name\r\na@x;"Ana García, 研究室"\r\nb@x;"Ben ""B"""\r\n\r\nc@x;=Cy\r\n'
+        '\ufeffmail;Name\r\na@x;"Ana García, 研究室"\r\nb@x;"Ben ""B"""\r\n\r\nc@x;=Cy;\r\n'
       )
       const first = yield* importing(people, out, "--rpm", "7", "--expires-in", "2d")
       succeeds(first)
@@ -203,6 +203,7 @@ it.effect(
       for (const [text, expected] of [
         ["Ana\nBen\nAna", /the name "Ana" is in it twice/],
         ["Garcia, Ana\nGarcia, Ben", /several columns, and the first line calls none of them "name"/],
+        ["name\nAna\nGarcia, Ben", /a line has more columns than the first/],
         ['"Ana', /a quote is not closed/],
         ["name\n", /there are no names in it/],
         [`Ana\n${"x".repeat(65)}`, /must be 1 to 64 characters/]

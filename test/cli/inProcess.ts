@@ -58,7 +58,7 @@ export const tollgateWith =
             cache: Effect.succeed([ok("cache", "not used")]),
             backend: Effect.provide(backendStatus, backend)
           },
-          doctor: [settingsChecks, Effect.provide(databaseChecks, database)]
+          doctor: [settingsChecks, Effect.provide(databaseChecks(false), database)]
         },
         serve: Effect.void
       }

@@ -123,7 +123,7 @@ it.effect(
       const refused = yield* eachUser("set-limits", "--rpm", "5")
       assert.include(
         refused.stderr,
-        "--each-user must be given for a key with a header that names its end users"
+        "--each-user must be used with a key that has a header for its end users: set-end-user sets one"
       )
       assert.strictEqual(refused.code, 1)
       succeeds(yield* tollgateHere("set-end-user", "--key", prefix, "--header", "X-User"))

@@ -60,11 +60,12 @@ it.effect(
       const removed = yield* set("--remove", "b:latest")
       assert.match(removed.stderr, /^Removed: b$/m)
       assert.deepStrictEqual(yield* listed, ["a:1", "gone:1"])
-      failsWith(yield* set("--remove", "c"), /--remove must be models of the allowlist/)
+      failsWith(yield* set("--remove", "c"), /--remove must be models of the allowlist, and c is none/)
       failsWith(
         yield* set("--models", "a:1", "--add", "b"),
         /--models must be given without --add and --remove/
       )
+      failsWith(yield* set("--models", "none"), /--models must be names of models: "" allows none/)
       for (const mistake of [
         ["--models", ""],
         ["--models", "a1"],
@@ -170,6 +171,8 @@ it.effect(
         40
       )
       assert.match((yield* move()).stdout, /is a key of to already/)
+      const back = yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "from")
+      assert.include(back.stderr, "2 keys with one account are of from now. What was used")
       failsWith(yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "nobody"), /unknown tenant/)
       failsWith(
         yield* tollgateHere("move-key", "--key", "tg_000000000", "--tenant", "to"),
@@ -211,7 +214,14 @@ layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it)
         failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
         const ran = yield* set("--models", "other:latest")
         succeeds(ran)
-        assert.strictEqual(ran.stderr, "Before: all of its tenant's\n")
+        assert.match(
+          ran.stderr,
+          /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
+        )
+        const allowed = tollgateWith(
+          Layer.mock(Backend, { models: Effect.succeed([modelNamed("m:latest")]) })
+        )("set-models", "--key", prefix, "--models", "other")
+        assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
         yield* eventually(status(secret, "m"), (found) => found === 403)
         assert.strictEqual(yield* status(secret, "m"), 403)
         assert.strictEqual(yield* status(secret, "other"), 200)

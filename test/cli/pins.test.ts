@@ -61,7 +61,7 @@ it.effect("when a pin is wrong, of a tenant, or one too many, then nothing is ch
     failsWith(yield* pin("--pin", "embed", "--tenant", "acme"), /it is for all tenants/)
     failsWith(yield* pin("--unpin", "embed", "--add", "x"), /it is for all tenants/)
     failsWith(yield* pin("--pin", "a b"), /a model name/)
-    failsWith(yield* pin("--pin", "new", "--unpin", "none"), /pinned models/)
+    failsWith(yield* pin("--pin", "new", "--unpin", "none"), /pinned models, and none is none/)
     const many = Array.from({ length: 16 }, (_, i) => `m${i}`)
     failsWith(yield* pin("--pin", many.join()), /at most 16 models in all/)
     assert.include((yield* tollgate("export")).stdout, "pins:\n  - model: embed\n    hours: null\n")

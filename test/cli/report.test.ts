@@ -150,7 +150,7 @@ it.effect(
       // The same, as a process and for a spreadsheet.
       const sheet = yield* tollgate("report", "--by", "model", "--csv")
       succeeds(sheet)
-      const [head, ...lines] = sheet.stdout.trimEnd().split("\r\n")
+      const [head, ...lines] = sheet.stdout.trimEnd().split("\n")
       assert.strictEqual(
         head,
         "since,until,model,requests,tokens_in,tokens_cached,tokens_out,errors,loads,load_s"
@@ -247,6 +247,6 @@ it.effect(
 it("when a cell holds a separator, a quote or a formula, then it stays one cell of text", () => {
   assert.strictEqual(
     csv(["a"], [["x,y"], ['say "hi"'], ["two\nlines"], ["+1"], ["@x"], ["\tx"], [null], [-1]]),
-    ["a", '"x,y"', '"say ""hi"""', '"two\nlines"', "'+1", "'@x", "'\tx", "", "-1"].join("\r\n")
+    ["a", '"x,y"', '"say ""hi"""', '"two\nlines"', "'+1", "'@x", "'\tx", "", "-1"].join("\n")
   )
 })

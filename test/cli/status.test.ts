@@ -2,12 +2,13 @@
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { checkTable, clockCheck, failed, ok } from "../../cli/checks/Check.ts"
+import { type Check, checkTable, clockCheck, failed, ok } from "../../cli/checks/Check.ts"
+import { databaseChecks } from "../../cli/checks/database.ts"
 import { explain } from "../../src/observability/explain.ts"
 import { eventually, Fake, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { layerPrivateRedis, layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds, tollgateWith } from "./tollgate.ts"
 
@@ -89,6 +90,27 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         assert.notInclude(stdout + stderr, "secret-word")
         assert.strictEqual(stderr, "")
       }
+    })
+  )
+
+  it.effect("when Redis is full, then both say so and exit with 1", () =>
+    Effect.gen(function* () {
+      const { url } = yield* TestRedis
+      for (const command of ["status", "doctor"]) {
+        const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
+          command
+        ])
+        assert.match(ran.stdout, /cache memory +failed +Redis is full: \d+ % of maxmemory/, command)
+        assert.strictEqual(ran.code, 1)
+      }
+    }).pipe(Effect.provide(layerPrivateRedis(["--maxmemory", "100kb"])))
+  )
+
+  it.effect("when the database is the gateway's own, then its user is no reason to worry", () =>
+    Effect.gen(function* () {
+      const userOf = (checks: ReadonlyArray<Check>) => checks.find(({ name }) => name === "database user")
+      assert.strictEqual(userOf(yield* databaseChecks(false))?.state, "warning")
+      assert.strictEqual(userOf(yield* databaseChecks(true))?.state, "ok")
     })
   )
 

@@ -97,7 +97,7 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
           [
             yield* chat(some.secret, { model: "other" }),
             "model not allowed",
-            /other is installed[^]*set-models --tenant tenant-\d+ --add other"/
+            /other is installed[^]*show-key --prefix tg_[^]*set-models --key tg_\w+ --models …"[^]*--tenant tenant-\d+ --add other"/
           ],
           [
             yield* chat(some.secret, { model: "gone:1" }),
