@@ -85,7 +85,12 @@ const problemOf = ({ issue }: Schema.SchemaError): string => {
   const path = (first?.path ?? []).map(String)
   const place = path.map((part) => (/^\d+$/.test(part) ? `[${part}]` : `.${part}`)).join("")
   const known = texts.find(([setting, { name }]) => [snakeCase(setting), name].includes(path.at(-1) ?? ""))
-  return place.slice(1) + (known === undefined ? `: ${first?.message}` : ` must be ${known[1].expected}`)
+  return (
+    place.slice(1) +
+    (known === undefined
+      ? `: ${/excess property/.test(first?.message ?? "") ? "there is no such field" : first?.message}`
+      : ` must be ${known[1].expected}`)
+  )
 }
 
 /** What is wrong, on one line. */

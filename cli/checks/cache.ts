@@ -1,7 +1,7 @@
 /** Checks of Redis: connection, version and policy, encryption, clock and memory. */
 import { Effect, Option, Schema } from "effect"
 import { Cluster } from "ioredis"
-import { faultOf } from "../../src/gates/meter/redis/requirements.ts"
+import { faultOf, probeWrites } from "../../src/gates/meter/redis/requirements.ts"
 import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
@@ -49,19 +49,31 @@ const unreachable = (error: unknown): ReadonlyArray<Check> => [
 
 const essential = Effect.gen(function* () {
   yield* connected
-  const [{ client, send, servers }, nowMs] = [yield* Redis, yield* makeMonotonicMs]
+  const [redis, nowMs] = [yield* Redis, yield* makeMonotonicMs]
+  const { client, send, servers } = redis
   yield* send("TIME", [])
   const began = nowMs()
   const time = yield* Effect.option(Effect.flatMap(send("TIME", []), decodeTime))
   const ms = nowMs() - began
   const found = yield* servers
   const faults = found.flatMap((server) => faultOf(server) ?? [])
+  const refused = yield* Effect.match(probeWrites(redis), {
+    onFailure: (error) => `it refuses writes: ${explain(error)}`,
+    onSuccess: () => undefined
+  })
+  const fault = faults[0] ?? refused
   const kind = client instanceof Cluster ? `Redis Cluster of ${found.length} masters` : "Redis"
   const state: Check =
-    faults[0] === undefined
+    fault === undefined
       ? ok("cache", `${kind} ${found[0]?.version ?? ""}, ${took(ms)}`)
-      : failed("cache", faults[0], "until then every request is refused with 503")
+      : failed("cache", fault, "until then every request is refused with 503")
   return { time, state }
+})
+
+/** Connection, version, policy and writes. */
+export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Effect.match(essential, {
+  onFailure: unreachable,
+  onSuccess: ({ state }) => [state]
 })
 
 const memoryCheck = Effect.gen(function* () {
@@ -74,12 +86,6 @@ const memoryCheck = Effect.gen(function* () {
       return limit === 0 ? 0 : number(info, "used_memory") / limit
     })
   )
-  if (fullest > 1)
-    return failed(
-      "cache memory",
-      `Redis is full: ${Math.round(fullest * 100)} % of maxmemory is used`,
-      "raise maxmemory: until then every request is refused with 503"
-    )
   return fullest > 0.9
     ? warning(
         "cache memory",
@@ -88,13 +94,6 @@ const memoryCheck = Effect.gen(function* () {
       )
     : ok("cache memory", fullest === 0 ? "no limit is set" : `${Math.round(fullest * 100)} % of maxmemory`)
 })
-
-/** Connection, version and policy, and whether Redis is full. */
-export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Effect.gen(function* () {
-  const { state } = yield* essential
-  const memory = yield* memoryCheck
-  return memory.state === "failed" ? [state, memory] : [state]
-}).pipe(Effect.catch((error) => Effect.succeed(unreachable(error))))
 
 const isLocal = (url: string): boolean => /[@/](?:localhost|127\.\d+\.\d+\.\d+|\[::1\])[:/]?/.test(url)
 
@@ -108,6 +107,7 @@ export const cacheChecks = (url: string): Effect.Effect<ReadonlyArray<Check>, ne
       ...Option.toArray(time).map(([seconds, micros]) =>
         clockCheck("cache clock", Date.now() - (seconds * 1000 + micros / 1000))
       ),
-      yield* memoryCheck
+      // A connection to a replica ends with its first refusal.
+      ...(state.state === "failed" ? Option.toArray(yield* Effect.option(memoryCheck)) : [yield* memoryCheck])
     ]
   }).pipe(Effect.catch((error) => Effect.succeed(unreachable(error))))

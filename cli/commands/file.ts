@@ -1,5 +1,5 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Console, Effect, type Layer } from "effect"
+import { Console, Data, Effect, type Layer } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
@@ -17,6 +17,8 @@ import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { type Change, planOf } from "../plan.ts"
 import { counted, escapeText, Json, notesAsText, show } from "../terminal.ts"
+
+class TakeBack extends Data.TaggedError("TakeBack") {}
 
 export const exportTenants = Command.make(
   "export",
@@ -69,7 +71,14 @@ export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
       const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
       const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
       yield* nameUnreadable(unreadable)
-      if (!dryRun) yield* run
+      // The database itself says whether each change is possible: a dry run makes them, and takes them back.
+      yield* dryRun
+        ? Effect.catchTag(
+            registry.atomically(Effect.andThen(run, new TakeBack())),
+            "TakeBack",
+            () => Effect.void
+          )
+        : run
       const end =
         changes.length === 0
           ? "nothing to change"

@@ -233,7 +233,7 @@ export const routes = [
     cost: "free",
     handler: "operations",
     page: "readyz",
-    summary: "200 when database, cache store and backend answer, else 503"
+    summary: "200 when database and backend answer and the cache store takes writes, else 503"
   },
   {
     method: "GET",

@@ -107,10 +107,18 @@ it.effect(
     }).pipe(Effect.provide(Admin))
 )
 
-it.effect("when one change of a file is refused, then none is made", () =>
+it.effect("when one change of a file is refused, then none is made, and a dry run is refused too", () =>
   Effect.gen(function* () {
-    yield* oneTenant
+    const { prefix } = yield* oneTenant
+    const ofKey = (settings: string) =>
+      `version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: ${prefix}, ${settings} }] }\n`
+    succeeds(yield* applyText(ofKey("end_user_header: X-User, each_user_rpm: 5")))
     const before = yield* exported
+    for (const more of [["--dry-run"], []])
+      failsWith(
+        yield* applyText(ofKey("end_user_header: null"), ...more),
+        /end-user-header must be kept while the key has limits/
+      )
     failsWith(
       yield* applyText("version: 1\ntenants:\n  - { name: acme, rpm: 7 }\n  - { name: other, tpm: 0 }\n"),
       /yaml: tenants\[1\]\.tpm must be a whole number from 1/
@@ -127,7 +135,7 @@ it.effect("when a file is wrong, then one line says where", () =>
       ["version: [", /yaml: /],
       ["", /yaml: /],
       ["version: 2\ntenants: []\n", /version/],
-      ["version: 1\ntenants:\n  - { name: acme, rmp: 5 }\n", /rmp/],
+      ["version: 1\ntenants:\n  - { name: acme, rmp: 5 }\n", /tenants\[0\]\.rmp: there is no such field/],
       ["version: 1\ntenants:\n  - { name: acme, rpm: many }\n", /rpm/],
       [
         `version: 1\ntenants:\n  - { name: other, keys: [{ prefix: ${prefix} }] }\n`,

@@ -93,18 +93,22 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     })
   )
 
-  it.effect("when Redis is full, then both say so and exit with 1", () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestRedis
-      for (const command of ["status", "doctor"]) {
-        const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
-          command
-        ])
-        assert.match(ran.stdout, /cache memory +failed +Redis is full: \d+ % of maxmemory/, command)
-        assert.strictEqual(ran.code, 1)
-      }
-    }).pipe(Effect.provide(layerPrivateRedis(["--maxmemory", "100kb"])))
-  )
+  for (const [what, extra, error] of [
+    ["full", ["--maxmemory", "100kb"], "OOM "],
+    ["a replica", ["--replicaof", "127.0.0.1 1"], "(?:READONLY|MASTERDOWN) "]
+  ] as const)
+    it.effect(`when Redis is ${what}, then both say so and exit with 1`, () =>
+      Effect.gen(function* () {
+        const { url } = yield* TestRedis
+        for (const command of ["status", "doctor"]) {
+          const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
+            command
+          ])
+          assert.match(ran.stdout, new RegExp(`cache +failed +it refuses writes: ${error}`), command)
+          assert.strictEqual(ran.code, 1)
+        }
+      }).pipe(Effect.provide(layerPrivateRedis(extra)))
+    )
 
   it.effect("when the database is the gateway's own, then its user is no reason to worry", () =>
     Effect.gen(function* () {

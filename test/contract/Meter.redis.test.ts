@@ -138,15 +138,17 @@ it.live("when Redis comes back with an older snapshot, then its totals do not co
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("when Redis is full, then nothing is admitted, and requests still end", () =>
+it.live("when Redis is full, then nothing is admitted, it is not ready, and requests still end", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
     const claims = claimsOf({ concurrent: 1, tpm: 100 })
     const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
     yield* command("CONFIG", "SET", "maxmemory", "100kb")
     assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("b"))), MeterDown)
+    assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
     assert.strictEqual((yield* meter.settle(reservation, 10)).tokens.remaining, 90)
     yield* command("CONFIG", "SET", "maxmemory", "0")
+    yield* meter.ping
     granted(yield* meter.reserve(claims, ask("b")))
   }).pipe(Effect.provide(alone()))
 )

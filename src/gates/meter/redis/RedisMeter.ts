@@ -22,7 +22,7 @@ import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Ver
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { type AccountVerb, makeAccountCalls, makeKeys } from "./accountCalls.ts"
 import { parseJson, readReply, type Reply } from "./replies.ts"
-import { checkRequirements } from "./requirements.ts"
+import { checkRequirements, probeWrites } from "./requirements.ts"
 import { scripts } from "./scripts.ts"
 
 export interface Options extends MeterOptions {
@@ -225,7 +225,7 @@ export const makeRedis = Effect.fnUntraced(function* (
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
     // It asks the servers anew, so that requests, readiness and `tollgate doctor` agree on a policy that was changed.
-    ping: Effect.andThen(check(redis.askServers), Effect.mapError(redis.send("PING", []), down))
+    ping: Effect.andThen(check(redis.askServers), Effect.mapError(probeWrites(redis, options.prefix), down))
   })
 })
 

@@ -19,6 +19,10 @@ export const faultOf = ({ evictionPolicy, version }: RedisInfo): string | undefi
   return undefined
 }
 
+/** A server that is full, or a replica, answers a PING and refuses what limits need. */
+export const probeWrites = ({ send }: Pick<Redis["Service"], "send">, prefix = "tollgate:") =>
+  send("SET", [`${prefix}probe`, 1, "EX", 1])
+
 /** Checks that all servers are suitable. Otherwise it fails with the first fault, and logs it every ten seconds. */
 export const checkRequirements = (nowMs: () => number) => {
   const log = new OutageLog(nowMs, { remindMs: 10_000 })
