@@ -141,12 +141,19 @@ const toTable = (printed: Printed): string => {
   )}\n\n${periodLine(period)}`
 }
 
-/** Each line has the period, so that the files of two months can be put together. */
-const toCsv = (printed: Printed): string =>
-  csv(
-    ["since", "until", ...Object.keys(columnsOf(printed))],
-    cellsOf(printed, (count) => `(${count} others)`).map((cells) => [...endsOf(printed.period), ...cells])
+/** Each line has the period and the currency, so that the files of two months can be put together. */
+const toCsv = (printed: Printed): string => {
+  const { currency } = printed.prices ?? {}
+  const last = currency === undefined ? [] : [{ name: "currency", cell: currency }]
+  return csv(
+    ["since", "until", ...Object.keys(columnsOf(printed)), ...last.map(({ name }) => name)],
+    cellsOf(printed, (count) => `(${count} others)`).map((cells) => [
+      ...endsOf(printed.period),
+      ...cells,
+      ...last.map(({ cell }) => cell)
+    ])
   )
+}
 
 export const report = Command.make(
   "report",

@@ -231,6 +231,10 @@ it.effect(
         (yield* tollgateHere("report", "--price", prices)).stdout,
         /ERRORS +COST EUR\n[^]* 0\.0\d+\n/
       )
+      assert.match(
+        (yield* tollgateHere("report", "--price", prices, "--csv")).stdout,
+        /^since,until,tenant,.*,errors,cost,currency\n[^\n]*,0\.0\d+,EUR\n/
+      )
       writeFileSync(prices, "models: { a:1: { in: -1, out: 4 } }")
       failsWith(
         yield* tollgateHere("report", "--price", prices),
