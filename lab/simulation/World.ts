@@ -497,7 +497,9 @@ export class World {
     model.isUp = true
     model.errs = 0
     model.hurries = true
-    for (const { process } of this.gateways)
+    for (const { process } of this.gateways) {
       process.pausedUntil = Math.min(process.pausedUntil, this.simulation.now)
+      process.struck = undefined
+    }
   }
 }

@@ -101,7 +101,8 @@ export const simulate = (
       })
       if (ask !== undefined) asked.push(ask)
     }
-    run(() => asked.some(({ id }) => id === ""))
+    const asking = simulation.now + quietMs
+    run(() => simulation.now < asking && asked.some(({ id }) => id === ""))
     rest(true)
     const refused = asked.find(({ status }) => status !== 200)
     if (refused !== undefined && simulation.step < until)
