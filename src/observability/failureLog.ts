@@ -11,6 +11,7 @@ import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Gate, GatewayError, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
+import { loggedFault } from "./loggedFault.ts"
 
 const remindMs = 10_000
 
@@ -66,7 +67,7 @@ const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (n
         return withRequestId(
           context,
           Effect.andThen(
-            Effect.logWarning("backend failed", { fault: error.fault }),
+            Effect.logWarning("backend failed", loggedFault(error)),
             Effect.logDebug("backend failed", error.cause)
           )
         )

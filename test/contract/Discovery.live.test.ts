@@ -242,11 +242,17 @@ describe("Discovery: polling in time", () => {
     Effect.gen(function* () {
       const lines: Array<string> = []
       const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
-      const refused = new Error("connect ECONNREFUSED 10.1.2.3:11434")
-      const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause: refused }))
+      const refused = Object.assign(new Error("connect ECONNREFUSED 10.1.2.3:11434"), {
+        code: "ECONNREFUSED"
+      })
+      const cause = new Error("fetch failed for 10.1.2.3", { cause: refused })
+      const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause }))
       yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
       assert.strictEqual(lines.length, 2)
-      assert.include(lines[0], '"message":"model discovery failed","fault":"unreachable"')
+      assert.include(
+        lines[0],
+        '"message":"model discovery failed","fault":"unreachable","code":"ECONNREFUSED"'
+      )
       assert.include(lines[1], '"message":"model list expired, every model is denied","age_s":"never listed"')
       assert.notInclude(lines.join(), "10.1.2.3")
     })

@@ -3,13 +3,14 @@
  * the layer, and the start does not wait for it. A list is valid for `ttlS` from the start of its poll; after that every
  * model is denied until the backend answers again.
  */
-import { Cause, Duration, Effect, Layer, Queue } from "effect"
+import { Duration, Effect, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
-import { BackendFailed, Forbidden } from "../../domain/Errors.ts"
+import { Forbidden } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { OutageLog } from "../../infra/OutageLog.ts"
 import { background, later, makeOutage } from "../../observability/background.ts"
+import { loggedCause } from "../../observability/loggedFault.ts"
 import { noPolicy, type WindowPolicy, withWindow } from "../../domain/promptWindow.ts"
 import type { Model } from "../../domain/Model.ts"
 import { Catalog } from "./Catalog.ts"
@@ -32,13 +33,6 @@ const retryS = 5
 /** A requested refresh comes at least this long after the last poll, so that clients cannot cause more polls. */
 const minSpacingS = 5
 const nothing = new Catalog([])
-
-/** The cause of a failed call names the backend's address, so only its fault is logged. A defect is logged whole. */
-const faultOf = (cause: Cause.Cause<unknown>): object => {
-  if (Cause.hasDies(cause)) return cause
-  const error = Cause.squash(cause)
-  return { fault: error instanceof BackendFailed ? error.fault : "timeout" }
-}
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }: DiscoveryOptions) {
   const [backend, nowMs, queue] = [yield* Backend, yield* makeMonotonicMs, yield* FairQueue]
@@ -67,7 +61,9 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
         const names = new Catalog(listed).models.map(({ name }) => name)
         queue.seeLoaded(names, nowMs() - startedAt)
       }),
-      Effect.catchCause((cause) => Effect.logDebug("the loaded models are not known", faultOf(cause)))
+      Effect.catchCause((cause) =>
+        Effect.logDebug("the loaded models are not known", loggedCause(cause, "timeout"))
+      )
     )
   })
 
@@ -79,7 +75,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
 
   const isExpired = () => nowMs() - askedAt > ttlS * 1000
   const unlisted = yield* makeOutage("model_discovery", (cause) =>
-    Effect.logWarning("model discovery failed", faultOf(cause))
+    Effect.logWarning("model discovery failed", loggedCause(cause, "timeout"))
   )
   const expiry = new OutageLog(nowMs)
   const logExpiry = expiry.failed(() =>
@@ -109,7 +105,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
     )
   )
   const undescribed = yield* makeOutage("model_descriptions", (cause) =>
-    Effect.logWarning("model description failed", faultOf(cause))
+    Effect.logWarning("model description failed", loggedCause(cause, "timeout"))
   )
   yield* background("model_descriptions", describe, later({ pause: () => Queue.take(listed) }), {
     failed: undescribed.failed,

@@ -4,13 +4,14 @@
  * charged. None goes out while the circuit is open.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Cause, Context, Data, Effect, Layer, Schema } from "effect"
+import { Context, Data, Effect, Layer, Schema } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { CircuitBreaker } from "../../backend/CircuitBreaker.ts"
-import { BackendFailed, CircuitOpen } from "../../domain/Errors.ts"
+import { CircuitOpen } from "../../domain/Errors.ts"
 import { withTag } from "../../domain/modelName.ts"
 import { makeMonotonicMs, timeoutDetached } from "../../infra/time.ts"
 import { background, makeOutage, spaced } from "../../observability/background.ts"
+import { loggedCause } from "../../observability/loggedFault.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { FairQueue } from "./FairQueue.ts"
 import { baseOf, maxPins, pinnedKeepAliveS } from "./QueueStore.ts"
@@ -54,13 +55,6 @@ export const layerPostgres: Layer.Layer<Pins, never, PgClient.PgClient> = Layer.
 /** A change of the pins is in force after this time, milliseconds. */
 const readEveryMs = 5000
 
-/** Why a load failed, without the address that a cause may name. */
-const faultOf = (cause: Cause.Cause<unknown>): object => {
-  if (Cause.hasDies(cause)) return cause
-  const error = Cause.squash(cause)
-  return { fault: error instanceof BackendFailed ? error.fault : "circuit open" }
-}
-
 /** Keeps the pinned models loaded, with a queue. */
 export const layerPinned: Layer.Layer<never, never, Pins | Backend | CircuitBreaker | FairQueue | Metrics> =
   Layer.effectDiscard(
@@ -92,7 +86,7 @@ export const layerPinned: Layer.Layer<never, never, Pins | Backend | CircuitBrea
         load,
         spaced(0),
         yield* makeOutage("pinned_load", (cause) =>
-          Effect.logWarning("pinned model not loaded", faultOf(cause))
+          Effect.logWarning("pinned model not loaded", loggedCause(cause, "circuit open"))
         )
       )
     })
