@@ -17,12 +17,19 @@ export const maxContainers = 32_768
 /** Maximal number of keys in a body. Each is looked up, and some are read again by a schema. */
 export const maxKeys = 65_536
 
+/**
+ * Maximal number of values in a body. Two bytes of text are one more number, and a schema looks at each before it knows that a list
+ * is too long. The longest list that a field takes, a sealed `context`, has half as many.
+ */
+export const maxValues = 262_144
+
 const quote = 0x22
 const openBrace = 0x7b
 const closeBrace = 0x7d
 const openBracket = 0x5b
 const closeBracket = 0x5d
 const colon = 0x3a
+const comma = 0x2c
 
 const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
@@ -31,7 +38,7 @@ const findProblem = (text: string): string | undefined => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
   let containers = 0
-  let count = 0
+  let [count, values] = [0, 1]
   for (let i = 0; i < text.length;) {
     const code = text.charCodeAt(i)
     if (code === quote) {
@@ -56,6 +63,9 @@ const findProblem = (text: string): string | undefined => {
       open.push(code === openBrace ? new Set() : undefined)
     } else if (code === closeBrace || code === closeBracket) {
       open.pop()
+    } else if (code === comma) {
+      values += 1
+      if (values > maxValues) return `body: at most ${maxValues} values`
     }
     i++
   }

@@ -1,7 +1,7 @@
 import { Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { maxContainers, maxKeys, parseJson } from "../../../../src/http/dialect/strictJson.ts"
+import { maxContainers, maxKeys, maxValues, parseJson } from "../../../../src/http/dialect/strictJson.ts"
 
 const refused = (text: string): string => {
   const parsed = parseJson(text)
@@ -19,7 +19,7 @@ describe("a client's JSON", () => {
     )
   })
 
-  it("when it has more objects, lists or keys than any request needs, then it is refused before it is parsed", () => {
+  it("when it has more objects, lists, keys or values than any request needs, then it is refused before it is parsed", () => {
     const lists = (count: number) => `[${Array.from({ length: count - 1 }, () => "{}").join(",")}]`
     assert.strictEqual(refused(lists(maxContainers)), "accepted")
     assert.strictEqual(refused(lists(maxContainers + 1)), "body: at most 32768 objects and lists")
@@ -28,6 +28,10 @@ describe("a client's JSON", () => {
       JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, i) => [i, 0])))
     assert.strictEqual(refused(keys(maxKeys)), "accepted")
     assert.strictEqual(refused(keys(maxKeys + 1)), "body: at most 65536 keys")
+    const numbers = (count: number) => JSON.stringify(Array.from({ length: count }, () => 1))
+    assert.strictEqual(refused(numbers(maxValues)), "accepted")
+    assert.strictEqual(refused(numbers(maxValues + 1)), "body: at most 262144 values")
+    assert.strictEqual(refused(JSON.stringify(",".repeat(2 * maxValues))), "accepted")
   })
 
   it("when a key appears twice in an object, however it is written, then it is refused", () => {
