@@ -7,7 +7,7 @@ import { Context, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { Redis } from "ioredis"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { scripts } from "../../src/gates/meter/redis/scripts.ts"
+import { accountScripts, type AccountVerb } from "../../src/gates/meter/redis/scripts.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { type FaultProxy, makeFaultProxy } from "./FaultProxy.ts"
 import { type Environment, layerFake, layerGatewayOn } from "./Gateway.ts"
@@ -73,8 +73,8 @@ export const tellRedis = Effect.fnUntraced(function* (name: string, ...args: Rea
 })
 
 /** What a verb of the Meter looks like on the wire. */
-export const verb = (name: keyof typeof scripts): string =>
-  createHash("sha1").update(scripts[name]).digest("hex")
+export const verb = (name: AccountVerb): string =>
+  createHash("sha1").update(accountScripts[name]).digest("hex")
 
 /**
  * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only an intent

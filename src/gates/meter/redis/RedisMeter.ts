@@ -7,7 +7,7 @@
  * anything else (`requirements.ts`).
  */
 import { randomUUID } from "node:crypto"
-import { Clock, Effect, Layer } from "effect"
+import { Clock, Effect, Layer, Record } from "effect"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
@@ -20,10 +20,10 @@ import { makeMonotonicMs } from "../../../infra/time.ts"
 import { livesOf, type MeterOptions, mostUsersOf } from "../bounds.ts"
 import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Verdict } from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
-import { type AccountVerb, makeAccountCalls, makeKeys } from "./accountCalls.ts"
+import { makeAccountCalls, makeKeys } from "./accountCalls.ts"
 import { parseJson, readReply, type Reply } from "./replies.ts"
 import { checkRequirements, probeWrites } from "./requirements.ts"
-import { scripts } from "./scripts.ts"
+import { type AccountVerb, otherScripts } from "./scripts.ts"
 
 export interface Options extends MeterOptions {
   /** in front of every key. `tollgate:` */
@@ -87,11 +87,7 @@ export const makeRedis = Effect.fnUntraced(function* (
   const keys = makeKeys(options.prefix ?? "tollgate:")
   const { leaseMs, ledgerLagMs, rememberMs } = livesOf(options)
   const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs], mostUsersOf(options))
-  const ofGroups = {
-    surveyGroup: redis.script(scripts.surveyGroup),
-    repairGroup: redis.script(scripts.repairGroup),
-    load: redis.script(scripts.load)
-  }
+  const ofGroups = Record.map(otherScripts, redis.script)
   const check = checkRequirements(yield* makeMonotonicMs)
   const requirements = check(redis.servers)
   /** Of this process alone: each has to find out for itself. */

@@ -3,7 +3,7 @@
  * with 32 connections that halves the CPU of Redis for a request. On a cluster each group has its own
  * command, because all keys of a command must be on one node.
  */
-import { Effect } from "effect"
+import { Effect, Record } from "effect"
 import { Cluster } from "ioredis"
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
@@ -12,25 +12,7 @@ import { batchCalls } from "../../../infra/batchCalls.ts"
 import { type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { tagOf } from "../verdicts.ts"
 import { parseJson } from "./replies.ts"
-import { scripts } from "./scripts.ts"
-
-/**
- * The scripts of an account, and how many calls of each one command may have. Redis serves nobody else while a script runs. 24
- * requests of 24 accounts take it about 1 ms, of one account 0.3 ms.
- */
-const most = {
-  reserve: 24,
-  renew: 24,
-  settle: 24,
-  renewSlot: 24,
-  freeSlot: 24,
-  cancel: 24,
-  peek: 24,
-  survey: 1,
-  repair: 1
-} as const
-
-export type AccountVerb = keyof typeof most
+import { accountScripts, type AccountVerb, callsAtOnce } from "./scripts.ts"
 
 export interface AccountCall {
   readonly claims: Claims
@@ -146,11 +128,11 @@ export const makeAccountCalls = (
   mostUsers: number
 ) => {
   const isCluster = redis.client instanceof Cluster
-  const batchOf = (verb: AccountVerb) => {
-    const script = redis.script(scripts[verb])
+  return Record.map(callsAtOnce, (most, verb: AccountVerb) => {
+    const script = redis.script(accountScripts[verb])
     return batchCalls<AccountCall, unknown, RedisFailed>({
       placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
-      most: most[verb],
+      most,
       send: Effect.fnUntraced(function* (calls) {
         const { names, numbers, order } = encodeCalls(keys, lives, mostUsers, calls)
         const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
@@ -163,16 +145,5 @@ export const makeAccountCalls = (
         return byCall
       })
     })
-  }
-  return {
-    reserve: batchOf("reserve"),
-    renew: batchOf("renew"),
-    settle: batchOf("settle"),
-    renewSlot: batchOf("renewSlot"),
-    freeSlot: batchOf("freeSlot"),
-    cancel: batchOf("cancel"),
-    peek: batchOf("peek"),
-    survey: batchOf("survey"),
-    repair: batchOf("repair")
-  } satisfies Record<AccountVerb, unknown>
+  })
 }

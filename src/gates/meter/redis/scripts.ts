@@ -33,10 +33,11 @@
  */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
+import { Record } from "effect"
 import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
 
 /** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
-const figures: Readonly<Record<string, number>> = {
+const figures: { readonly [name: string]: number } = {
   WINDOW_MS: windowMs,
   GROUP_MS: groupMs,
   // 6 bytes for a time, 7 for an amount: `<I6I7`
@@ -54,7 +55,6 @@ const start = read("start")
 const state = read("state")
 const account = read("account")
 const group = read("group")
-
 const batch = read("batch")
 
 /** Redis reads the flags from the first line. */
@@ -70,19 +70,30 @@ const aboutAccount = (verb: string): string =>
     `${start + state}local function main()\n${account}local function operate()\n`,
     `end\n${batch}end\nreturn main()\n`
   )
-const aboutGroup = (verb: string): string => scriptOf(verb, start + group)
 
-export const scripts = {
-  reserve: aboutAccount("reserve"),
-  renew: aboutAccount("renew"),
-  settle: aboutAccount("settle"),
-  renewSlot: aboutAccount("renewSlot"),
-  freeSlot: aboutAccount("freeSlot"),
-  cancel: aboutAccount("cancel"),
-  peek: aboutAccount("peek"),
-  survey: aboutAccount("survey"),
-  repair: aboutAccount("repair"),
-  surveyGroup: aboutGroup("surveyGroup"),
-  repairGroup: aboutGroup("repairGroup"),
+/**
+ * The operations on an account, and how many calls of each one command may have. Redis serves nobody else while a script runs. 24
+ * requests of 24 accounts take it about 1 ms, of one account 0.3 ms.
+ */
+export const callsAtOnce = {
+  reserve: 24,
+  renew: 24,
+  settle: 24,
+  renewSlot: 24,
+  freeSlot: 24,
+  cancel: 24,
+  peek: 24,
+  survey: 1,
+  repair: 1
+} as const
+
+export type AccountVerb = keyof typeof callsAtOnce
+
+export const accountScripts = Record.map(callsAtOnce, (_, verb) => aboutAccount(verb))
+
+/** Of a group, and `load`. */
+export const otherScripts = {
+  surveyGroup: scriptOf("surveyGroup", start + group),
+  repairGroup: scriptOf("repairGroup", start + group),
   load: scriptOf("load", start)
 } as const
