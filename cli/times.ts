@@ -1,8 +1,9 @@
 /** Reads the times that an operator types. */
 import { Option } from "effect"
+import { dayMs } from "../src/domain/Calendar.ts"
 import type { Bounds, Moment } from "../src/admin/records/period.ts"
 
-const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 }
+const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: dayMs, w: 604_800_000 }
 
 export const aLifetime = "a time such as 45m, 12h, 30d or 2w"
 
@@ -38,8 +39,6 @@ const offsetOf = (text = "Z"): number => {
   const [, sign, hours, minutes] = /^([+-])(\d{2}):(\d{2})$/.exec(text) ?? []
   return hours === undefined ? 0 : (sign === "-" ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000
 }
-
-const dayMs = 86_400_000
 
 /** A day, an instant, a lifetime before now or a time of the clock. Days and weeks before now are whole UTC days. */
 export const readMoment = (text: string): Option.Option<Moment> => {

@@ -3,12 +3,11 @@ import { Command, Flag } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
 import { RegistryDown } from "../../src/admin/Errors.ts"
 import { Records } from "../../src/admin/records/Records.ts"
+import { dayMs } from "../../src/domain/Calendar.ts"
 import type { Pruned } from "../../src/audit/months.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { amount, show, table } from "../terminal.ts"
-
-const msPerDay = 86_400_000
 
 /** Somebody reads or writes the month at this moment. */
 const isBusy = (error: unknown): boolean =>
@@ -29,14 +28,14 @@ export const pruneAudit = Command.make(
       .lifetime("older-than", "Remove the months that ended so long ago: 400d or 60w, at least 1d")
       .pipe(
         Flag.filter(
-          (ms) => ms % msPerDay === 0,
+          (ms) => ms % dayMs === 0,
           () => "whole days or weeks, such as 400d"
         )
       ),
     dryRun: flags.toggle("dry-run", "Show which months would be dropped; change nothing")
   },
   Effect.fnUntraced(function* ({ dryRun, olderThanMs }) {
-    const days = olderThanMs / msPerDay
+    const days = olderThanMs / dayMs
     const records = yield* Records
     if (dryRun) {
       const months = yield* records.prunable(days)

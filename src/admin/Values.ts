@@ -1,5 +1,6 @@
 /** The values that an operator may give, each with the text of its error message. */
 import { Effect, Predicate, Record, Schema, SchemaIssue } from "effect"
+import { dayMs } from "../domain/Calendar.ts"
 import { scopes } from "../domain/Caller.ts"
 import { redactKeys } from "../domain/Key.ts"
 import {
@@ -49,7 +50,7 @@ export const reportRows = value("a whole number from 1 to 10000", whole(1, 10_00
 export const auditDays = value("a time of 1 to 36500 days", whole(1, 36_500))
 
 /** A century. A longer time is a typing error. */
-export const lifetimeMs = value("a time of at most 36500 days", whole(1, 36_500 * 86_400_000))
+export const lifetimeMs = value("a time of at most 36500 days", whole(1, 36_500 * dayMs))
 
 export const scopeList = value(
   `a comma list of ${scopes.join(", ")}`,

@@ -5,7 +5,7 @@
 import type { Period } from "./Limits.ts"
 import type { CounterName } from "./Reservation.ts"
 
-const dayMs = 86_400_000
+export const dayMs = 86_400_000
 
 /** The number of the UTC day that holds an instant (epoch ms). */
 export const dayNumber = (epochMs: number): number => Math.floor(epochMs / dayMs)

@@ -1,7 +1,7 @@
 /** Compares the ledger with the audit, and repairs it. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { dayOf } from "../../domain/Calendar.ts"
+import { dayMs, dayOf } from "../../domain/Calendar.ts"
 import { auditedSums } from "../../ledger/audited.ts"
 import { oneRow } from "../../infra/rows.ts"
 import { mostDifferences } from "./Books.ts"
@@ -92,7 +92,7 @@ const mostCorrections = 100_000
 
 const readEach = oneRow({ audit: Sums, ledger: Sums })
 
-export const nextDay = (day: string): string => dayOf(Date.parse(day) + 86_400_000)
+export const nextDay = (day: string): string => dayOf(Date.parse(day) + dayMs)
 
 /**
  * Makes the ledger of a key and day say what the audit says. Requests that only the ledger has get a correction each, the

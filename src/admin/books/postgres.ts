@@ -1,7 +1,7 @@
 /** `Books` on Postgres, and on the counters where they can be read. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, References, Schema } from "effect"
-import { dayOf, monthOf } from "../../domain/Calendar.ts"
+import { dayMs, dayOf, monthOf } from "../../domain/Calendar.ts"
 import { periods } from "../../domain/Limits.ts"
 import { keysOfAccount, keysOfTenant } from "../../gates/keys/accounts.ts"
 import type { Meter } from "../../gates/meter/Meter.ts"
@@ -33,8 +33,6 @@ export interface BooksOptions {
   readonly leaseS: number
   readonly looks?: Looks
 }
-
-const dayMs = 86_400_000
 
 /** The whole UTC days of a period: the ledger has no parts of a day. */
 const daysOf = ({ from, to }: Period): Days => ({

@@ -1,10 +1,9 @@
 /** The period of a report or of a list. Days are UTC days. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { dayMs } from "../../domain/Calendar.ts"
 import { oneRow } from "../../infra/rows.ts"
 import { InvalidValue } from "../Errors.ts"
-
-const dayMs = 86_400_000
 
 /** A point in time, as operators say it. */
 export type Moment =

@@ -2,6 +2,7 @@
 import { Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { pruneStep } from "../../audit/months.ts"
+import { dayMs } from "../../domain/Calendar.ts"
 import { makeRowReader } from "../../infra/rows.ts"
 import { UnknownKey, withRegistryDownAfter } from "../Errors.ts"
 import { largeRead, requireTenant } from "../rows.ts"
@@ -41,7 +42,7 @@ const make = Effect.gen(function* () {
     requests: Effect.fnUntraced(function* (query) {
       const limit = yield* Values.validate("limit", Values.listed, query.limit)
       yield* checkFilter(query)
-      const period = yield* readPeriod(sql, query, { agoMs: 86_400_000 })
+      const period = yield* readPeriod(sql, query, { agoMs: dayMs })
       return { ...(yield* large(30, readNewest(sql, { ...query, limit, period }))), period }
     }, withRegistryDownAfter("35 seconds")),
     writtenSince: Effect.fnUntraced(function* (filter, since) {

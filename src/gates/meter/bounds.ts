@@ -1,4 +1,5 @@
 /** The figures that both stores of the Meter go by. The scripts in Redis are given them by `redis/scripts.ts`. */
+import { dayMs } from "../../domain/Calendar.ts"
 
 /** Length of the windows in milliseconds: in none of this length is more than the limit. */
 export const windowMs = 60_000
@@ -16,7 +17,7 @@ export const groupMs = 500
 const mostUsers = 10_000
 
 /** How long the set of users is kept: as long as the counter of a month. */
-export const usersKeptMs = 40 * 86_400_000
+export const usersKeptMs = 40 * dayMs
 
 /** Longest time, in milliseconds, between an admission and its intent in a ledger that is read for a load, without a queue. */
 const ledgerLagMs = 10_000

@@ -1,5 +1,5 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { counterNamesAt, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
+import { counterNamesAt, dayMs, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
 import {
   type BudgetName,
   budgetNames,
@@ -31,8 +31,6 @@ const budgetOf = (claims: Claims, { period, scope }: BudgetName): number | undef
   if (scope === "user") return claims.user?.budgets[period]
   return (scope === "key" ? claims.budgets : claims.tenantBudgets)?.[period]
 }
-
-const dayMs = 86_400_000
 
 /**
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
