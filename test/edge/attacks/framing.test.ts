@@ -2,15 +2,13 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { fake } from "../../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { call, eventually, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 
 const live = { excludeTestServices: true } as const
 
 const chat = JSON.stringify(hello({ stream: false }))
-const keepAlive: ReadonlyArray<string> = []
 
 layer(layerGateway(), live)("HTTP framing", (it) => {
   it.effect(
@@ -127,27 +125,6 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
     })
   )
 
-  it.effect("when garbage comes behind a stream, then it does not get into it (H02)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const words = ["one", "two", "three", "four"]
-      backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 60 })
-      const { responses, closed } = yield* talk(
-        url,
-        Buffer.concat([
-          rawPost("/api/chat", secret, JSON.stringify(hello()), keepAlive),
-          Buffer.from("\u0001\u0002garbage\r\n\r\n")
-        ])
-      )
-      assert.strictEqual(responses[0]?.status, 200)
-      assert.strictEqual(responses[0]?.body.trimEnd().split("\n").length, 5)
-      assert.strictEqual(responses.length, 1)
-      assert.isTrue(closed)
-    })
-  )
-
   it.effect("when a body breaks off, then no slot, no tokens and no error are left behind (H07)", () =>
     Effect.gen(function* () {
       const { url } = yield* Gateway
@@ -178,21 +155,6 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
       )
       const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
       assert.strictEqual(after.status, 200, after.text)
-    })
-  )
-
-  it.effect("when bytes come after a complete body, then they are not part of it and not kept (H08)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const { responses, closed } = yield* talk(
-        url,
-        Buffer.concat([rawPost("/api/chat", secret, "{}", keepAlive), Buffer.alloc(200_000, "{")])
-      ).pipe(unharmed)
-      const id = assertRefusal(responses[0], 400, "the first")
-      yield* assertAudited(id, 400)
-      assert.strictEqual(responses.length, 1)
-      assert.isTrue(closed)
     })
   )
 
