@@ -4,7 +4,7 @@
  */
 import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import { budgetFields, budgetOf, type KeyOverview, Pin, type TenantInfo } from "../src/admin/Registry.ts"
+import { budgetFields, budgetOf, type KeyOverview, Pin, type TenantInfo } from "../src/admin/rows.ts"
 import {
   KeyChange,
   keyTexts,

@@ -1,7 +1,7 @@
 /** The files of `create-keys`: the names that it reads, and the keys that it writes. */
 import { Effect, FileSystem, Option } from "effect"
 import * as path from "node:path"
-import type { MadeKey } from "../src/admin/Registry.ts"
+import type { MadeKey } from "../src/admin/rows.ts"
 import { csv, readCsv, unquoted } from "./csv.ts"
 import { FileInvalid } from "./errorMessages.ts"
 import { readText } from "./files.ts"

@@ -11,9 +11,9 @@ import { Drain } from "../src/infra/Drain.ts"
 import { assertSchema } from "../src/infra/Migrations.ts"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { layerRedis, type Redis } from "../src/infra/Redis.ts"
-import { layerFromSettings as layerRegistry } from "../src/admin/postgres.ts"
-import { Counters, layerPostgres as layerBooks } from "../src/admin/books/postgres.ts"
-import { layerPostgres as layerRecords } from "../src/admin/records/postgres.ts"
+import { layerFromSettings as layerRegistry } from "../src/admin/Registry.ts"
+import { Counters, layerPostgres as layerBooks } from "../src/admin/books/Books.ts"
+import { Records } from "../src/admin/records/Records.ts"
 import { layerPostgres as layerReplicas } from "../src/replicas/Replicas.ts"
 import { longestLeaseS } from "../src/Settings.ts"
 import { version } from "../src/version.ts"
@@ -113,7 +113,7 @@ const backendCheck = checked("backend", Effect.provide(backendStatus, layerBacke
 
 const needs = {
   registry: Layer.unwrap(Effect.map(settings, layerRegistry)).pipe(Layer.provide(layerSchema)),
-  records: layerRecords.pipe(Layer.provide(layerSchema)),
+  records: Records.layer.pipe(Layer.provide(layerSchema)),
   books: layerProvenBooks,
   database: layerDatabase,
   backend: layerBackend,

@@ -1,6 +1,6 @@
 /** What an operator should know about names of models that the model server does not have. */
 import { Effect, type Layer } from "effect"
-import type { TenantInfo } from "../src/admin/Registry.ts"
+import type { TenantInfo } from "../src/admin/rows.ts"
 import { Backend } from "../src/backend/Backend.ts"
 import type { Caller } from "../src/domain/Caller.ts"
 import { Catalog } from "../src/gates/models/Catalog.ts"

@@ -1,6 +1,6 @@
 /** Prints tenants, keys, limits and budgets as tables. */
 import { Record } from "effect"
-import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/Registry.ts"
+import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/rows.ts"
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
 import { eachUserFields, keyTexts } from "../src/domain/settings.ts"
 import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"

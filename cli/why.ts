@@ -1,5 +1,5 @@
 /** Says in a sentence why a request ended as it did, and what to do. `src/domain/refusal.ts` writes what is read here. */
-import type { RequestRow } from "../src/admin/records/Records.ts"
+import type { RequestRow } from "../src/admin/records/requests.ts"
 import { type BackendFault, forbidden, type Gate } from "../src/domain/Errors.ts"
 import { limitWords } from "../src/domain/refusal.ts"
 import { amount, escapeText } from "./terminal.ts"

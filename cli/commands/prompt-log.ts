@@ -1,7 +1,8 @@
 /** The commands that show and erase logged prompts. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { type LoggedPrompt, Registry } from "../../src/admin/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import type { LoggedPrompt } from "../../src/admin/rows.ts"
 import { described } from "../help.ts"
 import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"

@@ -1,6 +1,7 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Books, type Difference, type Mended, type Proof, type Sums } from "../../src/admin/books/Books.ts"
+import { Books, type Mended } from "../../src/admin/books/Books.ts"
+import type { Difference, Proof, Sums } from "../../src/admin/books/proof.ts"
 import { described } from "../help.ts"
 import { Reported } from "../exit.ts"
 import * as flags from "../flags.ts"

@@ -1,14 +1,14 @@
 import { Console, Effect, Record, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { InvalidValue } from "../../src/admin/Errors.ts"
+import { Records } from "../../src/admin/records/Records.ts"
 import {
   type Price,
-  Records,
   type Report,
   type ReportColumn,
   reportColumns,
-  type Totals
-} from "../../src/admin/records/Records.ts"
+  Totals
+} from "../../src/admin/records/report.ts"
 import { csv } from "../csv.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
@@ -60,18 +60,7 @@ const missing = { tenant: "-", key: "-", model: "-", user: "(nobody named)", day
 
 const sumOf = ({ others, rows }: Report): Totals => {
   const all: ReadonlyArray<Totals> = others === undefined ? rows : [...rows, others]
-  const sum = (of: keyof Totals) => all.reduce((total, row) => total + row[of], 0)
-  return {
-    requests: sum("requests"),
-    tokensIn: sum("tokensIn"),
-    tokensCached: sum("tokensCached"),
-    tokensOut: sum("tokensOut"),
-    errors: sum("errors"),
-    loads: sum("loads"),
-    loadMs: sum("loadMs"),
-    cost: sum("cost"),
-    unpriced: sum("unpriced")
-  }
+  return Record.map(Totals.fields, (_, of) => all.reduce((total, row) => total + row[of], 0))
 }
 
 /** What is printed: a report by a column, with or without costs. */

@@ -2,13 +2,13 @@
 import { Console, Effect, Schedule } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
+import { Records } from "../../src/admin/records/Records.ts"
 import {
   maxScanned,
   type RequestDetails,
   type RequestFilter,
-  Records,
   type RequestRow
-} from "../../src/admin/records/Records.ts"
+} from "../../src/admin/records/requests.ts"
 import type { Listed } from "../../src/infra/rows.ts"
 import { described } from "../help.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"

@@ -1,7 +1,8 @@
 /** The commands that create, list and disable tenants, and show what they used. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Registry, type TenantInfo } from "../../src/admin/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import type { TenantInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { periods } from "../../src/domain/Limits.ts"
 import { described } from "../help.ts"

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import { Context, Effect, Layer, Redacted, Schedule } from "effect"
-import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { makeSlotServer } from "../scale/queue/SlotServer.ts"

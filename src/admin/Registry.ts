@@ -4,243 +4,375 @@
  * Every change is one transaction. It is in force on every gateway within about `KEY_FRESHNESS_MS`, because the gates poll
  * the state and do not depend on notifications. Only `createKey` and `rotateKey` return a key's secret, once.
  */
-import { Context, type Effect, Schema, Struct } from "effect"
-import { type BudgetUse, type Period } from "../domain/Limits.ts"
-import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
-import type { Listed, UnreadableRow } from "../infra/rows.ts"
-import type {
-  DuplicateKey,
-  DuplicateTenant,
-  InvalidValue,
-  RegistryDown,
-  RevokedKey,
-  TenantInUse,
-  UnknownKey,
-  UnknownTenant
-} from "./Errors.ts"
+import { Context, Effect, Layer, Schema, Struct } from "effect"
+import { SqlClient } from "effect/sql"
+import { isSqlError } from "effect/sql/SqlError"
+import { scopes } from "../domain/Caller.ts"
+import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
+import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
+import { KeyChange, KeySettings, newKey, newTenant, TenantChange } from "../domain/settings.ts"
+import { hashSecret } from "../gates/keys/SecretVerifier.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
+import { assigned, columnsOf, inserted, oneRow } from "../infra/rows.ts"
+import { daysOf, inPeriod } from "../ledger/periods.ts"
+import type { SettingsValues } from "../Settings.ts"
+import * as Errors from "./Errors.ts"
+import { lockAccount, readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
+import { expiryOf, liveNames, livePrefixes, readKeys } from "./keys.ts"
+import { modelSettings, storedModels } from "./models.ts"
+import { makeMoves } from "./moves.ts"
+import { makePins } from "./pins.ts"
+import { batch, erasePrompts, readPrompts } from "./prompts.ts"
+import * as Rows from "./rows.ts"
+import * as Values from "./Values.ts"
 
-/** The settings with the budget of each period. */
-export const budgetOf = {
-  day: "budgetDaily",
-  month: "budgetMonthly",
-  total: "budgetTotal"
-} as const satisfies Record<Period, keyof KeySettings & keyof TenantSettings>
+const { withRegistryDown } = Errors
 
-export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
+const encodeKey = Schema.encodeEffect(KeyChange)
+const encodeTenant = Schema.encodeEffect(TenantChange)
 
-export const TenantInfo = Schema.Struct({
-  name: Schema.String,
-  ...TenantSettings.fields,
-  status: Schema.Literals(["active", "disabled"]),
-  created: Schema.Date
-})
-export type TenantInfo = typeof TenantInfo.Type
-
-export const KeyInfo = Schema.Struct({
-  prefix: Schema.String,
-  name: Schema.String,
-  tenant: Schema.String,
-  scopes: Schema.Array(Schema.String),
-  /** `expired`: an active key past its end */
-  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
-  created: Schema.Date,
-  expires: Schema.NullOr(Schema.Date),
-  ...KeySettings.fields
-})
-export type KeyInfo = typeof KeyInfo.Type
-
-/** A key with all that decides whether it works now. */
-export const KeyOverview = Schema.Struct({
-  ...KeyInfo.fields,
-  /** the limits in force: its own, else the tenant's */
-  effective: Schema.Struct(Struct.pick(TenantSettings.fields, ["rpm", "tpm", "concurrent"])),
-  /** whether the tenant is disabled, or may use no model: then no request of the key succeeds */
-  tenantDisabled: Schema.Boolean,
-  tenantWithoutModels: Schema.Boolean,
-  /** when its latest request in the audit log arrived */
-  lastUsed: Schema.NullOr(Schema.Date)
-})
-/** `budgets`: those that bind it. */
-export type KeyOverview = typeof KeyOverview.Type & { readonly budgets: ReadonlyArray<BudgetState> }
-
-export const UsageTotals = Schema.Struct({
-  requests: Schema.Finite,
-  tokensIn: Schema.Finite,
-  /** part of `tokensIn`, as far as the model server says */
-  tokensCached: Schema.Finite,
-  tokensOut: Schema.Finite
-})
-export type UsageTotals = typeof UsageTotals.Type
-
-/** The budget of a period, null when there is none, and the tokens that the ledger counts in it. */
-export interface BudgetState {
-  readonly period: Period
-  readonly budget: number | null
-  readonly spent: number
-  /** how far it is spent; null when there is none */
-  readonly state: BudgetUse | null
+export interface RegistryOptions {
+  /** `KEY_NAMESPACE`; default tg_ */
+  readonly namespace?: string
+  /** the limits of a tenant that is created without them: `DEFAULT_RPM`, `DEFAULT_TPM`, `DEFAULT_CONCURRENT` */
+  readonly defaults: EffectiveLimits
+  /** for tests, which make hundreds of keys; default: `hashSecret` */
+  readonly hash?: (secret: string) => Promise<string>
+  /** for tests; default: a new random key of the namespace */
+  readonly mint?: () => string
 }
 
-/** One logged prompt and its answer, each cut at 64 KiB. `truncated`: whether one of them was cut. */
-export const LoggedPrompt = Schema.Struct({
-  requestId: Schema.String,
-  created: Schema.Date,
-  expires: Schema.Date,
-  endpoint: Schema.String,
-  prompt: Schema.String,
-  answer: Schema.String,
-  truncated: Schema.Boolean
-})
-export type LoggedPrompt = typeof LoggedPrompt.Type
+/** argon2 runs on the threads of libuv, of which there are four. */
+const hashesAtOnce = 4
 
-/** Limits that are absent are the defaults of the settings. */
-export interface NewTenant extends TenantChange {
-  readonly name: string
-}
+/** Any number that no other advisory lock of the schema has. */
+const createKeysLock = 7_309_455
 
-export interface NewKey extends KeyChange {
-  readonly tenant: string
-  readonly name: string
-  /** default: all */
-  readonly scopes?: ReadonlyArray<string>
-  /** lifetime from now, by the database's clock; not together with `expiresAt` */
-  readonly expiresInMs?: number | undefined
-  readonly expiresAt?: Date | undefined
-  /** whether the tenant may have a live key of that name already */
-  readonly allowDuplicate?: boolean
-}
+/** There are 62^9 prefixes. Two collisions in a row mean a broken random source. */
+const maxAttempts = 5
 
-/** Keys that differ in their names only. */
-export interface NewKeys extends Omit<NewKey, "name" | "allowDuplicate"> {
-  readonly names: ReadonlyArray<string>
-}
+const make = Effect.fnUntraced(function* (options: RegistryOptions) {
+  const sql = yield* SqlClient.SqlClient
+  const hashOf = options.hash ?? hashSecret
+  const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
-export interface MadeKey {
-  readonly name: string
-  readonly prefix: string
-  /** the full key */
-  readonly secret: string
-}
+  const keyInfo = Effect.fnUntraced(function* (prefix: string) {
+    const row = yield* Effect.flatMap(
+      sql`SELECT ${Rows.keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
+      Rows.keyRows.first
+    )
+    return row ?? (yield* new Errors.UnknownKey({ prefix }))
+  })
 
-/** What is absent does not change. */
-export interface ModelsChange {
-  /** the new allowlist */
-  readonly models?: ReadonlyArray<string> | undefined
-  /** added to the allowlist, and taken from it */
-  readonly add?: ReadonlyArray<string> | undefined
-  readonly remove?: ReadonlyArray<string> | undefined
-  readonly allowAll?: boolean | undefined
-  /** aliases to add, or to give another model */
-  readonly aliases?: { readonly [alias: string]: string } | undefined
-  readonly removeAliases?: ReadonlyArray<string> | undefined
-}
+  const createTenant = Effect.fnUntraced(function* (tenant: Rows.NewTenant) {
+    const name = yield* Values.validate("name", Values.name, tenant.name)
+    const settings = yield* storedModels(
+      yield* Values.tenantChange({ ...newTenant, ...options.defaults, ...tenant })
+    )
+    const row = yield* Effect.flatMap(
+      sql`
+        INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(settings)) })}
+        ON CONFLICT (name) DO NOTHING RETURNING ${Rows.tenantColumns(sql)}`,
+      Rows.tenantRows.first
+    )
+    return row ?? (yield* new Errors.DuplicateTenant({ tenant: name }))
+  }, withRegistryDown)
 
-/** A model that stays loaded. */
-export const Pin = Schema.Struct({
-  model: Schema.String,
-  /** from the first hour of the day until the second, in UTC, as `08-18`; null: always */
-  hours: Schema.NullOr(Schema.String)
-})
-export type Pin = typeof Pin.Type
+  const listTenants = Effect.suspend(
+    () => sql`SELECT ${Rows.tenantColumns(sql)} FROM tenants t ORDER BY t.name`
+  ).pipe(Effect.map(Rows.tenantRows.list), withRegistryDown)
 
-export interface PinsChange {
-  /** pinned from now on, with these hours */
-  readonly pin?: ReadonlyArray<Pin> | undefined
-  /** no longer pinned */
-  readonly unpin?: ReadonlyArray<string> | undefined
-  /** whether those that `pin` does not name are no longer pinned */
-  readonly only?: boolean | undefined
-}
+  /** Changes nothing when the row cannot be read. */
+  const updateTenant = Effect.fnUntraced(function* (tenant: string, values: object) {
+    if (Object.keys(values).length > 0) {
+      yield* sql`UPDATE tenants SET ${assigned(sql, values)} WHERE name = ${tenant}`
+    }
+    return yield* Rows.readTenant(sql, tenant)
+  }, sql.withTransaction)
 
-/** An absent period does not change; null removes its budget. */
-export type BudgetChange = { readonly [P in Period]?: number | null }
+  const changeTenant = Effect.fnUntraced(function* (tenant: string, change: TenantChange) {
+    const settings = yield* storedModels(yield* Values.tenantChange(change))
+    return yield* updateTenant(tenant, yield* encodeTenant(settings))
+  }, withRegistryDown)
 
-type Answer<A, E = never> = Effect.Effect<A, E | InvalidValue | RegistryDown | UnreadableRow>
+  const setModels = Effect.fnUntraced(
+    function* (tenant: string, change: Rows.ModelsChange) {
+      yield* Rows.requireTenant(sql, tenant, "FOR UPDATE")
+      return yield* changeTenant(tenant, yield* modelSettings(yield* Rows.readTenant(sql, tenant), change))
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
 
-export class Registry extends Context.Service<
-  Registry,
-  {
-    createTenant(tenant: NewTenant): Answer<TenantInfo, DuplicateTenant>
-    readonly listTenants: Answer<Listed<TenantInfo>>
-    showTenant(tenant: string): Answer<TenantInfo, UnknownTenant>
-    changeTenant(tenant: string, change: TenantChange): Answer<TenantInfo, UnknownTenant>
-    setTenantEnabled(tenant: string, enabled: boolean): Answer<TenantInfo, UnknownTenant>
-    renameTenant(tenant: string, name: string): Answer<TenantInfo, UnknownTenant | DuplicateTenant>
-    /** Only a tenant that never had a key and never used anything: reports need the names of the others. */
-    deleteTenant(tenant: string): Answer<void, UnknownTenant | TenantInUse>
-    setModels(tenant: string, change: ModelsChange): Answer<TenantInfo, UnknownTenant>
-    /** From the ledger; day and month are the current ones in UTC. */
-    usage(tenant: string, period: Period): Answer<UsageTotals, UnknownTenant>
+  /** From the ledger; day and month are the current ones in UTC. */
+  const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
+    yield* Rows.requireTenant(sql, tenant)
+    return yield* Effect.flatMap(
+      sql`
+        WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
+        SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
+          coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut",
+          (SELECT coalesce(sum(u.tokens_cached), 0)::float8
+            FROM at CROSS JOIN usage_daily u JOIN tenants t ON t.id = u.tenant_id
+            WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "u.day")}) AS "tokensCached"
+        FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
+        WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`,
+      oneRow(Rows.UsageTotals.fields)
+    )
+  }, withRegistryDown)
 
-    /** `secret` is the full key. It is returned only here and is not stored. */
-    createKey(
-      key: NewKey
-    ): Answer<{ readonly secret: string; readonly key: KeyInfo }, UnknownTenant | DuplicateKey>
-    /**
-     * Makes a key for each name that has no live key in the tenant, in one transaction. `keep` stores the keys before the
-     * commit, so that no key is in force whose text is lost; when it fails, no key is made. One `keep` runs at a time.
-     * `livingOf` says which prefixes belong to live keys.
-     */
-    createKeys<E>(
-      keys: NewKeys,
-      keep: (
-        made: ReadonlyArray<MadeKey>,
-        livingOf: (
-          prefixes: ReadonlyArray<string>
-        ) => Effect.Effect<ReadonlySet<string>, RegistryDown | UnreadableRow>
-      ) => Effect.Effect<void, E>
-    ): Answer<
-      {
-        readonly made: ReadonlyArray<MadeKey>
-        /** those that have a live key, with its prefix */
-        readonly skipped: ReadonlyArray<{ readonly name: string; readonly prefix: string }>
+  /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */
+  const insertKey = Effect.fnUntraced(function* <E>(
+    insert: (prefix: string, hash: string) => Effect.Effect<ReadonlyArray<unknown>, E>
+  ) {
+    for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+      const secret = mint()
+      const prefix = prefixOf(secret)
+      const hash = yield* Effect.tryPromise(() => hashOf(secret))
+      if ((yield* insert(prefix, hash)).length === 0) continue
+      const key = yield* Effect.catchTag(
+        keyInfo(prefix),
+        "UnknownKey",
+        (cause) => new Errors.RegistryDown({ cause })
+      )
+      return { secret, key }
+    }
+    return yield* new Errors.RegistryDown({ cause: new Error("no free key prefix was found") })
+  })
+
+  /** What a new key has beside its name, its prefix and its hash. */
+  const newRow = Effect.fnUntraced(function* (key: Omit<Rows.NewKey, "name">) {
+    return {
+      tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
+      scopes: yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes),
+      ...(yield* encodeKey(yield* Values.keyChange({ ...newKey, ...key }))),
+      expiresAt: yield* expiryOf(sql, key)
+    }
+  })
+
+  const nameOf = (name: string) => Values.validate("name", Values.name, name)
+
+  /** `secret` is the full key. It is returned only here and is not stored. */
+  const createKey = Effect.fnUntraced(
+    function* (key: Rows.NewKey) {
+      const row = { name: yield* nameOf(key.name), ...(yield* newRow(key)) }
+      yield* Rows.lockTenant(sql, key.tenant)
+      const [same] = key.allowDuplicate === true ? [] : yield* liveNames(sql, key.tenant, [row.name])
+      if (same !== undefined) return yield* new Errors.DuplicateKey({ label: same.name, prefix: same.prefix })
+      return yield* insertKey(
+        (prefix, hash) => sql`
+          INSERT INTO api_keys ${inserted(sql, { prefix, hash, ...row })}
+          ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+      )
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
+
+  /** Those of the prefixes that belong to live keys. */
+  const livingOf = (prefixes: ReadonlyArray<string>) => withRegistryDown(livePrefixes(sql, prefixes))
+
+  /**
+   * Makes a key for each name that has no live key in the tenant, in one transaction. `keep` stores the keys before the
+   * commit, so that no key is in force whose text is lost; when it fails, no key is made. One `keep` runs at a time.
+   */
+  const createKeys = Effect.fnUntraced(function* <E>(
+    keys: Rows.NewKeys,
+    keep: (made: ReadonlyArray<Rows.MadeKey>, living: typeof livingOf) => Effect.Effect<void, E>
+  ) {
+    const { row, wanted } = yield* withRegistryDown(
+      Effect.gen(function* () {
+        const names = yield* Effect.forEach(keys.names, nameOf)
+        yield* Rows.requireTenant(sql, keys.tenant)
+        const live = new Set((yield* liveNames(sql, keys.tenant, names)).map(({ name }) => name))
+        return { row: yield* newRow(keys), wanted: names.filter((name) => !live.has(name)) }
+      })
+    )
+    // Before the transaction, because it takes long.
+    const hashed = yield* Effect.forEach(
+      wanted,
+      (name) => {
+        const secret = mint()
+        return Effect.tryPromise({
+          try: async () => ({ name, secret, prefix: prefixOf(secret), hash: await hashOf(secret) }),
+          catch: (cause) => new Errors.RegistryDown({ cause })
+        })
       },
-      UnknownTenant | E
-    >
-    /**
-     * Makes a new key with the name, scopes, settings and lifetime of the old one. The lifetime starts now. Both keys have one
-     * account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time;
-     * without it, the old key does not change.
-     */
-    rotateKey(
-      prefix: string,
-      graceMs: number | undefined
-    ): Answer<{ readonly secret: string; readonly key: KeyInfo; readonly replaced: KeyInfo }, UnknownKey>
+      { concurrency: hashesAtOnce }
+    )
+    return yield* Effect.gen(function* () {
+      // One at a time, so that no other `keep` meets keys that are stored and not yet in force.
+      yield* sql`SELECT pg_advisory_xact_lock(${createKeysLock})`
+      yield* Rows.lockTenant(sql, keys.tenant)
+      const skipped = yield* liveNames(sql, keys.tenant, keys.names)
+      const live = new Set(skipped.map(({ name }) => name))
+      const made = hashed.filter(({ name }) => !live.has(name))
+      for (const { hash, name, prefix } of made) {
+        yield* sql`INSERT INTO api_keys ${inserted(sql, { prefix, hash, name, ...row })}`
+      }
+      yield* keep(made, livingOf)
+      return { made, skipped }
+    }).pipe(
+      sql.withTransaction,
+      Effect.catchIf(isSqlError, (cause) => new Errors.RegistryDown({ cause }))
+    )
+  })
+
+  const copied = columnsOf(sql, KeySettings.fields)
+
+  /**
+   * Makes a new key with the name, scopes, settings and lifetime of the old one. The lifetime starts now. Both keys have one
+   * account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time;
+   * without it, the old key does not change.
+   */
+  const rotateKey = Effect.fnUntraced(
+    function* (old: string, graceMs: number | undefined) {
+      const grace =
+        graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
+      if (!(yield* lockAccount(sql, old))) return yield* new Errors.UnknownKey({ prefix: old })
+      const made = yield* insertKey(
+        (prefix, hash) => sql`
+          INSERT INTO api_keys (prefix, hash, tenant_id, name, scopes, expires_at, budget_account, ${copied})
+          SELECT ${prefix}, ${hash}, tenant_id, name, scopes, now() + (expires_at - created_at),
+            ${accountOf(sql, "api_keys")}, ${copied}
+          FROM api_keys WHERE prefix = ${old}
+          ON CONFLICT (prefix) DO NOTHING RETURNING id::text`
+      )
+      if (grace !== undefined) {
+        // Never later than its own end.
+        yield* sql`
+          UPDATE api_keys SET expires_at = least(expires_at, now() + ${grace}::float8 * interval '1 millisecond')
+          WHERE prefix = ${old}`
+      }
+      return { ...made, replaced: yield* keyInfo(old) }
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
+
+  const listKeys = (tenant?: string) =>
+    withRegistryDown(
+      tenant === undefined
+        ? readKeys(sql, sql`true`)
+        : Effect.andThen(Rows.requireTenant(sql, tenant), readKeys(sql, sql`t.name = ${tenant}`))
+    )
+
+  /** Idempotent. `already`: whether it was revoked before. */
+  const revokeKey = Effect.fnUntraced(
+    function* (prefix: string) {
+      const found = yield* sql`SELECT 1 FROM api_keys WHERE prefix = ${prefix} FOR UPDATE`
+      if (found.length === 0) return yield* new Errors.UnknownKey({ prefix })
+      // A trigger on this table does the whole revocation.
+      const written = yield* sql`
+        INSERT INTO revocations (key_prefix)
+        SELECT prefix FROM api_keys WHERE prefix = ${prefix} AND status <> 'revoked' RETURNING id`
+      return { already: written.length === 0 }
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
+
+  const setKeyEnabled = Effect.fnUntraced(function* (prefix: string, enabled: boolean) {
+    yield* sql`
+      UPDATE api_keys SET status = ${enabled ? "active" : "disabled"} WHERE prefix = ${prefix} AND status <> 'revoked'`
+    const key = yield* keyInfo(prefix)
+    return key.status === "revoked" ? yield* new Errors.RevokedKey({ prefix }) : key
+  }, withRegistryDown)
+
+  /** Budgets change for all keys that share the account of the key. */
+  const changeKey = Effect.fnUntraced(
+    function* (prefix: string, change: KeyChange) {
+      const values = yield* encodeKey(yield* Values.keyChange(change))
+      yield* Values.usersOf({ ...(yield* keyInfo(prefix)), ...change }, change)
+      const [budgets, own] = [Struct.pick(values, Rows.budgetFields), Struct.omit(values, Rows.budgetFields)]
+      if (Object.keys(budgets).length > 0) {
+        yield* lockAccount(sql, prefix)
+        yield* sql`
+          UPDATE api_keys SET ${assigned(sql, budgets)}
+          WHERE ${accountOf(sql, "api_keys")} = (SELECT ${accountOf(sql, "k")} FROM api_keys k WHERE k.prefix = ${prefix})`
+      }
+      if (Object.keys(own).length > 0) {
+        yield* sql`UPDATE api_keys SET ${assigned(sql, own)} WHERE prefix = ${prefix}`
+      }
+      return yield* keyInfo(prefix)
+    },
+    sql.withTransaction,
+    withRegistryDown
+  )
+
+  /** Of the key, or of one of its end users by name. */
+  const showBudgets = (prefix: string, user?: string) =>
+    withRegistryDown(user === undefined ? readBudgets(sql, prefix) : readUserBudgets(sql, prefix, user))
+
+  const showTenantBudgets = (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant))
+
+  /** Runs changes in one transaction: all of them are in force, or none is. */
+  const atomically = <A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | Errors.RegistryDown> =>
+    Effect.mapError(sql.withTransaction(changes), (error): E | Errors.RegistryDown =>
+      isSqlError(error) ? new Errors.RegistryDown({ cause: error }) : error
+    )
+
+  return {
+    createTenant,
+    listTenants,
+    showTenant: (tenant: string) => withRegistryDown(Rows.readTenant(sql, tenant)),
+    changeTenant,
+    setTenantEnabled: (tenant: string, enabled: boolean) =>
+      withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
+    ...makeMoves(sql),
+    ...makePins(sql),
+    setModels,
+    usage,
+    createKey,
+    createKeys,
+    rotateKey,
     /** The keys of a tenant, or of all tenants. */
-    listKeys(tenant?: string): Answer<Listed<KeyOverview>, UnknownTenant>
-    showKey(prefix: string): Answer<KeyOverview, UnknownKey>
-    /** Budgets change for all keys that share the account of the key. */
-    changeKey(prefix: string, change: KeyChange): Answer<KeyInfo, UnknownKey>
-    /**
-     * Gives the key and those that share its account to another tenant. What they used stays with the old tenant; their
-     * budgets go on with what was spent. Returns all keys that moved.
-     */
-    moveKey(
-      prefix: string,
-      tenant: string
-    ): Answer<ReadonlyArray<KeyInfo>, UnknownKey | UnknownTenant | DuplicateKey>
-    /** Idempotent. `already`: whether it was revoked before. */
-    revokeKey(prefix: string): Answer<{ readonly already: boolean }, UnknownKey>
-    setKeyEnabled(prefix: string, enabled: boolean): Answer<KeyInfo, UnknownKey | RevokedKey>
+    listKeys,
+    showKey: Effect.fnUntraced(function* (prefix: string) {
+      const { rows, unreadable } = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
+      return rows[0] ?? (yield* unreadable[0] ?? new Errors.UnknownKey({ prefix }))
+    }, withRegistryDown),
+    revokeKey,
+    setKeyEnabled,
+    changeKey,
+    setBudgets: (prefix: string, change: Rows.BudgetChange) =>
+      Effect.andThen(changeKey(prefix, Struct.renameKeys(change, Rows.budgetOf)), showBudgets(prefix)),
+    showBudgets,
+    setTenantBudgets: (tenant: string, change: Rows.BudgetChange) =>
+      Effect.andThen(
+        changeTenant(tenant, Struct.renameKeys(change, Rows.budgetOf)),
+        showTenantBudgets(tenant)
+      ),
+    showTenantBudgets,
+    atomically,
     /** The newest `limit` of the key's logged prompts, newest first; `sinceMs` looks back from now. */
-    showPromptLog(
-      prefix: string,
-      which: { readonly limit: number; readonly sinceMs?: number | undefined }
-    ): Answer<Listed<LoggedPrompt>, UnknownKey>
-    /** Deletes all logged prompts of the key, in small batches, and returns their number. */
-    erasePromptLog(prefix: string): Answer<number, UnknownKey>
-    setBudgets(prefix: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownKey>
-    /** Of the key, or of one of its end users by name. */
-    showBudgets(prefix: string, user?: string): Answer<ReadonlyArray<BudgetState>, UnknownKey>
-    /** The budgets that all keys of a tenant share, beside their own. */
-    setTenantBudgets(tenant: string, change: BudgetChange): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
-    showTenantBudgets(tenant: string): Answer<ReadonlyArray<BudgetState>, UnknownTenant>
-
-    /** The models that stay loaded, for all tenants. */
-    readonly listPins: Answer<ReadonlyArray<Pin>>
-    changePins(change: PinsChange): Answer<ReadonlyArray<Pin>>
-
-    /** Runs changes in one transaction: all of them are in force, or none is. */
-    atomically<A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | RegistryDown>
+    showPromptLog: Effect.fnUntraced(function* (prefix: string, which: Parameters<typeof readPrompts>[2]) {
+      yield* keyInfo(prefix)
+      return yield* readPrompts(sql, prefix, which)
+    }, withRegistryDown),
+    /** Deletes all logged prompts of the key, in small batches, and returns their number. No deadline for all of it: each batch has one. */
+    erasePromptLog: Effect.fnUntraced(function* (prefix: string) {
+      yield* withRegistryDown(keyInfo(prefix))
+      let erased = 0
+      for (;;) {
+        const count = yield* withRegistryDown(erasePrompts(sql, prefix))
+        erased += count
+        if (count < batch) return erased
+      }
+    })
   }
->()("tollgate/admin/Registry") {}
+})
+
+export class Registry extends Context.Service<Registry>()("tollgate/admin/Registry", { make }) {}
+
+export const layerPostgres = (options: RegistryOptions): Layer.Layer<Registry, never, SqlClient.SqlClient> =>
+  Layer.effect(Registry, make(options))
+
+/** The registry as the settings have it. */
+export const layerFromSettings = (
+  settings: Pick<SettingsValues, "keyNamespace" | "defaultRpm" | "defaultTpm" | "defaultConcurrent">
+) =>
+  layerPostgres({
+    namespace: settings.keyNamespace,
+    defaults: { rpm: settings.defaultRpm, tpm: settings.defaultTpm, concurrent: settings.defaultConcurrent }
+  })

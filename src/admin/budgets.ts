@@ -8,8 +8,7 @@ import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
 import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
-import { budgetFields, budgetOf, type BudgetState } from "./Registry.ts"
-import { keyNamed, tenantNamed } from "./rows.ts"
+import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
 
 const budgets = Struct.pick(KeySettings.fields, budgetFields)
 

@@ -4,8 +4,7 @@ import type { SqlClient, Statement } from "effect/sql"
 import { listedOf, makeRowReader, type UnreadableRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
 import { InvalidValue, RegistryDown } from "./Errors.ts"
-import type { KeyOverview, NewKey } from "./Registry.ts"
-import { keyColumns, nameOfKey, overviewRows } from "./rows.ts"
+import { keyColumns, type KeyOverview, nameOfKey, type NewKey, overviewRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 /** A disabled key is live, because it may be enabled again. */

@@ -3,7 +3,7 @@ import { Effect } from "effect"
 import type { TenantChange } from "../domain/settings.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { InvalidValue } from "./Errors.ts"
-import type { ModelsChange, TenantInfo } from "./Registry.ts"
+import type { ModelsChange, TenantInfo } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 type Aliases = TenantInfo["modelAliases"]

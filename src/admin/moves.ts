@@ -25,6 +25,7 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
     withRegistryDown
   )
 
+  /** Only a tenant that never had a key and never used anything: reports need the names of the others. */
   const deleteTenant = Effect.fnUntraced(
     function* (tenant: string) {
       yield* requireTenant(sql, tenant, "FOR UPDATE")
@@ -41,9 +42,12 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
     withRegistryDown
   )
 
+  /**
+   * Gives the key and those that share its account to another tenant. What they used stays with the old tenant; their
+   * budgets go on with what was spent. Returns all keys that moved.
+   */
   const moveKey = Effect.fnUntraced(
-    function* (given: string, tenant: string) {
-      const prefix = yield* Values.validate("key", Values.prefix, given)
+    function* (prefix: string, tenant: string) {
       if (!(yield* lockAccount(sql, prefix))) return yield* new UnknownKey({ prefix })
       yield* lockTenant(sql, tenant)
       const moving = sql`${accountOf(sql, "k")} = (SELECT ${accountOf(sql, "o")} FROM api_keys o WHERE o.prefix = ${prefix})`

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { maxPins } from "../gates/queue/QueueStore.ts"
 import { InvalidValue, withRegistryDown } from "./Errors.ts"
-import { Pin, type PinsChange } from "./Registry.ts"
+import { Pin, type PinsChange } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const decode = Schema.decodeUnknownEffect(Schema.Array(Pin))

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader } from "../infra/rows.ts"
-import { LoggedPrompt } from "./Registry.ts"
+import { LoggedPrompt } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const prompts = makeRowReader(({ requestId }) => `the prompt of request ${String(requestId)}`, LoggedPrompt)

@@ -1,10 +1,146 @@
-/** Reads rows of tenants and keys, and many rows of the records. */
-import { Effect } from "effect"
+/** Tenants and keys as commands show and change them, and how their rows are read. */
+import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
+import type { BudgetUse, Period } from "../domain/Limits.ts"
+import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
 import { makeRowReader, type Row, selected } from "../infra/rows.ts"
-import { KeySettings, TenantSettings } from "../domain/settings.ts"
 import { UnknownTenant } from "./Errors.ts"
-import { KeyInfo, KeyOverview, TenantInfo } from "./Registry.ts"
+
+/** The settings with the budget of each period. */
+export const budgetOf = {
+  day: "budgetDaily",
+  month: "budgetMonthly",
+  total: "budgetTotal"
+} as const satisfies Record<Period, keyof KeySettings & keyof TenantSettings>
+
+export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
+
+export const TenantInfo = Schema.Struct({
+  name: Schema.String,
+  ...TenantSettings.fields,
+  status: Schema.Literals(["active", "disabled"]),
+  created: Schema.Date
+})
+export type TenantInfo = typeof TenantInfo.Type
+
+export const KeyInfo = Schema.Struct({
+  prefix: Schema.String,
+  name: Schema.String,
+  tenant: Schema.String,
+  scopes: Schema.Array(Schema.String),
+  /** `expired`: an active key past its end */
+  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
+  created: Schema.Date,
+  expires: Schema.NullOr(Schema.Date),
+  ...KeySettings.fields
+})
+export type KeyInfo = typeof KeyInfo.Type
+
+/** A key with all that decides whether it works now. */
+export const KeyOverview = Schema.Struct({
+  ...KeyInfo.fields,
+  /** the limits in force: its own, else the tenant's */
+  effective: Schema.Struct(Struct.pick(TenantSettings.fields, ["rpm", "tpm", "concurrent"])),
+  /** whether the tenant is disabled, or may use no model: then no request of the key succeeds */
+  tenantDisabled: Schema.Boolean,
+  tenantWithoutModels: Schema.Boolean,
+  /** when its latest request in the audit log arrived */
+  lastUsed: Schema.NullOr(Schema.Date)
+})
+/** `budgets`: those that bind it. */
+export type KeyOverview = typeof KeyOverview.Type & { readonly budgets: ReadonlyArray<BudgetState> }
+
+export const UsageTotals = Schema.Struct({
+  requests: Schema.Finite,
+  tokensIn: Schema.Finite,
+  /** part of `tokensIn`, as far as the model server says */
+  tokensCached: Schema.Finite,
+  tokensOut: Schema.Finite
+})
+export type UsageTotals = typeof UsageTotals.Type
+
+/** The budget of a period, null when there is none, and the tokens that the ledger counts in it. */
+export interface BudgetState {
+  readonly period: Period
+  readonly budget: number | null
+  readonly spent: number
+  /** how far it is spent; null when there is none */
+  readonly state: BudgetUse | null
+}
+
+/** One logged prompt and its answer, each cut at 64 KiB. `truncated`: whether one of them was cut. */
+export const LoggedPrompt = Schema.Struct({
+  requestId: Schema.String,
+  created: Schema.Date,
+  expires: Schema.Date,
+  endpoint: Schema.String,
+  prompt: Schema.String,
+  answer: Schema.String,
+  truncated: Schema.Boolean
+})
+export type LoggedPrompt = typeof LoggedPrompt.Type
+
+/** Limits that are absent are the defaults of the settings. */
+export interface NewTenant extends TenantChange {
+  readonly name: string
+}
+
+export interface NewKey extends KeyChange {
+  readonly tenant: string
+  readonly name: string
+  /** default: all */
+  readonly scopes?: ReadonlyArray<string>
+  /** lifetime from now, by the database's clock; not together with `expiresAt` */
+  readonly expiresInMs?: number | undefined
+  readonly expiresAt?: Date | undefined
+  /** whether the tenant may have a live key of that name already */
+  readonly allowDuplicate?: boolean
+}
+
+/** Keys that differ in their names only. */
+export interface NewKeys extends Omit<NewKey, "name" | "allowDuplicate"> {
+  readonly names: ReadonlyArray<string>
+}
+
+export interface MadeKey {
+  readonly name: string
+  readonly prefix: string
+  /** the full key */
+  readonly secret: string
+}
+
+/** What is absent does not change. */
+export interface ModelsChange {
+  /** the new allowlist */
+  readonly models?: ReadonlyArray<string> | undefined
+  /** added to the allowlist, and taken from it */
+  readonly add?: ReadonlyArray<string> | undefined
+  readonly remove?: ReadonlyArray<string> | undefined
+  readonly allowAll?: boolean | undefined
+  /** aliases to add, or to give another model */
+  readonly aliases?: { readonly [alias: string]: string } | undefined
+  readonly removeAliases?: ReadonlyArray<string> | undefined
+}
+
+/** A model that stays loaded. */
+export const Pin = Schema.Struct({
+  model: Schema.String,
+  /** from the first hour of the day until the second, in UTC, as `08-18`; null: always */
+  hours: Schema.NullOr(Schema.String)
+})
+export type Pin = typeof Pin.Type
+
+export interface PinsChange {
+  /** pinned from now on, with these hours */
+  readonly pin?: ReadonlyArray<Pin> | undefined
+  /** no longer pinned */
+  readonly unpin?: ReadonlyArray<string> | undefined
+  /** whether those that `pin` does not name are no longer pinned */
+  readonly only?: boolean | undefined
+}
+
+/** An absent period does not change; null removes its budget. */
+export type BudgetChange = { readonly [P in Period]?: number | null }
 
 /** As `apply` names them. */
 export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`

@@ -10,10 +10,9 @@ import { settingsChecks } from "../../cli/checks/settings.ts"
 import { runCommandLine } from "../../cli/program.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
-import { layerPostgres } from "../../src/admin/postgres.ts"
-import { Registry } from "../../src/admin/Registry.ts"
-import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/postgres.ts"
-import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
+import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
+import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/Books.ts"
+import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres as layerReplicas } from "../../src/replicas/Replicas.ts"
 import { quickHash } from "../support/quickHash.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
@@ -39,7 +38,7 @@ export const tollgateWith =
       const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
       const needs = {
         registry,
-        records: Layer.provide(layerRecords, database),
+        records: Layer.provide(Records.layer, database),
         // Looks without a pause: the tests have no traffic.
         books: layerBooks({ leaseS: 30, looks: { everyMs: 0 } }).pipe(
           Layer.provide([

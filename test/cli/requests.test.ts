@@ -8,7 +8,6 @@ import { compileCache } from "../support/servers/processes.ts"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { makeFollower } from "../../cli/commands/requests.ts"
-import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { eventually } from "../support/Gateway.ts"
@@ -17,7 +16,7 @@ import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 
-const World = Layer.provideMerge(layerRecords, Admin)
+const World = Layer.provideMerge(Records.layer, Admin)
 
 /** Tenants `acme` and `umbra` with a key each; returns the prefixes. */
 const setUp = Effect.gen(function* () {

@@ -1,8 +1,7 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted } from "effect"
-import { Registry } from "../../src/admin/Registry.ts"
-import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"

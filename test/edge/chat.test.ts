@@ -1,7 +1,6 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
-import { layerPostgres as layerRecords } from "../../src/admin/records/postgres.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
@@ -79,6 +78,6 @@ layer(layerGateway(), live)("a chat through the whole gateway", (it) => {
         )
         const { text } = yield* call("/metrics")
         assert.include(text, `tollgate_tokens_cached_total{tenant="${tenant}",model="m:latest"} 10`)
-      }).pipe(Effect.provide(layerRecords))
+      }).pipe(Effect.provide(Records.layer))
   )
 })

@@ -1,7 +1,7 @@
 /** The connection on which a replica hears that a request has got its place in line. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
-import { layerPostgres as layerRegistry } from "../../src/admin/postgres.ts"
+import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"

@@ -1,6 +1,6 @@
 /** Points 4 to 8: calls and tokens that nobody is charged for. */
 import { Effect, Fiber } from "effect"
-import type { BudgetChange } from "../../../src/admin/Registry.ts"
+import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
 import { atLeast, atMost, noted, type Row } from "../figures.ts"
 import { attack, completed, type Plan, startAttack } from "../processes.ts"

@@ -1,7 +1,7 @@
 /** Points 14 and 15: stores that are slow or frozen while clients leave, and intents of requests that are refused. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Fiber, Schema } from "effect"
-import type { BudgetChange } from "../../../src/admin/Registry.ts"
+import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { settledBooks } from "../../../test/support/books.ts"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
 import { atMost, noted, type Row } from "../figures.ts"

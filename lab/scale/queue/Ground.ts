@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs"
 import { Context, Effect, Layer, Redacted, type Scope } from "effect"
 import { Redis } from "ioredis"
-import { layerPostgres as layerRegistry } from "../../../src/admin/postgres.ts"
+import { layerPostgres as layerRegistry } from "../../../src/admin/Registry.ts"
 import { migrate } from "../../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { makePostgresCluster } from "../../../test/support/servers/PostgresCluster.ts"

@@ -21,7 +21,7 @@ import {
 } from "../../ledger/counterTruths.ts"
 import { settleExpired } from "../../ledger/expiredHolds.ts"
 import { CountersDown } from "../Errors.ts"
-import { mostDifferences } from "./Books.ts"
+import { mostDifferences } from "./proof.ts"
 
 type Totals = { readonly [P in Period]: number }
 

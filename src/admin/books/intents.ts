@@ -7,7 +7,7 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow } from "../../infra/rows.ts"
 import { closeExpired } from "../../ledger/expiredIntents.ts"
-import { mostDifferences, mostRequests } from "./Books.ts"
+import { mostDifferences, mostRequests } from "./proof.ts"
 
 const isLeft = (sql: SqlClient.SqlClient, leaseS: number) =>
   sql`lease_until < now() - make_interval(secs => ${leaseS}::float8)`

@@ -4,7 +4,7 @@ import type { SqlClient } from "effect/sql"
 import { dayMs, dayOf } from "../../domain/Calendar.ts"
 import { auditedSums } from "../../ledger/audited.ts"
 import { oneRow } from "../../infra/rows.ts"
-import { mostDifferences } from "./Books.ts"
+import { mostDifferences } from "./proof.ts"
 
 const Sums = Schema.Struct({ requests: Schema.Finite, tokensIn: Schema.Finite, tokensOut: Schema.Finite })
 

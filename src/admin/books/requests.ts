@@ -2,7 +2,7 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { makeRowReader } from "../../infra/rows.ts"
-import { mostRequests, type Requests } from "./Books.ts"
+import { mostRequests, type Requests } from "./proof.ts"
 
 const rows = makeRowReader(
   () => "a request",

@@ -5,7 +5,7 @@
 import { Effect } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { oneRow } from "../../infra/rows.ts"
-import { mostDifferences } from "./Books.ts"
+import { mostDifferences } from "./proof.ts"
 import { type Days, differencesIn, type LedgerDifference, nextDay, sumsOf } from "./ledger.ts"
 
 interface UserDays extends Days {

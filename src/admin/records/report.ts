@@ -2,25 +2,58 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { makeRowReader } from "../../infra/rows.ts"
-import type { Period } from "./period.ts"
-import { isModel } from "./requests.ts"
-import type { Report, ReportColumn, ReportQuery } from "./Records.ts"
+import type { Bounds, Period } from "./period.ts"
+import { isModel, type RequestFilter } from "./requests.ts"
 
-const Row = Schema.Struct({
-  place: Schema.NullOr(Schema.Finite),
-  name: Schema.NullOr(Schema.String),
-  label: Schema.NullOr(Schema.String),
-  tenant: Schema.NullOr(Schema.String),
-  count: Schema.Finite,
+export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
+export type ReportColumn = (typeof reportColumns)[number]
+
+/** What one million tokens of a model cost, by its name; `*` is for all others. */
+export interface Price {
+  readonly model: string
+  readonly in: number
+  readonly out: number
+  /** of tokens of the prompt that the model server had in its cache */
+  readonly cached: number
+}
+
+/** Default period: from the first of the month of `until`, until today. With a status refused requests count too, which cost nothing. */
+export interface ReportQuery extends Omit<RequestFilter, "key">, Bounds {
+  readonly by: ReportColumn
+  readonly prices?: ReadonlyArray<Price> | undefined
+  /** how many rows have a line of their own; the others are summed */
+  readonly top: number
+}
+
+export const Totals = Schema.Struct({
   requests: Schema.Finite,
   tokensIn: Schema.Finite,
+  /** part of `tokensIn`, as far as the model server says */
   tokensCached: Schema.Finite,
   tokensOut: Schema.Finite,
+  /** requests that ended with a status of 400 or more; 499, a client that left, is one */
   errors: Schema.Finite,
+  /** requests that the model server loaded the model for, and how long that took */
   loads: Schema.Finite,
   loadMs: Schema.Finite,
+  /** by the prices that were given */
   cost: Schema.Finite,
+  /** tokens of models that have no price */
   unpriced: Schema.Finite
+})
+export type Totals = typeof Totals.Type
+
+const Row = Schema.Struct({
+  /** null: the sum of the rows beyond `top` */
+  place: Schema.NullOr(Schema.Finite),
+  /** null: not named (a user) */
+  name: Schema.NullOr(Schema.String),
+  /** of a key: its label and its tenant */
+  label: Schema.NullOr(Schema.String),
+  tenant: Schema.NullOr(Schema.String),
+  /** how many are summed */
+  count: Schema.Finite,
+  ...Totals.fields
 })
 const reportRows = makeRowReader(({ name }) => `the row of ${String(name)}`, Row)
 
@@ -44,9 +77,7 @@ const money = "sum(cost) AS cost, sum(unpriced) AS unpriced"
 const columns = `requests::float8, tokens_in::float8 AS "tokensIn", tokens_cached::float8 AS "tokensCached",
   tokens_out::float8 AS "tokensOut", errors::float8, loads::float8, load_ms::float8 AS "loadMs", cost::float8, unpriced::float8`
 
-type Query = Pick<ReportQuery, "by" | "model" | "prices" | "status" | "tenant" | "top" | "user"> & {
-  readonly period: Period
-}
+type Query = Omit<ReportQuery, keyof Bounds> & { readonly period: Period }
 
 /** The sums of whole days, by model. */
 const fromUsage = (
@@ -137,5 +168,6 @@ export const readReport = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
   )
   const others = rows.find(({ place }) => place === null)
   const listed = rows.filter(({ place }) => place !== null)
-  return { period, rows: by === "day" ? listed.toReversed() : listed, others } satisfies Report
+  return { period, rows: by === "day" ? listed.toReversed() : listed, others }
 })
+export type Report = Effect.Success<ReturnType<typeof readReport>>

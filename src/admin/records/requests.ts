@@ -3,16 +3,94 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
-import type { Period } from "./period.ts"
-import {
-  Correction,
-  maxScanned,
-  OpenRequest,
-  type RequestDetails,
-  type RequestFilter,
-  type RequestQuery,
-  RequestRow
-} from "./Records.ts"
+import type { Bounds, Period } from "./period.ts"
+
+const Text = Schema.NullOr(Schema.String)
+
+/** A row of the audit as it is after its correction. */
+export const RequestRow = Schema.Struct({
+  requestId: Schema.String,
+  arrivedAt: Schema.Date,
+  completedAt: Schema.Date,
+  tenant: Text,
+  key: Text,
+  /** of the key */
+  name: Text,
+  method: Schema.String,
+  endpoint: Schema.String,
+  model: Text,
+  alias: Text,
+  endUser: Text,
+  streamed: Schema.Boolean,
+  status: Schema.Finite,
+  errorType: Text,
+  /** why it was refused */
+  detail: Text,
+  tokensIn: Schema.Finite,
+  /** part of `tokensIn`; null: the model server did not say */
+  tokensCached: Schema.NullOr(Schema.Finite),
+  tokensOut: Schema.Finite,
+  usageSource: Text,
+  latencyMs: Schema.Finite,
+  queuedMs: Schema.NullOr(Schema.Finite),
+  loadMs: Schema.NullOr(Schema.Finite),
+  clientIp: Schema.String,
+  clientRequestId: Text,
+  truncated: Schema.NullOr(Schema.Boolean),
+  /** number of requests that the row stands for */
+  repeats: Schema.Finite,
+  /** whether a correction changed status or tokens */
+  corrected: Schema.Boolean
+})
+export type RequestRow = typeof RequestRow.Type
+
+export const Correction = Schema.Struct({
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  status: Schema.Finite,
+  errorType: Text,
+  correctedAt: Schema.Date
+})
+
+/** A request that is running, or whose process died. */
+export const OpenRequest = Schema.Struct({
+  requestId: Schema.String,
+  tenant: Text,
+  key: Schema.String,
+  model: Schema.String,
+  endpoint: Schema.String,
+  arrivedAt: Schema.Date,
+  admittedAt: Schema.Date,
+  held: Schema.Finite,
+  tokensIn: Schema.Finite,
+  tokensOut: Schema.Finite,
+  leaseUntil: Schema.Date
+})
+
+export interface RequestFilter {
+  readonly key?: string | undefined
+  readonly tenant?: string | undefined
+  readonly model?: string | undefined
+  readonly user?: string | undefined
+  /** the lowest and the highest status */
+  readonly status?: readonly [number, number] | undefined
+}
+
+/** Default period: the last day. */
+export interface RequestQuery extends RequestFilter, Bounds {
+  readonly limit: number
+}
+
+/** What the audit says of a request, row by row. */
+export interface RequestDetails {
+  /** the row as it was written, without its correction */
+  readonly row: RequestRow | undefined
+  readonly correction: typeof Correction.Type | undefined
+  readonly open: typeof OpenRequest.Type | undefined
+}
+
+/** How many rows of the log one query reads when no index helps. */
+export const maxScanned = 100_000
 
 const ofRequest = ({ requestId }: Row) => `request ${String(requestId)}`
 const requestRows = makeRowReader(ofRequest, RequestRow)

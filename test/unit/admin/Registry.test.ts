@@ -3,8 +3,7 @@ import { verify } from "@node-rs/argon2"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
-import { layerPostgres, type RegistryOptions } from "../../../src/admin/postgres.ts"
-import { Registry } from "../../../src/admin/Registry.ts"
+import { layerPostgres, Registry, type RegistryOptions } from "../../../src/admin/Registry.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
 const layerRegistry = (options: Partial<RegistryOptions> = {}) =>
