@@ -76,3 +76,7 @@ export const tollgateWith =
 
 /** With a model server that does not answer. */
 export const tollgateHere = tollgateWith(noBackend)
+
+/** The same beside a gateway, whose tests have no console of their own. */
+export const tollgateBeside = (...args: ReadonlyArray<string>) =>
+  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))

@@ -40,6 +40,9 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["show-budget", "--tenant", "refusals", "--user", "ada"], /--user must be given with --key/],
   [["set-budget", "--key", "tg_000000000", "--daily", "-1"], /daily/],
   [["set-budget", "--key", "tg_000000000", "--daily", "9007199254740992"], /--daily must be/],
+  ...["Authorization", "cookie", "X-Api-Key", "X User", "", "x".repeat(65), "X:Y"].map(
+    (name) => [["set-end-user", "--key", "tg_000000000", "--header", name], /carries no credentials/] as const
+  ),
   [["set-models", "--tenant", "refusals"], /--models must be given/],
   [["set-models", "--tenant", "nobody", "--allow-all"], /unknown tenant/],
   [["show-usage", "--tenant", "refusals", "--period", "year"], /--period must be/],

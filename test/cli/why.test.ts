@@ -2,7 +2,6 @@
 import { assert, it, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { TestConsole } from "effect/testing"
 import { samples } from "../../build/openapi/errors.ts"
 import { whyOf } from "../../cli/why.ts"
 import {
@@ -18,7 +17,7 @@ import { refusalOf } from "../../src/domain/refusal.ts"
 import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { tollgateHere } from "./inProcess.ts"
+import { tollgateBeside } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 
 const faults = [
@@ -66,9 +65,6 @@ const Row = Schema.Struct({
     })
   )
 })
-
-const tollgate = (...args: ReadonlyArray<string>) =>
-  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
 
 layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", (it) => {
   it.effect(
@@ -138,12 +134,12 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
             sql`SELECT 1 FROM audit_log WHERE request_id = ${id}::text::uuid`,
             ({ length }) => length === 1
           )
-          const ran = yield* tollgate("show-request", id, "--json")
+          const ran = yield* tollgateBeside("show-request", id, "--json")
           succeeds(ran)
           const [shown] = (yield* json(Row, ran)).requests
           assert.strictEqual(shown?.row.detail, detail)
           assert.match(shown?.why ?? "", why)
-          assert.match((yield* tollgate("show-request", id)).stdout, why)
+          assert.match((yield* tollgateBeside("show-request", id)).stdout, why)
           assert.notInclude(answer.text, "tollgate ")
         }
         const texts = asked
@@ -152,7 +148,7 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
         assert.lengthOf(texts, 4)
         for (const text of texts) assert.deepStrictEqual(text, texts[0])
         assert.match(
-          (yield* tollgate("requests", "--key", poor.prefix)).stdout,
+          (yield* tollgateBeside("requests", "--key", poor.prefix)).stdout,
           /WHY\n[^]*The key's limit of 1 requests/
         )
       })

@@ -1,6 +1,6 @@
 /** Pinned models, over two gateways that share Postgres and Redis. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import {
@@ -10,8 +10,8 @@ import {
   Gateway,
   hello,
   layerGateway,
-  layerGatewayOn,
-  newKey
+  newKey,
+  otherReplica
 } from "../support/Gateway.ts"
 
 const env = {
@@ -29,7 +29,7 @@ layer(layerGateway(env), { excludeTestServices: true })("pinned models", (it) =>
         const [backend, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
         backend.setModels(["p:latest", "x:latest"])
         backend.setLoaded([])
-        const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        const other = yield* otherReplica(env)
         const { secret, tenant } = yield* newKey()
         const bodies = (path: string) =>
           backend.requests.flatMap(({ body, path: asked }) => (asked === path ? [body] : []))

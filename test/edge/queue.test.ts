@@ -1,8 +1,6 @@
 /** The line in front of the backend, over two replicas that share Postgres and Redis. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Fiber, Layer } from "effect"
-import { SqlClient } from "effect/sql"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Effect, Fiber } from "effect"
 import { fake as wire } from "../support/FakeBackend.ts"
 import {
   call,
@@ -11,8 +9,9 @@ import {
   Gateway,
   hello,
   layerGateway,
-  layerGatewayOn,
-  newKey
+  newKey,
+  otherReplica,
+  rowOf
 } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true } as const
@@ -38,14 +37,6 @@ const running = Effect.map(Fake, (backend) => backend.running)
 
 const waitOf = ({ headers }: { readonly headers: Headers }) => Number(headers.get("x-queue-wait-ms"))
 
-/** How long the request of `id` waited, as its row says. */
-const queuedMs = Effect.fnUntraced(function* (id: string | null) {
-  const sql = yield* SqlClient.SqlClient
-  const rows = yield* sql<{ readonly queued_ms: number | null }>`
-    SELECT queued_ms FROM audit_log WHERE request_id = ${id}::text::uuid`
-  return rows[0]?.queued_ms
-})
-
 /** The first request after the start of a store waits until every replica could have named its own. */
 const open = Effect.fnUntraced(function* () {
   const { secret } = yield* newKey()
@@ -58,7 +49,7 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
     () =>
       Effect.gen(function* () {
         yield* open()
-        const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
+        const other = yield* otherReplica(env)
         yield* open().pipe(Effect.provideService(Gateway, other))
         const backend = yield* Fake
         const { secret } = yield* newKey()
@@ -68,7 +59,7 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
         const third = yield* chat(secret).pipe(Effect.provideService(Gateway, other))
         assert.strictEqual(third.status, 200)
         assert.isAtLeast(waitOf(third), 100)
-        assert.strictEqual(yield* queuedMs(third.headers.get("x-request-id")), waitOf(third))
+        assert.strictEqual((yield* rowOf(third))?.queued_ms, waitOf(third))
         for (const one of yield* Fiber.joinAll(first)) assert.isBelow(waitOf(one), 100)
         assert.isAtMost(backend.maxRunning, 2)
       }).pipe(Effect.scoped)
@@ -94,56 +85,6 @@ layer(layerGateway(env), live)("a line of two places", (it) => {
       yield* Fiber.interruptAll(stuck)
       const next = yield* chat(secret)
       assert.deepStrictEqual([next.status, next.headers.get("x-ratelimit-remaining-requests")], [200, "17"])
-    })
-  )
-
-  it.effect(
-    "when one tenant fills the queue, then another's request gets in, and the newest of the crowd is 429",
-    () =>
-      Effect.gen(function* () {
-        yield* open()
-        const other = Context.get(yield* Layer.build(Layer.fresh(layerGatewayOn(env))), Gateway)
-        yield* open().pipe(Effect.provideService(Gateway, other))
-        const backend = yield* Fake
-        const [many, few] = [yield* newKey({ concurrent: 20 }), yield* newKey()]
-        // Long enough that the other's request comes before the first of these ends.
-        backend.always(slowly(600))
-        const crowd = yield* Effect.forEach([1, 2, 3, 4, 5], () => Effect.forkChild(chat(many.secret)))
-        const depth = Effect.map(
-          call("/metrics"),
-          ({ text }) => new RegExp(`tollgate_queue_depth\\{tenant="${many.tenant}"\\} (\\d)`).exec(text)?.[1]
-        )
-        yield* eventually(depth, (count) => count === "3")
-        const one = yield* chat(few.secret).pipe(Effect.provideService(Gateway, other))
-        const statuses = (yield* Fiber.joinAll(crowd)).map(({ status }) => status)
-        assert.strictEqual(one.status, 200)
-        assert.deepStrictEqual(statuses.toSorted(), [200, 200, 200, 200, 429])
-      }).pipe(Effect.scoped)
-  )
-
-  it.effect("when one tenant has a long line, then another's only request goes next", () =>
-    Effect.gen(function* () {
-      yield* open()
-      const backend = yield* Fake
-      const [many, few] = [yield* newKey(), yield* newKey()]
-      backend.always(slowly(100))
-      const flood = yield* Effect.forEach([1, 2, 3, 4], () => Effect.forkChild(chat(many.secret)))
-      yield* eventually(running, (count) => count === 2)
-      const one = yield* chat(few.secret)
-      const others = yield* Fiber.joinAll(flood)
-      assert.strictEqual(one.status, 200)
-      assert.isBelow(waitOf(one), Math.max(...others.map(waitOf)))
-    })
-  )
-
-  it.effect("when a tenant's weight and a key's priority are set, then they are shown and in force", () =>
-    Effect.gen(function* () {
-      const registry = yield* Registry
-      const { prefix, tenant } = yield* newKey()
-      assert.strictEqual((yield* registry.changeTenant(tenant, { weight: 3 })).weight, 3)
-      assert.strictEqual((yield* registry.changeKey(prefix, { priority: "batch" })).priority, "batch")
-      const { key } = yield* registry.createKey({ tenant, name: "night", priority: "batch" })
-      assert.strictEqual(key.priority, "batch")
     })
   )
 })

@@ -131,6 +131,10 @@ export const layerGateway = (env: Environment = {}) =>
     Layer.provideMerge(Layer.fresh(layerTestRedis))
   )
 
+/** Another replica on the stores of the test. */
+export const otherReplica = (env: Environment = {}) =>
+  Effect.map(Layer.build(Layer.fresh(layerGatewayOn(env))), (built) => Context.get(built, Gateway))
+
 /** Limits that get in nobody's way. */
 export const generous: EffectiveLimits = { rpm: 100_000, tpm: 100_000_000, concurrent: 1000 }
 
@@ -214,7 +218,7 @@ export const modelSpeaks = Effect.gen(function* () {
   yield* call("/api/chat", { secret, body: hello() })
 })
 
-/** The request's audit row, once it is there. */
+/** The request's audit row, if it is there. */
 export const auditRow = Effect.fnUntraced(function* (requestId: string | null) {
   const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{
@@ -225,7 +229,17 @@ export const auditRow = Effect.fnUntraced(function* (requestId: string | null) {
     readonly usage_source: string | null
     readonly error_type: string | null
     readonly key_prefix: string | null
-  }>`SELECT status, tokens_in, tokens_out, model, usage_source, error_type, key_prefix FROM audit_log
+    readonly alias: string | null
+    readonly end_user: string | null
+    readonly queued_ms: number | null
+    readonly load_ms: number | null
+    readonly truncated: boolean | null
+  }>`SELECT status, tokens_in, tokens_out, model, usage_source, error_type, key_prefix, alias, end_user, queued_ms,
+       load_ms, truncated FROM audit_log
      WHERE request_id = ${requestId}::text::uuid`
   return rows[0]
 })
+
+/** The audit row of an answered request, once it is there. */
+export const rowOf = ({ headers }: { readonly headers: Headers }) =>
+  eventually(auditRow(headers.get("x-request-id")), (row) => row !== undefined)

@@ -80,100 +80,73 @@ const oneProcess = () =>
     Layer.provideMerge(layerTestPostgres())
   )
 
-/** In New York the first of these days ends in the night the clocks go back, the second has 23 hours. */
-const hosts = [
-  {
-    zone: "America/New_York",
-    midnights: [
-      { before: "2026-10-31", after: "2026-11-01", nextMonth: "2026-12-01", monthEnds: true },
-      { before: "2027-03-14", after: "2027-03-15", nextMonth: "2027-04-01", monthEnds: false }
-    ]
-  },
-  {
-    zone: "Pacific/Apia",
-    midnights: [{ before: "2026-12-31", after: "2027-01-01", nextMonth: "2027-02-01", monthEnds: true }]
-  },
-  {
-    zone: "UTC",
-    midnights: [
-      { before: "2028-02-28", after: "2028-02-29", nextMonth: "2028-03-01", monthEnds: false },
-      { before: "2028-02-29", after: "2028-03-01", nextMonth: "2028-04-01", monthEnds: true }
-    ]
-  }
-] as const
+/** The last day of a month, which ends here in the night the clocks go back. `test/unit/domain/Calendar.test.ts` has the others. */
+const [zone, before, after] = ["America/New_York", "2026-10-31", "2026-11-01"]
 
-for (const { zone, midnights } of hosts) {
-  layer(
-    Layer.effectDiscard(
-      Effect.acquireRelease(
-        Effect.sync(() => {
-          const before = process.env["TZ"]
-          process.env["TZ"] = zone
-          return before
-        }),
-        (before) =>
-          Effect.sync(() => {
-            if (before === undefined) delete process.env["TZ"]
-            else process.env["TZ"] = before
-          })
-      )
-    ).pipe((zoned) => oneProcess().pipe(Layer.provideMerge(zoned))),
-    live
-  )(`a host in ${zone}`, (it) => {
-    for (const { before, after, nextMonth, monthEnds } of midnights) {
-      it.effect(
-        `when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`,
-        () =>
-          Effect.gen(function* () {
-            const [backend, registry] = [yield* Fake, yield* Registry]
-            assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
-            state.now = Date.parse(`${before}T23:59:59.900Z`)
-            const { secret, prefix } = yield* newKey({ concurrent: 2 })
-            yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
-            // The list of models is from another day: it has to be asked for again.
-            const listed = call("/api/tags", { secret })
-            yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
-            backend.script({
-              does: "stream",
-              lines: [
-                ...Array.from({ length: 6 }, () => wire.chat("x")),
-                wire.done("chat", { eval_count: 6, prompt_eval_count: 4 })
-              ],
-              gapMs: 50
-            })
-            const arrived = backend.requests.length
-            const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
-              startImmediately: true
-            })
-            yield* backend.until(() => backend.requests.length > arrived)
-            state.now = Date.parse(`${after}T00:00:00.000Z`)
-            assert.strictEqual((yield* Fiber.join(stream)).status, 200)
-            assert.deepStrictEqual(yield* ledgerOf(prefix), [[before, 10]])
+const zoned = Layer.effectDiscard(
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const own = process.env["TZ"]
+      process.env["TZ"] = zone
+      return own
+    }),
+    (own) =>
+      Effect.sync(() => {
+        if (own === undefined) delete process.env["TZ"]
+        else process.env["TZ"] = own
+      })
+  )
+)
 
-            // Nothing of the new day is spent, and of a new month neither.
-            const peek = yield* call("/api/version", { secret })
-            assert.deepStrictEqual(
-              [peek.headers.get("x-budget-period"), peek.headers.get("x-budget-tokens-remaining")],
-              ["day", "50"]
-            )
-            for (let i = 0; i < 5; i++) assert.strictEqual((yield* chat(secret)).status, 200)
-            const [yesterday, today] = yield* ledgerOf(prefix)
-            assert.deepStrictEqual([yesterday, today?.[0]], [[before, 10], after])
-            // The last one was cut to what was left.
-            assert.isAbove(today?.[1] ?? 0, 40)
-            let spent = yield* chat(secret)
-            for (let i = 0; i < 5 && spent.status === 200; i++) spent = yield* chat(secret)
-            assert.strictEqual(spent.status, 429)
-            // Day and month are spent unless the first request was another month's: the longer one has to be waited for.
-            const period = monthEnds ? "day" : "month"
-            assert.strictEqual(endOf("month", state.now), Date.parse(`${nextMonth}T00:00:00Z`))
-            const wait = ((endOf(period, state.now) ?? 0) - state.now) / 1000
-            assert.strictEqual(spent.headers.get("retry-after"), String(wait))
-          })
-      )
-    }
-  })
-}
+layer(oneProcess().pipe(Layer.provideMerge(zoned)), live)(`a host in ${zone}`, (it) => {
+  it.effect(
+    `when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`,
+    () =>
+      Effect.gen(function* () {
+        const [backend, registry] = [yield* Fake, yield* Registry]
+        assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
+        state.now = Date.parse(`${before}T23:59:59.900Z`)
+        const { secret, prefix } = yield* newKey({ concurrent: 2 })
+        yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
+        // The list of models is from another day: it has to be asked for again.
+        const listed = call("/api/tags", { secret })
+        yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
+        backend.script({
+          does: "stream",
+          lines: [
+            ...Array.from({ length: 6 }, () => wire.chat("x")),
+            wire.done("chat", { eval_count: 6, prompt_eval_count: 4 })
+          ],
+          gapMs: 50
+        })
+        const arrived = backend.requests.length
+        const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+          startImmediately: true
+        })
+        yield* backend.until(() => backend.requests.length > arrived)
+        state.now = Date.parse(`${after}T00:00:00.000Z`)
+        assert.strictEqual((yield* Fiber.join(stream)).status, 200)
+        assert.deepStrictEqual(yield* ledgerOf(prefix), [[before, 10]])
+
+        // Nothing of the new day is spent, and of a new month neither.
+        const peek = yield* call("/api/version", { secret })
+        assert.deepStrictEqual(
+          [peek.headers.get("x-budget-period"), peek.headers.get("x-budget-tokens-remaining")],
+          ["day", "50"]
+        )
+        for (let i = 0; i < 5; i++) assert.strictEqual((yield* chat(secret)).status, 200)
+        const [yesterday, today] = yield* ledgerOf(prefix)
+        assert.deepStrictEqual([yesterday, today?.[0]], [[before, 10], after])
+        // The last one was cut to what was left.
+        assert.isAbove(today?.[1] ?? 0, 40)
+        let spent = yield* chat(secret)
+        for (let i = 0; i < 5 && spent.status === 200; i++) spent = yield* chat(secret)
+        assert.strictEqual(spent.status, 429)
+        const wait = ((endOf("day", state.now) ?? 0) - state.now) / 1000
+        assert.strictEqual(spent.headers.get("retry-after"), String(wait))
+      })
+  )
+})
 
 for (const hours of [26, -26]) {
   layer(

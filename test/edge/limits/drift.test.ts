@@ -61,6 +61,15 @@ const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
   return verdict instanceof Reserved ? verdict.reservation : yield* Effect.die(verdict)
 })
 
+/** An open request, as its gateway wrote it. */
+const insertIntent = Effect.fnUntraced(function* (id: string, { account }: Claims, held: number) {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+    client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
+    VALUES (${id}::text::uuid, ${group}::text::uuid, ${account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+    false, '', now(), now(), ${held}, 5, now() + interval '1 minute')`
+})
+
 const spent = (claims: Claims) =>
   Effect.gen(function* () {
     const survey = yield* (yield* Meter).snapshot(userAccountOf(claims) ?? claims.account, Date.now())
@@ -129,10 +138,7 @@ layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices
         yield* Effect.sleep("800 millis")
         assert.strictEqual(yield* spent(claims), 360)
         const id = "00000000-0000-4000-8000-00000000aaaa"
-        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
-        client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
-        VALUES (${id}::text::uuid, ${group}::text::uuid, ${claims.account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
-        false, '', now(), now(), 10, 5, now() + interval '1 minute')`
+        yield* insertIntent(id, claims, 10)
         yield* meter.settle(running, 0)
         yield* Effect.sleep("800 millis")
         assert.strictEqual(yield* spent(claims), 350)
@@ -153,10 +159,7 @@ layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices
           const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
           for (const id of [running, booked]) {
             yield* reserve(claims, id, 100)
-            yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
-          client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
-          VALUES (${id}::text::uuid, ${group}::text::uuid, ${key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
-          false, '', now(), now(), 100, 5, now() + interval '1 minute')`
+            yield* insertIntent(id, claims, 100)
           }
           const arrival = {
             requestId: booked,

@@ -1,10 +1,9 @@
 /** Budgets that several keys share, over two replicas with the same stores: those of a tenant, and those of a rotated key. */
 import { assert, layer } from "@effect/vitest"
-import { Clock, Context, Effect, Layer } from "effect"
+import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
-import { TestConsole } from "effect/testing"
-import { tollgateHere } from "../../cli/inProcess.ts"
+import { tollgateBeside } from "../../cli/inProcess.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import {
   call,
@@ -13,8 +12,8 @@ import {
   Gateway,
   hello,
   layerGateway,
-  layerGatewayOn,
-  newKey
+  newKey,
+  otherReplica
 } from "../../support/Gateway.ts"
 
 const live = { excludeTestServices: true } as const
@@ -36,28 +35,20 @@ const budgetOf = ({ headers }: { readonly headers: Headers }) => [
 
 const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
 
-/** Another replica on the same stores. */
-const otherReplica = Effect.map(Layer.build(Layer.fresh(layerGatewayOn())), (built) =>
-  Context.get(built, Gateway)
-)
-
 /** A second key of the tenant. */
 const secondKey = (tenant: string) =>
   Effect.flatMap(Registry, (registry) => registry.createKey({ tenant, name: "second", allowDuplicate: true }))
-
-const tollgate = (...args: ReadonlyArray<string>) =>
-  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
 
 layer(layerGateway(), live)("shared budgets", (it) => {
   it.effect(
     "when one key of a tenant has spent the tenant's budget, then every replica refuses its other keys and says why",
     () =>
       Effect.gen(function* () {
-        const [fake, other] = [yield* Fake, yield* otherReplica]
+        const [fake, other] = [yield* Fake, yield* otherReplica()]
         const { prefix, secret, tenant } = yield* newKey()
         const second = yield* secondKey(tenant)
-        yield* tollgate("set-budget", "--tenant", tenant, "--daily", "200")
-        yield* tollgate("set-budget", "--key", prefix, "--monthly", "1000")
+        yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "200")
+        yield* tollgateBeside("set-budget", "--key", prefix, "--monthly", "1000")
         fake.always(hundred)
         assert.deepStrictEqual(budgetOf(yield* chat(secret)), ["tenant", "day", "200", "100"])
         const elsewhere = chat(second.secret).pipe(Effect.provideService(Gateway, other))
@@ -70,9 +61,9 @@ layer(layerGateway(), live)("shared budgets", (it) => {
         assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
         assert.strictEqual(refused.headers.get("x-budget-reset"), refused.headers.get("retry-after"))
 
-        const shown = yield* tollgate("show-budget", "--tenant", tenant)
+        const shown = yield* tollgateBeside("show-budget", "--tenant", tenant)
         assert.match(shown.stdout, /day\s+200\s+200\s+0/)
-        yield* tollgate("set-budget", "--tenant", tenant, "--daily", "none")
+        yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "none")
         const free = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.deepStrictEqual(budgetOf(free).slice(0, 2), ["key", "month"])
       }).pipe(Effect.scoped)
@@ -84,7 +75,7 @@ layer(layerGateway(), live)("shared budgets", (it) => {
       Effect.gen(function* () {
         const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
         const { prefix, secret } = yield* newKey({ rpm: 20 })
-        yield* tollgate("set-budget", "--key", prefix, "--total", "300")
+        yield* tollgateBeside("set-budget", "--key", prefix, "--total", "300")
         fake.always(hundred)
         yield* chat(secret)
         const registry = yield* Registry

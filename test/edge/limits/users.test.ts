@@ -1,13 +1,12 @@
 /** Limits and budgets of each end user behind one key, over two replicas with the same stores. */
 import { assert, layer } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted, Schema } from "effect"
+import { Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { TestConsole } from "effect/testing"
 import { userAccountId } from "../../../src/domain/EndUser.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
-import { tollgateHere } from "../../cli/inProcess.ts"
+import { tollgateBeside } from "../../cli/inProcess.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import {
   call,
@@ -16,8 +15,8 @@ import {
   Gateway,
   hello,
   layerGateway,
-  layerGatewayOn,
-  newKey
+  newKey,
+  otherReplica
 } from "../../support/Gateway.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 
@@ -41,19 +40,12 @@ const budgetOf = ({ headers }: { readonly headers: Headers }) => [
 
 const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
 
-const otherReplica = Effect.map(Layer.build(Layer.fresh(layerGatewayOn())), (built) =>
-  Context.get(built, Gateway)
-)
-
-const tollgate = (...args: ReadonlyArray<string>) =>
-  tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
-
 /** A key whose requests name their users in a header. */
 const keyOfMany = Effect.fnUntraced(function* () {
   const key = yield* newKey({ rpm: 100_000, tpm: 1_000_000_000, concurrent: 1000 })
-  yield* tollgate("set-end-user", "--key", key.prefix, "--header", header)
+  yield* tollgateBeside("set-end-user", "--key", key.prefix, "--header", header)
   const eachUser = (command: string, ...options: ReadonlyArray<string>) =>
-    tollgate(command, "--key", key.prefix, "--each-user", ...options)
+    tollgateBeside(command, "--key", key.prefix, "--each-user", ...options)
   const chat = (user: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
     call("/v1/chat/completions", {
       secret: key.secret,
@@ -94,7 +86,7 @@ layer(World, live)("end users of one key", (it) => {
     "when a user has spent its budget, then every replica refuses it and says why, and the others go on",
     () =>
       Effect.gen(function* () {
-        const [fake, other] = [yield* Fake, yield* otherReplica]
+        const [fake, other] = [yield* Fake, yield* otherReplica()]
         const { chat, eachUser, prefix } = yield* keyOfMany()
         yield* eachUser("set-budget", "--daily", "200", "--total", "1M")
         fake.always(answerOf(100))
@@ -110,13 +102,13 @@ layer(World, live)("end users of one key", (it) => {
         assert.deepStrictEqual(budgetOf(refused), ["user", "day", "200", "0"])
         assert.deepStrictEqual(budgetOf(yield* chat("bob")), ["user", "day", "200", "100"])
 
-        const shown = yield* tollgate("show-request", refused.headers.get("x-request-id") ?? "")
+        const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
         assert.include(shown.stdout, "The user's budget of 200 tokens a day is spent")
         assert.include(shown.stdout, `set-budget --key ${prefix} --each-user --daily n`)
-        const state = yield* tollgate("show-budget", "--key", prefix, "--user", "ada")
+        const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada")
         assert.match(state.stdout, /day\s+200\s+200\s+0\s+spent/)
         assert.notInclude(state.stderr, "for this name")
-        const typo = yield* tollgate("show-budget", "--key", prefix, "--user", "adda")
+        const typo = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "adda")
         assert.include(typo.stderr, "No tokens are counted for this name")
         yield* eachUser("set-budget", "--daily", "none", "--total", "none")
         const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
@@ -141,7 +133,7 @@ layer(World, live)("end users of one key", (it) => {
         [429, "the user's limit of 2 requests per minute reached"]
       )
       assert.strictEqual((yield* chat("ada")).status, 200)
-      const shown = yield* tollgate("show-request", refused.headers.get("x-request-id") ?? "")
+      const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
       assert.include(shown.stdout, "The user's limit of 2 requests a minute was reached")
       assert.include(shown.stdout, `set-limits --key ${prefix} --each-user --rpm n`)
     })
@@ -152,7 +144,7 @@ layer(World, live)("end users of one key", (it) => {
       const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
       const { chat, eachUser, prefix } = yield* keyOfMany()
       yield* eachUser("set-budget", "--total", "100")
-      yield* tollgate("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
+      yield* tollgateBeside("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
       fake.always(answerOf(100))
       const isHashed = Effect.map(
         sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log
@@ -164,7 +156,7 @@ layer(World, live)("end users of one key", (it) => {
       yield* chat("ada@example.org")
       assert.strictEqual((yield* chat("ada@example.org")).status, 429)
       assert.strictEqual((yield* chat("bob@example.org")).status, 200)
-      const state = yield* tollgate("show-budget", "--key", prefix, "--user", "ada@example.org")
+      const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada@example.org")
       assert.match(state.stdout, /total\s+100\s+100\s+0\s+spent/)
       const stored = yield* sql`SELECT request_id FROM audit_log WHERE end_user LIKE '%example.org'
         AND key_prefix = ${prefix}`
@@ -191,58 +183,5 @@ layer(World, live)("end users of one key", (it) => {
         const counted = yield* eventually(counterOf(prefix, "ada"), (tokens) => tokens === before + 100)
         assert.strictEqual(counted, before + 100)
       })
-  )
-
-  it.effect(
-    "when 100 requests of one user race on two replicas, then its budget and its requests are held to the last",
-    () =>
-      Effect.gen(function* () {
-        const [fake, other, sql] = [yield* Fake, yield* otherReplica, yield* SqlClient.SqlClient]
-        const { chat, eachUser, prefix } = yield* keyOfMany()
-        const cheap = (user: string) => chat(user, { max_tokens: 1 })
-        const on = (n: number, user: string) =>
-          n % 2 === 0 ? cheap(user) : cheap(user).pipe(Effect.provideService(Gateway, other))
-        // A count that nobody believes: each request costs exactly what it holds.
-        const answer = wire.done("chat", { prompt_eval_count: 1_000_000_000, eval_count: 1 })
-        fake.always({ does: "stream", lines: [wire.chat("Hi"), answer] })
-        const leftOn = (n: number) =>
-          Effect.map(on(n, "probe"), ({ headers }) => Number(headers.get("x-budget-tokens-remaining")))
-        yield* eachUser("set-budget", "--total", "1M")
-        const before = yield* eventually(leftOn(0), (left) => left > 0)
-        const cost = before - (yield* leftOn(0))
-        const budget = 50 * cost
-        yield* eachUser("set-budget", "--total", String(budget))
-        for (const n of [0, 1]) yield* eventually(leftOn(n), (left) => left <= budget)
-        let answered = 0
-        /** Until the budget is spent: requests that run may hold what is left, and give it back. */
-        const worker = Effect.fnUntraced(function* (n: number) {
-          for (;;) {
-            const answer = yield* on(n, "ada")
-            if (answer.status === 200) answered += 1
-            else if (messageOf(answer).endsWith("is spent")) return
-            else yield* Effect.sleep("20 millis")
-          }
-        })
-        const numbers = Array.from({ length: 100 }, (_, n) => n)
-        yield* Effect.forEach(numbers, worker, { concurrency: "unbounded", discard: true })
-        assert.strictEqual(answered, 50)
-        assert.strictEqual(yield* counterOf(prefix, "ada"), budget)
-        const [booked] = yield* sql<{ readonly tokens: number; readonly requests: number }>`
-          SELECT sum(tokens_in + tokens_out)::int AS tokens, count(*)::int AS requests FROM audit_log
-          WHERE key_prefix = ${prefix} AND end_user = 'ada' AND status = 200`
-        assert.deepStrictEqual(booked, { tokens: budget, requests: 50 })
-
-        yield* eachUser("set-limits", "--rpm", "37")
-        yield* eachUser("set-budget", "--total", "none")
-        const limitOf = ({ headers }: { readonly headers: Headers }) =>
-          headers.get("x-ratelimit-limit-requests")
-        yield* eventually(on(0, "probe"), (answer) => limitOf(answer) === "37")
-        yield* eventually(on(1, "probe"), (answer) => limitOf(answer) === "37")
-        const answers = yield* Effect.forEach(numbers, (n) => on(n, "bob"), { concurrency: "unbounded" })
-        assert.lengthOf(
-          answers.filter(({ status }) => status === 200),
-          37
-        )
-      }).pipe(Effect.scoped)
   )
 })

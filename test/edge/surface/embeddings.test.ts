@@ -7,7 +7,7 @@ const embedder = (more: object) => ({ model: "embedder", ...more })
 
 layer(layerGateway(), live)("embeddings", (it) => {
   it.effect(
-    "when /api/embed gets a text or a list of texts, then it answers, and anything else is refused",
+    "when /api/embed gets a text or a list of texts, then it answers and charges the backend's count",
     () =>
       Effect.gen(function* () {
         const cases = [
@@ -32,41 +32,6 @@ layer(layerGateway(), live)("embeddings", (it) => {
             usage_source: "backend"
           })
         }
-        for (const input of [[1], [["a"]], 5, {}, ["a", null]]) {
-          assertRefused(yield* ask("/api/embed", embedder({ input })), "input", JSON.stringify(input))
-        }
-        const many = Array.from({ length: 2048 }, () => "a")
-        assert.lengthOf(json(yield* ask("/api/embed", embedder({ input: many }))).embeddings, 2048)
-        assertRefused(yield* ask("/api/embed", embedder({ input: [...many, "a"] })), "input")
-      })
-  )
-
-  it.effect(
-    "when /api/embed answers, then it has the three counts some clients need, and truncate and dimensions are passed on",
-    () =>
-      Effect.gen(function* () {
-        const answer = yield* ask(
-          "/api/embed",
-          embedder({ input: ["a"], truncate: false, dimensions: 4, options: { num_ctx: 9, top_k: 3 } })
-        )
-        assert.deepStrictEqual(Object.keys(json(answer)), [
-          "model",
-          "embeddings",
-          "total_duration",
-          "load_duration",
-          "prompt_eval_count"
-        ])
-        assert.deepStrictEqual(answer.sent, {
-          input: ["a"],
-          truncate: false,
-          dimensions: 4,
-          model: "embedder:latest",
-          options: { top_k: 3 }
-        })
-        assert.notProperty(
-          (yield* ask("/api/embed", embedder({ input: "a", dimensions: 0 }))).sent,
-          "dimensions"
-        )
       })
   )
 
@@ -137,31 +102,6 @@ layer(layerGateway(), live)("embeddings", (it) => {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when /v1/embeddings gets tokens, nothing or an unknown encoding, then it is refused", () =>
-    Effect.gen(function* () {
-      const cases = [
-        [{ input: [1, 2] }, "not token arrays; LangChain sends text with check_embedding_ctx_length=False"],
-        [{ input: [[1, 2]] }, "not token arrays; LangChain sends text with check_embedding_ctx_length=False"],
-        [{ input: [] }, "input"],
-        [{ input: null }, "input"],
-        [{}, "input: missing"],
-        [{ input: Array.from({ length: 2049 }, () => "a") }, "2048"],
-        [{ input: "a", encoding_format: "int8" }, `encoding_format: expected "float" or "base64"`],
-        [{ input: "a", dimensions: 0 }, "dimensions: expected"],
-        [{ input: "a", dimensions: -1 }, "dimensions: expected"]
-      ] as const
-      for (const [body, detail] of cases) {
-        assertRefused(yield* ask("/v1/embeddings", embedder(body)), detail, JSON.stringify(body).slice(0, 80))
-      }
-      const empty = yield* ask(
-        "/v1/embeddings",
-        embedder({ input: "", encoding_format: null, dimensions: 3 })
-      )
-      assert.deepStrictEqual(empty.sent, { input: [""], dimensions: 3, model: "embedder:latest" })
-      assert.lengthOf(json(empty).data, 1)
-    })
-  )
-
   it.effect("when an answer does not fit the question, then it is a 502 and costs nothing", () =>
     Effect.gen(function* () {
       const backend = yield* Fake
@@ -202,23 +142,34 @@ layer(layerGateway(), live)("embeddings", (it) => {
   )
 
   it.effect(
-    "when texts are embedded, then requests, tokens, slot and budget count as everywhere, with a scope of their own",
+    "when options are given, then those of embeddings are passed on, and token arrays are refused",
     () =>
       Effect.gen(function* () {
-        const { secret } = yield* newKey({ rpm: 5, tpm: 1000, scopes: ["embeddings"] })
-        const answer = yield* ask("/v1/embeddings", embedder({ input: "a" }), { secret })
-        assert.strictEqual(answer.headers.get("x-ratelimit-remaining-requests"), "4")
-        assert.strictEqual(answer.headers.get("x-ratelimit-remaining-tokens"), "996")
-        const chat = yield* ask("/api/chat", { model: "m", messages: [] }, { secret })
-        assert.strictEqual(chat.status, 403)
-        const chatty = yield* newKey({ scopes: ["chat"] })
-        for (const path of ["/api/embed", "/api/embeddings", "/v1/embeddings"]) {
-          const refused = yield* ask(path, embedder({ input: "a", prompt: "a" }), { secret: chatty.secret })
-          assert.strictEqual(refused.status, 403, path)
-          assert.lengthOf(refused.calls, 0)
-        }
-        const left = yield* call("/api/version", { secret })
-        assert.strictEqual(left.headers.get("x-ratelimit-remaining-requests"), "4")
+        const options = { truncate: false, dimensions: 4, options: { num_ctx: 9, top_k: 3 } }
+        const native = yield* ask("/api/embed", embedder({ input: ["a"], ...options }))
+        const sent = { ...options, input: ["a"], model: "embedder:latest", options: { top_k: 3 } }
+        assert.deepStrictEqual(native.sent, sent)
+        assert.notProperty(
+          (yield* ask("/api/embed", embedder({ input: "a", dimensions: 0 }))).sent,
+          "dimensions"
+        )
+        const openai = { input: "", encoding_format: null, dimensions: 3 }
+        assert.deepStrictEqual((yield* ask("/v1/embeddings", embedder(openai))).sent, {
+          input: [""],
+          dimensions: 3,
+          model: "embedder:latest"
+        })
+        const tooMany = Array.from({ length: 2049 }, () => "a")
+        for (const [path, input, detail] of [
+          [
+            "/v1/embeddings",
+            [1, 2],
+            "not token arrays; LangChain sends text with check_embedding_ctx_length=False"
+          ],
+          ["/v1/embeddings", tooMany, "2048"],
+          ["/api/embed", tooMany, "input"]
+        ] as const)
+          assertRefused(yield* ask(path, embedder({ input })), detail)
       })
   )
 })

@@ -4,7 +4,6 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { auditRow, call, eventually, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
-import { fake } from "../../support/FakeBackend.ts"
 import { ask, json, live } from "./asking.ts"
 
 const message = (more: Readonly<Record<string, unknown>> = {}) => ({
@@ -15,8 +14,6 @@ const message = (more: Readonly<Record<string, unknown>> = {}) => ({
 })
 
 const countTokens = "/v1/messages/count_tokens"
-
-const typesOf = (text: string) => [...text.matchAll(/^event: (\w+)$/gm)].map(([, type]) => type)
 
 layer(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }), live)(
   "POST /v1/messages",
@@ -52,37 +49,6 @@ layer(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }), liv
           const rows = yield* sql`SELECT endpoint FROM audit_log WHERE request_id = ${id}::text::uuid`
           assert.deepStrictEqual(rows, [{ endpoint: "/v1/messages" }])
         })
-    )
-
-    it.effect("when the model thinks, speaks and calls, then each is a block of the stream", () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        backend.script({
-          does: "stream",
-          lines: [
-            fake.thinking("hm"),
-            fake.chat("I "),
-            fake.chat("look"),
-            fake.toolCall("Read", { path: "x" }, "call_1"),
-            fake.done("chat", { prompt_eval_cached_count: 5 })
-          ]
-        })
-        const tools = [{ name: "Read", input_schema: { type: "object" } }]
-        const { status, text } = yield* ask("/v1/messages", message({ stream: true, tools }))
-        assert.strictEqual(status, 200)
-        const block = (deltas: number) => [
-          "content_block_start",
-          ...Array.from({ length: deltas }, () => "content_block_delta"),
-          "content_block_stop"
-        ]
-        assert.deepStrictEqual(
-          typesOf(text),
-          [["message_start"], block(2), block(2), block(1), ["message_delta", "message_stop"]].flat()
-        )
-        assert.include(text, '"delta":{"type":"input_json_delta","partial_json":"{\\"path\\":\\"x\\"}"}')
-        assert.include(text, '"stop_reason":"tool_use"')
-        assert.include(text, '"cache_read_input_tokens":5,"output_tokens":4')
-      })
     )
 
     it.effect(

@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { auditRow, call, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, install, json, live, whole } from "./asking.ts"
+import { ask, assertWell, json, live } from "./asking.ts"
 
 layer(layerGateway(), live)("native requests", (it) => {
   it.effect(
@@ -43,28 +43,6 @@ layer(layerGateway(), live)("native requests", (it) => {
         assert.deepInclude(json(answer), { response: "", done: true, done_reason: "load" })
         assert.notProperty(answer.sent, "keep_alive")
       }
-    })
-  )
-
-  it.effect("when think is asked of a model that cannot, or is an unknown word, then it is refused", () =>
-    Effect.gen(function* () {
-      yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
-      for (const think of [true, "low", "high"]) {
-        for (const path of ["/api/chat", "/api/generate"]) {
-          const answer = yield* ask(path, { ...chat({ model: "plain", think }), prompt: "x" })
-          assertRefused(answer, "think: this model does not support thinking")
-        }
-      }
-      assertWell(yield* ask("/api/chat", whole({ model: "plain", think: false })))
-      const able = yield* ask("/api/chat", whole({ think: "max" }))
-      assert.strictEqual(able.sent?.["think"], "max")
-      assertRefused(yield* ask("/api/chat", whole({ think: "extreme" })), "think: expected")
-      // Who may not use it is not told what it can do.
-      const { secret } = yield* newKey({ models: ["m"] })
-      assert.strictEqual(
-        (yield* ask("/api/chat", whole({ model: "plain", think: true }), { secret })).status,
-        403
-      )
     })
   )
 })

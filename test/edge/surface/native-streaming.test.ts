@@ -1,12 +1,8 @@
-// A client of these tests leaves by its own AbortController.
-// @effect-diagnostics abortControllerInEffect:off
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
-import { eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, generate, json, lines, live, whole } from "./asking.ts"
-import { makeStopwatch, atMost } from "../../support/wait.ts"
+import { Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
+import { ask, assertRefused, chat, generate, json, lines, live } from "./asking.ts"
 
 const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
   does: "stream",
@@ -15,62 +11,7 @@ const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: obje
 })
 
 /** An answer may be so large that it fills the kernel's buffers. */
-const surfaces = { EXTRA_SURFACES: "responses,messages", NUM_PREDICT_CAP: "1000000" }
-layer(layerGateway(surfaces), live)("native streaming", (it) => {
-  it.effect(
-    "when a client leaves, then the call ends, is audited with what was seen, and its slot is free",
-    () =>
-      Effect.gen(function* () {
-        const [{ url }, backend, sql] = [yield* Gateway, yield* Fake, yield* SqlClient.SqlClient]
-        const { secret, prefix } = yield* newKey({ concurrent: 1 })
-        const left = new Map<string, number>()
-        const waiting = (path: string, body: object) => [path, body, { does: "hang" }, true] as const
-        for (const [path, body, behaviour, isCharged] of [
-          ["/api/generate", generate(), stream([fake.generate("a")], { ends: "hang" }), true],
-          ["/api/show", { model: "m" }, { does: "hang" }, false],
-          waiting("/api/embed", { model: "embedder", input: "a" }),
-          waiting("/api/chat", chat()),
-          waiting("/v1/chat/completions", chat({ stream: true })),
-          // More often than failures open the circuit: clients that leave are none.
-          ...Array.from({ length: 6 }, () =>
-            waiting("/v1/responses", { model: "m", input: "a", stream: true })
-          ),
-          ...Array.from({ length: 6 }, () =>
-            waiting("/v1/messages", { ...chat({ stream: true }), max_tokens: 9 })
-          )
-        ] as const) {
-          const calls = backend.requests.length
-          backend.script(behaviour)
-          const leave = new AbortController()
-          const response = fetch(new URL(path, url), {
-            method: "POST",
-            signal: leave.signal,
-            headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-            body: JSON.stringify(body)
-          }).then(
-            (answer) => answer.text(),
-            () => undefined
-          )
-          const ended = response.catch(() => undefined)
-          yield* backend.until(() => backend.requests.length > calls)
-          leave.abort()
-          const sinceLeft = makeStopwatch()
-          yield* backend.until(() => backend.requests[calls]?.closedAt !== undefined)
-          assert.isBelow(sinceLeft(), atMost(1000), path)
-          yield* Effect.promise(() => ended)
-          const rows = sql`SELECT tokens_in > 0 AS charged FROM audit_log
-            WHERE key_prefix = ${prefix} AND endpoint = ${path} AND status = 499`
-          left.set(path, (left.get(path) ?? 0) + 1)
-          const found = yield* eventually(rows, ({ length }) => length === left.get(path))
-          assert.isTrue(
-            found.every(({ charged }) => charged === isCharged),
-            path
-          )
-          assertWell(yield* ask("/api/chat", whole(), { secret }), path)
-        }
-      })
-  )
-
+layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (it) => {
   it.effect(
     "when a client does not read, then the backend is done at its own speed, and no frame is lost",
     () =>

@@ -1,63 +1,11 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
-import { tagsEntry } from "../../../src/backend/demo/wire.ts"
-import type { JsonObject } from "../../../src/domain/Inference.ts"
 import { fake } from "../../support/FakeBackend.ts"
-import { call, eventually, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, install, live, user } from "./asking.ts"
-import { comesTrue } from "../../support/wait.ts"
+import { call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
+import { chat, live, user } from "./asking.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
-
-layer(layerGateway(), live)("chat on the OpenAI surface", (it) => {
-  it.effect(
-    "when reasoning is asked of a model that cannot think, then it is left out, and it is off when none is wanted",
-    () =>
-      Effect.gen(function* () {
-        yield* install([{ name: "plain:latest", capabilities: ["completion"] }])
-        for (const wish of [
-          { reasoning_effort: "high" },
-          { reasoning: { effort: "low" } },
-          { reasoning_effort: "none" }
-        ]) {
-          const answer = yield* ask(path, chat({ model: "plain", ...wish }))
-          assertWell(answer)
-          assert.notProperty(answer.sent, "think")
-        }
-        assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "high" }))).sent?.["think"], "high")
-        assert.strictEqual((yield* ask(path, chat({ reasoning_effort: "none" }))).sent?.["think"], false)
-        assert.notProperty((yield* ask(path, chat())).sent, "think")
-      })
-  )
-
-  it.effect("when the list of an older backend says nothing of capabilities, then its description does", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      for (const [name, capabilities] of [
-        ["oldplain:latest", ["completion"]],
-        ["oldthinker:latest", ["completion", "thinking"]]
-      ] as const) {
-        const { capabilities: _untold, ...bare } = tagsEntry(name, [])
-        backend.setDescription(name, fake.described(capabilities, 2048))
-        yield* install([], [bare])
-        const { secret } = yield* newKey()
-        yield* eventually(call("/api/tags", { secret }), ({ text }) =>
-          JSON.parse(text).models.some((model: JsonObject) => model["name"] === name && model["capabilities"])
-        )
-        const answer = yield* ask(path, chat({ model: name, reasoning_effort: "high" }))
-        assertWell(answer)
-        assert.strictEqual(answer.sent?.["think"], name === "oldthinker:latest" ? "high" : undefined)
-      }
-      // Once per digest, however often the list is polled.
-      const polls = () => backend.lookups.filter((one) => one.path === "/api/tags").length
-      const polled = polls()
-      assert.isTrue(yield* comesTrue(() => polls() > polled + 1))
-      const asked = backend.descriptions.map(({ body }) => body?.["model"])
-      assert.strictEqual(new Set(asked).size, asked.length)
-    })
-  )
-})
 
 layer(layerGateway({ NUM_PREDICT_CAP: "100", OUTPUT_ABOVE_CAP: "lower" }), live)(
   "OUTPUT_ABOVE_CAP=lower",
@@ -147,47 +95,3 @@ layer(layerGateway({ ERROR_BODIES: "clients", BACKEND_IDLE_TIMEOUT_MS: "300" }),
     )
   }
 )
-
-layer(layerGateway(), live)("what clients of Ollama send", (it) => {
-  it.effect("when curl -d posts JSON, then /api takes it, and /v1 does not", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { secret } = yield* newKey()
-      const post = (to: string, type: string, body: object) =>
-        Effect.promise(() =>
-          fetch(`${url}${to}`, {
-            method: "POST",
-            headers: { authorization: `Bearer ${secret}`, "content-type": type },
-            body: JSON.stringify(body)
-          }).then(({ status }) => status)
-        )
-      const form = "application/x-www-form-urlencoded"
-      assert.strictEqual(yield* post("/api/chat", form, chat()), 200)
-      assert.strictEqual(yield* post("/api/show", form, { model: "m" }), 200)
-      assert.strictEqual(yield* post("/api/chat", `${form}; charset=utf-8`, chat()), 200)
-      assert.strictEqual(yield* post(path, form, chat()), 400)
-      assert.strictEqual(yield* post("/api/chat", "text/plain", chat()), 400)
-    })
-  )
-
-  it.effect(
-    "when a message has a role that only its model's template knows, then it is passed on as it is",
-    () =>
-      Effect.gen(function* () {
-        for (const role of ["control", "document the first", "x".repeat(64)]) {
-          const messages = [{ role, content: "thinking" }, user("hi")]
-          const answer = yield* ask("/api/chat", chat({ messages }))
-          assertWell(answer)
-          assert.deepStrictEqual(answer.sent?.["messages"], messages)
-        }
-        assertRefused(
-          yield* ask("/api/chat", chat({ messages: [{ role: "x".repeat(65), content: "" }] })),
-          "messages.0.role"
-        )
-        assertRefused(
-          yield* ask(path, chat({ messages: [{ role: "control", content: "" }] })),
-          "messages.0.role"
-        )
-      })
-  )
-})
