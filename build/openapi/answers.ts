@@ -3,7 +3,7 @@
  * a stream. `test/unit/http/openapi.test.ts` compares their output with these schemas.
  */
 import { Schema } from "effect"
-import { systemFingerprint } from "../../src/http/dialect/openai/chatAnswer.ts"
+import { systemFingerprint } from "../../src/http/dialect/openai/answer.ts"
 
 const optional = Schema.optionalKey
 

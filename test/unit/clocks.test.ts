@@ -22,7 +22,7 @@ const measuredByWallClock =
 /** Real timestamps, each with the number of its uses. A new one needs a reason, a duration needs `infra/time.ts`. */
 const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>> = {
   "src/http/app.ts": [1, "when a request arrived, for its audit row"],
-  "src/http/dialect/openai/chatAnswer.ts": [1, "`created` of an answer whose backend gave no time"],
+  "src/http/dialect/openai/answer.ts": [1, "`created` of an answer whose backend gave no time"],
   "src/http/dialect/responses/answer.ts": [1, "`created_at` of an answer whose backend gave no time"],
   "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
   "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],

@@ -1,7 +1,7 @@
 /** Decodes JSON with a schema. The first issue becomes the message of a 400. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
-import type { Json } from "../../domain/Inference.ts"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -29,21 +29,11 @@ export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
   }
 }
 
-/** The entries of `fields` that are neither undefined nor null. */
-export const present = (fields: { readonly [key: string]: Json | undefined }): Schema.JsonObject => {
-  const result: { [key: string]: Json } = {}
-  for (const key of Object.keys(fields)) {
-    const value = fields[key]
-    if (value !== undefined && value !== null) result[key] = value
-  }
-  return result
-}
-
-/** The same for the entries that `names` lists. */
-export const presentOf = (
-  names: ReadonlyArray<string>,
-  fields: { readonly [key: string]: Json | undefined }
-): Schema.JsonObject => {
+/** The entries of `fields` that are neither undefined nor null; with `names`, of those. */
+export const present = (
+  fields: { readonly [key: string]: Json | undefined },
+  names: ReadonlyArray<string> = Object.keys(fields)
+): JsonObject => {
   const result: { [key: string]: Json } = {}
   for (const name of names) {
     const value = fields[name]

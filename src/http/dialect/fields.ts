@@ -5,7 +5,6 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest } from "../../domain/Inference.ts"
-import type { Bounds } from "./Dialect.ts"
 import { maxModelName } from "../../domain/Model.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
@@ -61,49 +60,29 @@ export const Texts = Schema.Array(Schema.String).check(Schema.isMaxLength(maxInp
 const defaultCap = 65_536
 
 /**
- * The client's bound on the length of its answer: any int32. `checkMaxTokens` refuses values above the cap;
+ * The client's bound on the length of its answer: any int32. `boundMaxTokens` refuses values above the cap;
  * `openapi.json` shows the bound of the default settings.
  */
 export const MaxTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ maximum: defaultCap, not: { const: 0 } })
 
 export const maxTokensText = `at most NUM_PREDICT_CAP (default ${defaultCap}); absent or negative means the cap`
 
-const unbounded: Decided<number | undefined> = Result.succeed(undefined)
+/** A client's bound on its output, as a part of the decoded request. */
+type OutputBound = Pick<DecodedRequest, "loweredTo" | "maxTokens">
 
 /**
- * Returns undefined when the client sets no bound; then the cap applies. A negative value means the same, as in
- * Ollama.
+ * `maxTokens` is undefined when the client sets no bound; then the cap applies. A negative value means the same, as in Ollama. A bound
+ * above the cap is refused; with `lowers` it becomes the cap, and `X-Max-Tokens` says so.
  */
-export const checkMaxTokens = (
-  field: string,
-  value: number | null | undefined,
-  cap: number
-): Decided<number | undefined> => {
-  if (value === undefined || value === null || value < 0) return unbounded
-  return value >= 1 && value <= cap
-    ? Result.succeed(value)
-    : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
-}
-
-/** A client's bound on its output, as a part of the decoded request. */
-export type OutputBound = Pick<DecodedRequest, "loweredTo" | "maxTokens">
-
-/** As `checkMaxTokens`, but a bound above the cap becomes the cap, and `X-Max-Tokens` says so. */
-export const lowerMaxTokens = (
-  field: string,
-  value: number | null | undefined,
-  cap: number
-): Decided<OutputBound> =>
-  Result.map(checkMaxTokens(field, value, Math.max(cap, value ?? 0)), (maxTokens) =>
-    maxTokens !== undefined && maxTokens > cap ? { maxTokens: cap, loweredTo: cap } : { maxTokens }
-  )
-
-/** A bound above the cap is refused or lowered, as `OUTPUT_ABOVE_CAP` says. */
 export const boundMaxTokens = (
   field: string,
   value: number | null | undefined,
-  { lowersOutput, numPredictCap }: Pick<Bounds, "lowersOutput" | "numPredictCap">
-): Decided<OutputBound> =>
-  lowersOutput
-    ? lowerMaxTokens(field, value, numPredictCap)
-    : Result.map(checkMaxTokens(field, value, numPredictCap), (maxTokens) => ({ maxTokens }))
+  cap: number,
+  lowers = false
+): Decided<OutputBound> => {
+  if (value === undefined || value === null || value < 0) return Result.succeed({ maxTokens: undefined })
+  if (value > cap && lowers) return Result.succeed({ maxTokens: cap, loweredTo: cap })
+  return value >= 1 && value <= cap
+    ? Result.succeed({ maxTokens: value })
+    : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
+}

@@ -6,7 +6,7 @@
 import { Schema } from "effect"
 import { ranges, smallest } from "../../backend/ollama/guards/options.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { presentOf } from "./decode.ts"
+import { present } from "./decode.ts"
 import { absentable, numberIn, textsIn, wholeIn } from "./fields.ts"
 
 export const maxStops = 64
@@ -82,7 +82,7 @@ const forwarded = (name: string, value: Json): Json => {
 
 /** The options of a decoded request for the model server. `num_predict` is set at admission. */
 export const samplingOf = (fields: { readonly [key: string]: Json | undefined }): JsonObject => {
-  const options: { [key: string]: Json } = {}
-  for (const [name, value] of Object.entries(presentOf(names, fields))) options[name] = forwarded(name, value)
+  const options: { [key: string]: Json } = { ...present(fields, names) }
+  for (const [name, value] of Object.entries(options)) options[name] = forwarded(name, value)
   return options
 }

@@ -4,7 +4,7 @@ import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { absentable, lowerMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
+import { absentable, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
 import { Message, nativeMessages, System } from "./blocks.ts"
 
@@ -140,7 +140,7 @@ export const messagesRequest = requestDecoder(
           present({ temperature, top_k, top_p, stop: stop === null || stop?.length === 0 ? undefined : stop })
         ),
         thinkIfAble: true,
-        ...(yield* lowerMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap))
+        ...(yield* boundMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap, true))
       } satisfies DecodedRequest
     }),
   fieldNames

@@ -3,10 +3,10 @@ import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { absentable, checkMaxTokens } from "../fields.ts"
+import { absentable } from "../fields.ts"
 import { Images } from "../imageFields.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
-import { askedNumCtx, optionsOf } from "./options.ts"
+import { optionsOf } from "./options.ts"
 
 /**
  * Templates of models know roles of their own: Granite switches reasoning on with `control`, and takes texts as
@@ -60,22 +60,17 @@ export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
 })
 
 export const chatRequest = requestDecoder(Chat, (chat: typeof Chat.Type, bounds: Bounds) =>
-  Result.gen(function* () {
-    const options = chat.options ?? {}
-    const maxTokens = yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
+  Result.map(optionsOf(chat, bounds), (asked): DecodedRequest => {
     const messages = chat.messages ?? []
     return {
+      ...asked,
       kind: "chat",
-      model: chat.model,
       // Without messages Ollama only loads the model, and answers one object also when `stream` is true.
       stream: messages.length > 0 && (chat.stream ?? true),
       body: {
         ...present({ messages: messages.map(messageOf), tools: chat.tools?.map(toolOf) }),
         ...forwardedOf(chat)
-      },
-      options: optionsOf(options, bounds),
-      ...askedNumCtx(options),
-      maxTokens
-    } satisfies DecodedRequest
+      }
+    }
   })
 )

@@ -2,11 +2,9 @@
 import type { Embeddings } from "../../../domain/Frame.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
-import { chatEncoder } from "./chatAnswer.ts"
+import { chatEncoder, generateEncoder } from "./answer.ts"
 import { chatRequest } from "./chatRequest.ts"
-import { encodeEmbed, encodeEmbeddings } from "./embedAnswer.ts"
-import { embedRequest, embeddingsRequest } from "./embedRequest.ts"
-import { generateEncoder } from "./generateAnswer.ts"
+import { embeddingsRequest, embedRequest, encodeEmbed, encodeEmbeddings } from "./embed.ts"
 import { generateRequest } from "./generateRequest.ts"
 import { showRequest } from "./showRequest.ts"
 
@@ -24,15 +22,9 @@ export const nativeGenerate: Dialect = {
   encoder: (request, { seal }) => generateEncoder(request.model, seal)
 }
 
-export const nativeEmbed: ObjectDialect<Embeddings> = {
-  ...embedRequest,
-  encode: encodeEmbed
-}
+export const nativeEmbed: ObjectDialect<Embeddings> = { ...embedRequest, encode: encodeEmbed }
 
-export const nativeEmbeddings: ObjectDialect<Embeddings> = {
-  ...embeddingsRequest,
-  encode: encodeEmbeddings
-}
+export const nativeEmbeddings: ObjectDialect<Embeddings> = { ...embeddingsRequest, encode: encodeEmbeddings }
 
 export const nativeShow: ObjectDialect<JsonObject> = {
   ...showRequest,

@@ -1,7 +1,7 @@
 /** Fields that chat and generate of the native surface have in common. */
 import { Schema } from "effect"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
-import { presentOf } from "../decode.ts"
+import { present } from "../decode.ts"
 import { absentable, ModelName, TopLogprobs } from "../fields.ts"
 import { Options } from "./options.ts"
 
@@ -32,4 +32,4 @@ const names = Object.keys(forwarded)
 
 /** The forwarded part of the common fields. */
 export const forwardedOf = (request: { readonly [key: string]: Json | undefined }): JsonObject =>
-  presentOf(names, request.format === "" ? { ...request, format: null } : request)
+  present(request.format === "" ? { ...request, format: null } : request, names)

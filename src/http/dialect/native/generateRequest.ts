@@ -4,10 +4,10 @@ import { refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { absentable, checkMaxTokens, wholeIn } from "../fields.ts"
+import { absentable, wholeIn } from "../fields.ts"
 import { Images } from "../imageFields.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
-import { askedNumCtx, optionsOf } from "./options.ts"
+import { optionsOf } from "./options.ts"
 import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
 
 const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(
@@ -25,37 +25,28 @@ const Generate = Schema.Struct({
   context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
-export const generateRequest = requestDecoder(Generate, (generate: typeof Generate.Type, bounds: Bounds) =>
-  Result.gen(function* () {
-    // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
-    if (generate.template !== undefined && generate.template !== null && generate.template !== "") {
-      return yield* refuse("template: not supported")
+export const generateRequest = requestDecoder(Generate, (generate: typeof Generate.Type, bounds: Bounds) => {
+  // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
+  if ((generate.template ?? "") !== "") return refuse("template: not supported")
+  const context = generate.context ?? []
+  if (generate.raw === true && ((generate.system ?? "") !== "" || context.length > 0))
+    return refuse("raw: expected without system and context")
+  const prompt = generate.prompt ?? ""
+  return Result.map(optionsOf(generate, bounds), (asked): DecodedRequest => ({
+    ...asked,
+    kind: "generate",
+    // Without a prompt Ollama only loads the model, and answers one object also when `stream` is true.
+    stream: prompt !== "" && (generate.stream ?? true),
+    ...(context.length === 0 ? {} : { sealedContext: context }),
+    body: {
+      ...present({
+        prompt,
+        suffix: generate.suffix,
+        images: generate.images,
+        system: generate.system,
+        raw: generate.raw
+      }),
+      ...forwardedOf(generate)
     }
-    const options = generate.options ?? {}
-    const context = generate.context ?? []
-    const raw = generate.raw === true
-    if (raw && ((generate.system ?? "") !== "" || context.length > 0)) {
-      return yield* refuse("raw: expected without system and context")
-    }
-    return {
-      kind: "generate",
-      model: generate.model,
-      // Without a prompt Ollama only loads the model, and answers one object also when `stream` is true.
-      stream: (generate.prompt ?? "") !== "" && (generate.stream ?? true),
-      ...(context.length === 0 ? {} : { sealedContext: context }),
-      body: {
-        ...present({
-          prompt: generate.prompt ?? "",
-          suffix: generate.suffix,
-          images: generate.images,
-          system: generate.system,
-          raw: generate.raw
-        }),
-        ...forwardedOf(generate)
-      },
-      options: optionsOf(options, bounds),
-      ...askedNumCtx(options),
-      maxTokens: yield* checkMaxTokens("options.num_predict", options.num_predict, bounds.numPredictCap)
-    } satisfies DecodedRequest
-  })
-)
+  }))
+})

@@ -3,10 +3,9 @@
  * clients are dropped and not refused, because common clients always send them. A wrong type is refused, because the model
  * server would answer it with a 500, which counts as its failure.
  */
-import { Schema } from "effect"
-import type { JsonObject } from "../../../domain/Inference.ts"
+import { Result, Schema } from "effect"
 import type { Bounds } from "../Dialect.ts"
-import { absentable, MaxTokens, maxTokensText, wholeIn } from "../fields.ts"
+import { absentable, boundMaxTokens, MaxTokens, maxTokensText, wholeIn } from "../fields.ts"
 import { nativeOptions, samplingOf } from "../sampling.ts"
 
 /** Any 32-bit number. It is dropped, or rounded to a step of `NUM_CTX_CAP`. */
@@ -30,15 +29,22 @@ export const Options = Schema.Struct({
     "Any other option of the model server is dropped, because it would reload or pin the model for all clients."
 })
 
-/** What the client asked for, for `X-Num-Ctx`. */
-export const askedNumCtx = ({ num_ctx }: typeof Options.Type): { readonly askedNumCtx?: number } =>
-  num_ctx === undefined || num_ctx === null ? {} : { askedNumCtx: num_ctx }
-
-/** The options for the backend. `num_predict` is set at admission. */
-export const optionsOf = (options: typeof Options.Type, bounds: Bounds): JsonObject => {
-  const forwarded = samplingOf(options)
-  const { num_ctx } = options
-  return num_ctx === undefined || num_ctx === null || bounds.numCtxCap === undefined
-    ? forwarded
-    : { ...forwarded, num_ctx: windowIn(num_ctx, bounds.numCtxCap) }
+/** What a request asks of its model: the options for the backend, and the client's bound on the output. `num_predict` is set at admission. */
+export const optionsOf = (
+  request: { readonly model: string; readonly options?: typeof Options.Type | null },
+  { numCtxCap, numPredictCap }: Bounds
+) => {
+  const given = request.options ?? {}
+  const { num_ctx: window, num_predict: most } = given
+  const options = samplingOf(given)
+  return Result.map(boundMaxTokens("options.num_predict", most, numPredictCap), ({ maxTokens }) => ({
+    model: request.model,
+    maxTokens,
+    ...(window === undefined || window === null
+      ? { options }
+      : {
+          askedNumCtx: window,
+          options: numCtxCap === undefined ? options : { ...options, num_ctx: windowIn(window, numCtxCap) }
+        })
+  }))
 }

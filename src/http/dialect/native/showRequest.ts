@@ -1,6 +1,6 @@
 /** The request of `POST /api/show`: only the name, in `model` or `name`. */
 import { Result, Schema } from "effect"
-import { refuse } from "../../../domain/Errors.ts"
+import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { absentable, OptionalModelName } from "../fields.ts"
@@ -15,17 +15,9 @@ const Show = Schema.Struct({
   }))
 })
 
-export const showRequest = requestDecoder(Show, (show: typeof Show.Type) =>
-  Result.gen(function* () {
-    const model = show.model || show.name || ""
-    if (model === "") return yield* refuse("model: missing")
-    return {
-      kind: "show",
-      model,
-      stream: false,
-      body: {},
-      options: {},
-      maxTokens: 0
-    } satisfies DecodedRequest
-  })
-)
+export const showRequest = requestDecoder(Show, (show: typeof Show.Type): Decided<DecodedRequest> => {
+  const model = show.model || show.name || ""
+  return model === ""
+    ? refuse("model: missing")
+    : Result.succeed({ kind: "show", model, stream: false, body: {}, options: {}, maxTokens: 0 })
+})

@@ -66,10 +66,15 @@ const noTools = Result.succeed(undefined)
 
 export const chatRequest = requestDecoder(
   Chat,
-  (chat: typeof Chat.Type, bounds: Bounds) =>
+  (chat: typeof Chat.Type, { lowersOutput, numPredictCap }: Bounds) =>
     Result.gen(function* () {
-      const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, bounds)
-      const bound = yield* boundMaxTokens("max_completion_tokens", chat.max_completion_tokens, bounds)
+      const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, numPredictCap, lowersOutput)
+      const bound = yield* boundMaxTokens(
+        "max_completion_tokens",
+        chat.max_completion_tokens,
+        numPredictCap,
+        lowersOutput
+      )
       const messages = yield* nativeMessages(chat.messages)
       const tools = yield* toolsOf(chat)
       return {

@@ -21,7 +21,7 @@ const Completion = Schema.Struct({
 
 export const completionRequest = requestDecoder(
   Completion,
-  (completion: typeof Completion.Type, bounds: Bounds) =>
+  (completion: typeof Completion.Type, { lowersOutput, numPredictCap }: Bounds) =>
     Result.gen(function* () {
       const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
       const logprobs = completion.logprobs ?? undefined
@@ -39,7 +39,7 @@ export const completionRequest = requestDecoder(
           top_logprobs: logprobs
         }),
         options: samplingOf(completion),
-        ...(yield* boundMaxTokens("max_tokens", completion.max_tokens, bounds))
+        ...(yield* boundMaxTokens("max_tokens", completion.max_tokens, numPredictCap, lowersOutput))
       } satisfies DecodedRequest
     })
 )

@@ -7,7 +7,7 @@ import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inferen
 import { outcomes } from "../../../domain/Outcome.ts"
 import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import type { Encoder } from "../Dialect.ts"
-import { createdOf } from "../openai/chatAnswer.ts"
+import { createdOf } from "../openai/answer.ts"
 import { argumentsText, callItem, message, reasoning, type TextKind } from "./items.ts"
 import { clientNames } from "./tools.ts"
 

@@ -7,7 +7,7 @@ import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { Effort, thinkOf } from "../effort.ts"
-import { absentable, lowerMaxTokens, ModelName, wholeIn } from "../fields.ts"
+import { absentable, boundMaxTokens, ModelName, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
 import { Input, nativeMessages } from "./input.ts"
@@ -75,10 +75,11 @@ export const responsesRequest = requestDecoder(
   (request: Responses, bounds: Bounds) =>
     Result.gen(function* () {
       // Agents ask for more than they need.
-      const bound = yield* lowerMaxTokens(
+      const bound = yield* boundMaxTokens(
         "max_output_tokens",
         request.max_output_tokens,
-        bounds.numPredictCap
+        bounds.numPredictCap,
+        true
       )
       const format = request.text?.format
       return {

@@ -3,10 +3,10 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Encoder } from "../../../../src/http/dialect/Dialect.ts"
 import { Fold } from "../../../../src/http/dialect/fold.ts"
-import { chatEncoder as nativeChat } from "../../../../src/http/dialect/native/chatAnswer.ts"
-import { generateEncoder } from "../../../../src/http/dialect/native/generateAnswer.ts"
-import { chatEncoder as openaiChat } from "../../../../src/http/dialect/openai/chatAnswer.ts"
-import { completionEncoder } from "../../../../src/http/dialect/openai/completionAnswer.ts"
+import { chatEncoder as nativeChat } from "../../../../src/http/dialect/native/answer.ts"
+import { generateEncoder } from "../../../../src/http/dialect/native/answer.ts"
+import { chatEncoder as openaiChat } from "../../../../src/http/dialect/openai/answer.ts"
+import { completionEncoder } from "../../../../src/http/dialect/openai/answer.ts"
 
 const entry = (token: string) => ({
   token,

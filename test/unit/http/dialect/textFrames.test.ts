@@ -3,10 +3,10 @@ import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Encoder } from "../../../../src/http/dialect/Dialect.ts"
-import { chatEncoder } from "../../../../src/http/dialect/native/chatAnswer.ts"
-import { generateEncoder } from "../../../../src/http/dialect/native/generateAnswer.ts"
-import { chatEncoder as openaiEncoder } from "../../../../src/http/dialect/openai/chatAnswer.ts"
-import { completionEncoder } from "../../../../src/http/dialect/openai/completionAnswer.ts"
+import { chatEncoder } from "../../../../src/http/dialect/native/answer.ts"
+import { generateEncoder } from "../../../../src/http/dialect/native/answer.ts"
+import { chatEncoder as openaiEncoder } from "../../../../src/http/dialect/openai/answer.ts"
+import { completionEncoder } from "../../../../src/http/dialect/openai/answer.ts"
 
 const text = fc.oneof(
   fc.string({ unit: "binary" }),

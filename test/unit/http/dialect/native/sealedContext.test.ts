@@ -5,7 +5,7 @@ import * as fc from "fast-check"
 import { Unavailable } from "../../../../../src/domain/Errors.ts"
 import { noContext, sealFor, withContext } from "../../../../../src/http/dialect/native/contexts.ts"
 import { nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
-import { generateEncoder } from "../../../../../src/http/dialect/native/generateAnswer.ts"
+import { generateEncoder } from "../../../../../src/http/dialect/native/answer.ts"
 import {
   maxContextNumber,
   maxContextNumbers,

@@ -1,7 +1,9 @@
-/** The request of `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests"). */
+/** `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests" and "OpenAI answers"). */
+import { endianness } from "node:os"
 import { Result, Schema } from "effect"
 import { refuse } from "../../../domain/Errors.ts"
-import type { DecodedRequest } from "../../../domain/Inference.ts"
+import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
+import type { DecodedRequest, InferenceRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { endUserClaim, endUserFields } from "./fields.ts"
@@ -18,7 +20,7 @@ const Encoding = Schema.String.check(
   isFormed(/^(?:[Ff][Ll][Oo][Aa][Tt]|[Bb][Aa][Ss][Ee]64)$/, '"float" or "base64"')
 )
 
-const Embeddings = Schema.Struct({
+const Request = Schema.Struct({
   ...endUserFields,
   model: ModelName,
   input: Schema.Json.annotate({
@@ -32,7 +34,7 @@ const Embeddings = Schema.Struct({
   encoding_format: absentable(Encoding, "`float`, or `base64` of little-endian float32")
 })
 
-export const embeddingsRequest = requestDecoder(Embeddings, (embeddings: typeof Embeddings.Type) =>
+export const embeddingsRequest = requestDecoder(Request, (embeddings: typeof Request.Type) =>
   Result.gen(function* () {
     if (!isInput(embeddings.input)) return yield* notInput
     // In a list, an empty string counts as a text.
@@ -49,3 +51,17 @@ export const embeddingsRequest = requestDecoder(Embeddings, (embeddings: typeof 
     } satisfies DecodedRequest
   })
 )
+
+/** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */
+const base64Of = (vector: ReadonlyArray<number>): string => {
+  const bytes = Buffer.from(new Float32Array(vector).buffer)
+  return (endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")
+}
+
+export const encodeEmbeddings = ({ base64, model }: InferenceRequest, answer: Embeddings): string => {
+  const { promptEvalCount = 0, vectors } = answer
+  const texts = base64 === true ? vectors.map((vector) => JSON.stringify(base64Of(vector))) : jsonOf(answer)
+  const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${text}}`)
+  const usage = { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }
+  return `{"object":"list","data":[${data.join(",")}],${JSON.stringify({ model, usage }).slice(1)}`
+}

@@ -1,7 +1,7 @@
 import { Schema } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
-import { chatEncoder } from "../../../../../src/http/dialect/openai/chatAnswer.ts"
+import { chatEncoder } from "../../../../../src/http/dialect/openai/answer.ts"
 
 const createdAt = "2026-11-21T10:00:00.123456789Z"
 const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
@@ -52,7 +52,7 @@ describe("POST /v1/chat/completions, the answer", () => {
   })
 
   it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
-    const text = chatEncoder("my-model", true).frames([frame({ text: "Hi" }), done()])
+    const text = chatEncoder("my-model", { usageChunk: true }).frames([frame({ text: "Hi" }), done()])
     const chunks = text
       .split("\n\n")
       .slice(0, -2)

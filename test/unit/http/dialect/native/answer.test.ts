@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import { Fold } from "../../../../../src/http/dialect/fold.ts"
-import { chatEncoder } from "../../../../../src/http/dialect/native/chatAnswer.ts"
+import { chatEncoder } from "../../../../../src/http/dialect/native/answer.ts"
 
 const createdAt = "2026-11-21T10:00:00.123456789Z"
 const frame = (text: string, more: Partial<Frame> = {}): Frame => ({ createdAt, text, done: false, ...more })

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { encodeEmbeddings } from "../../../../../src/http/dialect/openai/embeddingsAnswer.ts"
+import { encodeEmbeddings } from "../../../../../src/http/dialect/openai/embeddings.ts"
 import { callOf } from "../../../../support/permits.ts"
 
 it("when a client asks for base64, then it decodes each number as float32, in order", () => {
