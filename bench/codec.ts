@@ -5,7 +5,7 @@
 import { Result } from "effect"
 import type { Frame } from "../src/domain/Frame.ts"
 import type { InferenceRequest, JsonObject } from "../src/domain/Inference.ts"
-import { parseBody } from "../src/http/dialect/parseBody.ts"
+import { parseBody } from "../src/http/dialect/strictJson.ts"
 import type { Dialect } from "../src/http/dialect/Dialect.ts"
 import { nativeChat, nativeGenerate } from "../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions } from "../src/http/dialect/openai/dialect.ts"

@@ -3,7 +3,7 @@
  * `node bench/hostile.ts`: milliseconds, the slowest of five; fails above 100.
  */
 import { Result } from "effect"
-import { parseBody } from "../src/http/dialect/parseBody.ts"
+import { parseBody } from "../src/http/dialect/strictJson.ts"
 import type { Dialect } from "../src/http/dialect/Dialect.ts"
 import { nativeChat, nativeGenerate } from "../src/http/dialect/native/dialect.ts"
 import { openaiChat, openaiCompletions } from "../src/http/dialect/openai/dialect.ts"

@@ -10,7 +10,7 @@ import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { headerOf, headerValues, isMisframed, tooLongHeader } from "./server/headers.ts"
-import { type Body, parseBody } from "./dialect/parseBody.ts"
+import { type Body, parseBody } from "./dialect/strictJson.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
 

@@ -5,7 +5,7 @@ import { assert } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
-import { parseBody } from "../../src/http/dialect/parseBody.ts"
+import { parseBody } from "../../src/http/dialect/strictJson.ts"
 import type { Decode } from "../../src/http/dialect/Dialect.ts"
 import { withPromptSize } from "../../src/http/dialect/promptEstimate.ts"
 import {

@@ -3,13 +3,14 @@
  * which nothing but the route table and `build/openapi` imports.
  */
 import { Result, type Schema } from "effect"
-import type { Decided } from "../../domain/Errors.ts"
+import { type Decided, refuse } from "../../domain/Errors.ts"
+import { isObject } from "../../domain/json.ts"
 import type { Frame } from "../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
-import type { Body } from "./parseBody.ts"
-import { decodeWith } from "./decode.ts"
+import type { Body } from "./strictJson.ts"
+import { decodeWith, maxDetail } from "./decode.ts"
 import { checkImages } from "../../backend/ollama/guards/images.ts"
-import { admitFormat } from "./format.ts"
+import { admitSchema } from "../../backend/ollama/guards/schemas.ts"
 import { checkTools } from "./tools.ts"
 import type { ErrorBody } from "../../domain/Surface.ts"
 import type { ErrorResponse } from "../errors/errorResponses.ts"
@@ -73,6 +74,16 @@ export interface FieldNames {
   readonly schema: string
   /** the schema of a tool, within the tool */
   readonly toolSchema: string
+}
+
+/** Admits or refuses the schema of a decoded request. `field`: the client's own name of it. */
+const admitFormat = (request: DecodedRequest, field: string): Decided<DecodedRequest> => {
+  const { format } = request.body
+  if (!isObject(format)) return Result.succeed(request)
+  const admitted = admitSchema(format, field)
+  if (Result.isFailure(admitted)) return refuse(admitted.failure.slice(0, maxDetail))
+  const { relaxed, schema } = admitted.success
+  return Result.succeed({ ...request, body: { ...request.body, format: schema }, relaxed })
 }
 
 /**

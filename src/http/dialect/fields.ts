@@ -4,8 +4,9 @@
  */
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
-import type { DecodedRequest } from "../../domain/Inference.ts"
+import type { DecodedRequest, Json } from "../../domain/Inference.ts"
 import { maxModelName } from "../../domain/Model.ts"
+import { expectedImage as expected, isImage, maxImages } from "../../backend/ollama/guards/images.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>
@@ -86,3 +87,47 @@ export const boundMaxTokens = (
     ? Result.succeed({ maxTokens: value })
     : refuse(`${field}: expected a whole number from 1 to ${cap}, or -1 for ${cap}`)
 }
+
+export const Effort = Schema.Literals(["none", "minimal", "low", "medium", "high", "max", "xhigh", "ultra"])
+
+/** Efforts that Ollama has under another name, or not. */
+const otherEfforts: { readonly [effort: string]: Json } = {
+  none: false,
+  minimal: "low",
+  xhigh: "max",
+  ultra: "max"
+}
+
+/** How long a model is asked to think: OpenAI's effort as `think` of Ollama. */
+export const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefined =>
+  effort === undefined || effort === null ? undefined : (otherEfforts[effort] ?? effort)
+
+/** An object of a type that is not in `known`. It is accepted, because clients send new types before a gateway knows them. */
+export const otherThan = (...known: ReadonlyArray<string>) =>
+  Schema.Struct({
+    type: Schema.String.check(isFormed(new RegExp(`^(?!(?:${known.join("|")})$)`), "another type")).pipe(
+      Schema.brand("OtherType")
+    )
+  })
+
+const base64 = "base64 without a data: prefix"
+
+/** An image in the form of the backend. The pattern repeats no group: a group in an image of some megabytes overflows V8's stack. */
+export const Image = Schema.String.check(
+  isFormed(/^[A-Za-z0-9+/]*={0,2}$/, base64).abort(),
+  Schema.makeFilter((text: string) => text.length % 4 === 0, { expected: base64 }).abort(),
+  Schema.makeFilter(isImage, { expected })
+)
+
+export const Images = Schema.Array(Image).check(Schema.isMaxLength(maxImages))
+
+const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/
+
+/** The base64 in a data URL of an image. */
+export const base64Of = (url: string): string | undefined => dataUrl.exec(url)?.[1]
+
+/** An image as clients of the OpenAI surface send it. */
+export const ImageUrl = Schema.String.check(
+  isFormed(dataUrl, "a data: URL of a base64 jpeg, png or webp image").abort(),
+  Schema.makeFilter((url: string) => isImage(base64Of(url) ?? ""), { expected })
+)

@@ -1,5 +1,5 @@
 /**
- * JSON from a client, read strictly: at most 64 levels, no key twice in one object, nothing after the value.
+ * JSON from a client, read strictly: valid UTF-8, at most 64 levels, no key twice in one object, nothing after the value.
  *
  * The backend's decoder takes the last of two equal keys, and `JSON.parse` does not report them, so a body with a
  * duplicate key is refused (docs/hardening.md B08). The scan comes first and does not recurse, so deep nesting cannot
@@ -90,3 +90,20 @@ export const parseJson = (text: string): Result.Result<Json, string> => {
   const problem = findProblem(text)
   return problem === undefined ? parse(text) : Result.fail(problem)
 }
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+const decodeUtf8 = (bytes: ArrayBuffer | Uint8Array): Result.Result<string, string> =>
+  Result.try({ try: () => utf8.decode(bytes), catch: () => "body: expected valid UTF-8" })
+
+export interface Body {
+  readonly json: Json
+  /** size as received */
+  readonly bytes: number
+}
+
+/** Returns the decoded bytes, or a message about what is wrong. */
+export const parseBody = (bytes: ArrayBuffer | Uint8Array): Result.Result<Body, string> =>
+  bytes.byteLength === 0
+    ? Result.fail("body: missing")
+    : Result.map(Result.flatMap(decodeUtf8(bytes), parseJson), (json) => ({ json, bytes: bytes.byteLength }))

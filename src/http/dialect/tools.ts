@@ -1,11 +1,12 @@
 /**
- * Bounds the tools of a request. Their `parameters` are forwarded unchanged as part of the prompt. A model server that makes
+ * Bounds and chooses the tools of a request. Their `parameters` are forwarded unchanged as part of the prompt. A model server that makes
  * a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
  */
 import { Result } from "effect"
 import { isDeeperThan, isObject } from "../../domain/json.ts"
 import { type Decided, refuse } from "../../domain/Errors.ts"
-import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
+import { present } from "./decode.ts"
 
 /** Tools of one request. */
 export const maxTools = 128
@@ -44,4 +45,24 @@ export const checkTools = (request: DecodedRequest, schemaField: string): Decide
     if (problem !== undefined) return refuse(`tools: ${schemaField} of ${nameOf(tool)}: ${problem}`)
   }
   return Result.succeed(request)
+}
+
+/** A tool in the shape of the backend. */
+export const functionTool = (definition: { readonly [key: string]: Json | undefined }): JsonObject => ({
+  type: "function",
+  function: present(definition)
+})
+
+/**
+ * The tools that are sent: all, or those that a client names. The backend cannot be forced to call one. `refusal` is for names that
+ * no tool has.
+ */
+export const chosenTools = (
+  tools: ReadonlyArray<JsonObject>,
+  names: ReadonlyArray<Json | undefined> | undefined,
+  refusal: string
+): Decided<ReadonlyArray<JsonObject> | undefined> => {
+  const sent = names === undefined ? tools : tools.filter((tool) => names.includes(fieldOf(tool, "name")))
+  if (sent.length > 0) return Result.succeed(sent)
+  return names === undefined ? Result.succeed(undefined) : refuse(refusal)
 }

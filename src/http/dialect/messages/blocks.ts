@@ -3,8 +3,7 @@ import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
-import { absentable } from "../fields.ts"
-import { Image } from "../imageFields.ts"
+import { absentable, Image, otherThan } from "../fields.ts"
 
 const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })
 
@@ -19,14 +18,6 @@ const call = { id: Schema.NonEmptyString, name: Schema.NonEmptyString, input: ab
 const ToolUse = Schema.Struct({ type: Schema.Literal("tool_use"), ...call })
 /** A call that another server has made for the client, in the history of a conversation. */
 const ServerToolUse = Schema.Struct({ type: Schema.Literal("server_tool_use"), ...call })
-
-/** A block of any other type. It is dropped: clients send new types before gateways know them. */
-const otherThan = (...types: ReadonlyArray<string>) =>
-  Schema.Struct({
-    type: Schema.String.check(
-      Schema.makeFilter((type: string) => !types.includes(type), { expected: "another" })
-    )
-  }).annotate({ not: { properties: { type: { enum: types } } } })
 
 const ToolResult = Schema.Struct({
   type: Schema.Literal("tool_result"),

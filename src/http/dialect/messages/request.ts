@@ -6,6 +6,7 @@ import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
 import { absentable, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
+import { chosenTools, functionTool } from "../tools.ts"
 import { Message, nativeMessages, System } from "./blocks.ts"
 
 /** A tool of the client, or one with a type of its own, which only Anthropic's servers have. */
@@ -71,23 +72,18 @@ const Messages = Schema.Struct({
   )
 })
 
-type Tools = ReadonlyArray<typeof Tool.Type>
-
-const functionOf = ({ description, input_schema, name }: typeof Tool.Type): JsonObject => ({
-  type: "function",
-  function: present({ name, description, parameters: input_schema })
-})
-
 const isCustom = ({ type }: typeof Tool.Type): boolean => (type ?? "custom") === "custom"
 
-/** `none` sends no tools, a name sends only that one. The backend cannot be forced to call a tool. */
 const toolsOf = ({ tool_choice: choice, tools }: typeof Count.Type): Decided<Json | undefined> => {
-  const own: Tools = choice?.type === "none" ? [] : (tools ?? []).filter(isCustom)
+  const own = choice?.type === "none" ? [] : (tools ?? []).filter(isCustom)
   if (own.some(({ name }) => (name ?? "") === "")) return refuse("tools: expected a name of each")
-  const chosen = choice?.type === "tool" ? own.filter(({ name }) => name === choice.name) : own
-  if (choice?.type === "tool" && chosen.length === 0)
-    return refuse("tool_choice.name: expected the name of one of tools")
-  return Result.succeed(chosen.length === 0 ? undefined : chosen.map(functionOf))
+  return chosenTools(
+    own.map(({ description, input_schema: parameters, name }) =>
+      functionTool({ name, description, parameters })
+    ),
+    choice?.type === "tool" ? [choice.name] : undefined,
+    "tool_choice.name: expected the name of one of tools"
+  )
 }
 
 /** Clients send kinds of thinking and levels of effort before gateways know them. These leave it to the model. */

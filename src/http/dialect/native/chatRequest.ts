@@ -1,10 +1,10 @@
 /** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
 import { Result, Schema } from "effect"
-import type { DecodedRequest } from "../../../domain/Inference.ts"
+import type { DecodedRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { absentable } from "../fields.ts"
-import { Images } from "../imageFields.ts"
+import { absentable, Images } from "../fields.ts"
+import { functionTool } from "../tools.ts"
 import { forwardedOf, generationFields } from "./fields.ts"
 import { optionsOf } from "./options.ts"
 
@@ -44,20 +44,17 @@ const Chat = Schema.Struct({
   tools: absentable(Schema.Array(Tool), "what the model may call")
 })
 
-const messageOf = (message: typeof Message.Type): Schema.JsonObject => ({
+const messageOf = (message: typeof Message.Type): JsonObject => ({
   ...present({ ...message, tool_calls: message.tool_calls?.map(toolCallOf) }),
   content: message.content ?? ""
 })
 
-const toolCallOf = (call: typeof ToolCall.Type): Schema.JsonObject => ({
+const toolCallOf = (call: typeof ToolCall.Type): JsonObject => ({
   ...present({ id: call.id }),
   function: { name: call.function.name, arguments: call.function.arguments ?? {} }
 })
 
-export const toolOf = (tool: typeof Tool.Type): Schema.JsonObject => ({
-  type: tool.type,
-  function: present(tool.function)
-})
+export const toolOf = (tool: typeof Tool.Type): JsonObject => functionTool(tool.function)
 
 export const chatRequest = requestDecoder(Chat, (chat: typeof Chat.Type, bounds: Bounds) =>
   Result.map(optionsOf(chat, bounds), (asked): DecodedRequest => {

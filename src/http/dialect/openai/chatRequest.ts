@@ -1,13 +1,12 @@
 /** The request of `POST /v1/chat/completions`. A field that cannot be honoured is a 400 (docs/protocol.md, "OpenAI requests"). */
 import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../decode.ts"
-import { Effort, thinkOf } from "../effort.ts"
-import { absentable, boundMaxTokens, MaxTokens, TopLogprobs } from "../fields.ts"
+import { absentable, boundMaxTokens, Effort, MaxTokens, thinkOf, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
+import { chosenTools } from "../tools.ts"
 import { endUserClaim, generationFields } from "./fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
 
@@ -41,28 +40,23 @@ const Chat = Schema.Struct({
   modalities: absentable(Schema.Array(Schema.Literal("text")))
 })
 
-const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json | undefined => {
-  switch (format?.type) {
-    case "json_object":
-      return "json"
-    case "json_schema":
-      return format.json_schema.schema
-    default:
-      return undefined
-  }
-}
+const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json | undefined =>
+  format?.type === "json_schema"
+    ? format.json_schema.schema
+    : format?.type === "json_object"
+      ? "json"
+      : undefined
 
-/** `none` sends no tools, a name sends only that one. The backend cannot be forced to call a tool. */
-const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type): Decided<Json | undefined> => {
-  if (tools === undefined || tools === null || tools.length === 0 || choice === "none") return noTools
-  if (choice === undefined || choice === null || typeof choice === "string")
-    return Result.succeed(tools.map(toolOf))
-  const named = tools.filter((tool) => tool.function.name === choice.function.name)
-  if (named.length === 0) return refuse("tool_choice.function.name: expected the name of one of tools")
-  return Result.succeed(named.map(toolOf))
+/** A name does not count where there are no tools. */
+const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type) => {
+  const all = choice === "none" ? [] : (tools ?? []).map(toolOf)
+  const named = all.length === 0 || typeof choice !== "object" ? undefined : choice?.function.name
+  return chosenTools(
+    all,
+    named === undefined ? undefined : [named],
+    "tool_choice.function.name: expected the name of one of tools"
+  )
 }
-
-const noTools = Result.succeed(undefined)
 
 export const chatRequest = requestDecoder(
   Chat,

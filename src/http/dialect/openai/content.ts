@@ -3,7 +3,7 @@
  * gateway fetches nothing for a client.
  */
 import { Schema } from "effect"
-import { base64Of, ImageUrl } from "../imageFields.ts"
+import { base64Of, ImageUrl } from "../fields.ts"
 
 const Part = Schema.Union([
   Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),

@@ -3,10 +3,9 @@ import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
-import { absentable, isFormed } from "../fields.ts"
-import { base64Of, ImageUrl } from "../imageFields.ts"
+import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
 import { argumentsOf } from "../openai/messages.ts"
-import { flatName, otherThan } from "./tools.ts"
+import { flatName } from "./tools.ts"
 
 const Text = Schema.Struct({
   type: Schema.Literals(["input_text", "output_text", "text", "summary_text", "reasoning_text"]),

@@ -6,8 +6,7 @@ import { Result, Schema } from "effect"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../decode.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { Effort, thinkOf } from "../effort.ts"
-import { absentable, boundMaxTokens, ModelName, wholeIn } from "../fields.ts"
+import { absentable, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
 import { Input, nativeMessages } from "./input.ts"
@@ -59,16 +58,8 @@ const Responses = Schema.Struct({
 
 type Responses = typeof Responses.Type
 
-const formatOf = (format: typeof Format.Type | null | undefined): Json | undefined => {
-  switch (format?.type) {
-    case "json_object":
-      return "json"
-    case "json_schema":
-      return format.schema
-    default:
-      return undefined
-  }
-}
+const formatOf = (format: typeof Format.Type | null | undefined): Json | undefined =>
+  format?.type === "json_schema" ? format.schema : format?.type === "json_object" ? "json" : undefined
 
 export const responsesRequest = requestDecoder(
   Responses,

@@ -1,17 +1,9 @@
 /** The tools of `POST /v1/responses`. Functions become tools; what the model server cannot run is dropped. */
-import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
+import { Schema } from "effect"
+import type { Decided } from "../../../domain/Errors.ts"
 import type { Json } from "../../../domain/Inference.ts"
-import { present } from "../decode.ts"
-import { absentable, isFormed } from "../fields.ts"
-
-/** An object of a type that is not in `known`. It is accepted, because clients send new types before a gateway knows them. */
-export const otherThan = (...known: ReadonlyArray<string>) =>
-  Schema.Struct({
-    type: Schema.String.check(isFormed(new RegExp(`^(?!(?:${known.join("|")})$)`), "another type")).pipe(
-      Schema.brand("OtherType")
-    )
-  })
+import { absentable, otherThan } from "../fields.ts"
+import { chosenTools, functionTool } from "../tools.ts"
 
 const FunctionTool = Schema.Struct({
   type: Schema.Literal("function"),
@@ -66,30 +58,24 @@ const callables = (tools: typeof Tools.Type): ReadonlyArray<Callable> =>
       .map((member) => ({ flatName: flatName(tool.name, member.name), namespace: tool.name, tool: member }))
   })
 
-const nativeTool = ({ flatName: name, tool }: Callable): Json => ({
-  type: "function",
-  function: present({ name, description: tool.description, parameters: tool.parameters })
-})
-
 /** The names of the functions that may be called; undefined: all of them. */
-const allowedBy = (choice: typeof ToolChoice.Type | null | undefined): ReadonlySet<unknown> | undefined => {
+const allowedBy = (choice: typeof ToolChoice.Type | null | undefined) => {
   if (choice === undefined || choice === null || typeof choice === "string") return undefined
-  if ("name" in choice) return new Set([choice.name])
-  return "tools" in choice ? new Set(choice.tools.map(({ name }) => name)) : undefined
+  if ("name" in choice) return [choice.name]
+  return "tools" in choice ? choice.tools.map(({ name }) => name) : undefined
 }
 
-/** `none` sends no tools, names send only those. A call cannot be forced. */
 export const nativeTools = (
   tools: typeof Tools.Type | null | undefined,
   choice: typeof ToolChoice.Type | null | undefined
-): Decided<Json | undefined> => {
-  const all = choice === "none" ? [] : callables(tools ?? [])
-  const allowed = allowedBy(choice)
-  const sent = allowed === undefined ? all : all.filter(({ flatName: name }) => allowed.has(name))
-  if (allowed !== undefined && sent.length === 0)
-    return refuse("tool_choice: expected the name of a function of tools")
-  return Result.succeed(sent.length === 0 ? undefined : sent.map(nativeTool))
-}
+): Decided<Json | undefined> =>
+  chosenTools(
+    (choice === "none" ? [] : callables(tools ?? [])).map(({ flatName: name, tool }) =>
+      functionTool({ name, description: tool.description, parameters: tool.parameters })
+    ),
+    allowedBy(choice),
+    "tool_choice: expected the name of a function of tools"
+  )
 
 const isTools = Schema.is(Tools)
 
