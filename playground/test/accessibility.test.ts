@@ -17,6 +17,7 @@ import {
   say,
   settingsOf
 } from "./Playground.ts"
+import { testWith } from "../../test/support/testWith.ts"
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
 const sample = readFileSync(new URL("sample.md", import.meta.url), "utf8")
@@ -131,197 +132,183 @@ const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
 })
 
 layer(layerPlayground(), live)("the playground for everybody", (it) => {
+  const test = testWith(it.effect)
+
   for (const [name, options] of sizes) {
-    it.effect(
-      `when it is ${name} wide, then axe finds nothing in any state of either theme, targets are 44 px, and nothing is cut off`,
-      () =>
-        Effect.gen(function* () {
-          const { page, complaints } = yield* openPlayground(options)
-          assert.deepStrictEqual(yield* walk(page, name === sizes[0][0]), [])
-          assert.deepStrictEqual(complaints, [])
-        }).pipe(Effect.scoped)
-    )
+    test(`when it is ${name} wide, then axe finds nothing in any state of either theme, targets are 44 px, and nothing is cut off`, function* () {
+      const { page, complaints } = yield* openPlayground(options)
+      assert.deepStrictEqual(yield* walk(page, name === sizes[0][0]), [])
+      assert.deepStrictEqual(complaints, [])
+    })
   }
 
-  it.effect("when only the keyboard is used, then everything works, and the focus returns where it was", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const { page, complaints } = yield* openPlayground({ viewport: { width: 1360, height: 860 } })
-      const focused = () =>
-        page.evaluate<string>(
-          `document.activeElement.id || document.activeElement.getAttribute("aria-label") || document.activeElement.textContent`
-        )
-      const tabTo = async (name: string, back = false) => {
-        for (let step = 0; step < 60 && (await focused()) !== name; step += 1)
-          await page.keyboard.press(back ? "Shift+Tab" : "Tab")
-        assert.strictEqual(await focused(), name)
-      }
-      yield* Effect.promise(async () => {
-        assert.strictEqual(await focused(), "key")
-        await page.keyboard.insertText(secret)
-        await page.locator("#key-note.good").waitFor()
-        await tabTo("prompt")
-        await page.keyboard.type("One")
-        await page.keyboard.press("Shift+Enter")
-        await page.keyboard.type("Two")
-        await page.keyboard.press("Enter")
-      })
-      yield* answered(page, 1)
-      yield* Effect.promise(async () => {
-        assert.strictEqual(await focused(), "prompt")
-        assert.strictEqual(await page.locator(".bubble .text").innerText(), "One\nTwo")
-        await tabTo("show-code", true)
-        await page.keyboard.press("Enter")
-        await tabTo("tab-curl")
-        await page.keyboard.press("ArrowRight")
-        assert.strictEqual(await focused(), "tab-python")
-        assert.include(await page.locator("#snippet").innerText(), "import os")
-        await page.keyboard.press("End")
-        assert.strictEqual(await focused(), "tab-javascript")
-        await page.keyboard.press("ArrowRight")
-        assert.strictEqual(await focused(), "tab-curl")
-        await page.keyboard.press("Tab")
-        assert.strictEqual(await focused(), "copy-code")
-        await page.keyboard.press("Escape")
-        assert.strictEqual(await focused(), "show-code")
-        await tabTo("Edit and send again")
-        await page.keyboard.press("Enter")
-        assert.strictEqual(await focused(), "Change the message")
-        await page.keyboard.press("Escape")
-        assert.strictEqual(await focused(), "Edit and send again")
-        await page.keyboard.press("Enter")
-        await page.keyboard.press("ControlOrMeta+a")
-        await page.keyboard.type("Three")
-        await page.keyboard.press("Enter")
-      })
-      yield* answered(page, 1)
-      yield* Effect.promise(async () => {
-        assert.strictEqual(await page.locator(".bubble .text").innerText(), "Three")
-        await tabTo("Answer again", true)
-        await page.keyboard.press("Enter")
-      })
-      yield* answered(page, 1)
-      yield* Effect.promise(async () => {
-        await tabTo("Delete this answer", true)
-        await page.keyboard.press("Enter")
-        assert.strictEqual(await focused(), "Delete this message")
-        await page.keyboard.press("Enter")
-        assert.strictEqual(await focused(), "prompt")
-        assert.isTrue(await page.locator("#empty").isVisible())
-      })
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("when a short answer streams, then a screen reader is told each sentence once at most", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page } = yield* openPlayground()
-      yield* enterKey(page, secret)
-      yield* Effect.promise(() =>
-        page.evaluate(
-          `window.told = []; new MutationObserver(() => window.told.push(document.getElementById("status").textContent)).observe(document.getElementById("status"), { childList: true, characterData: true, subtree: true })`
-        )
+  test("when only the keyboard is used, then everything works, and the focus returns where it was", function* () {
+    const { secret } = yield* newKey()
+    const { page, complaints } = yield* openPlayground({ viewport: { width: 1360, height: 860 } })
+    const focused = () =>
+      page.evaluate<string>(
+        `document.activeElement.id || document.activeElement.getAttribute("aria-label") || document.activeElement.textContent`
       )
-      const words = "The first sentence is here. The second one follows it. And this is the third.".match(
-        /\s*\S+/g
-      )
-      fake.script({
-        does: "stream",
-        lines: [...(words ?? []).map((word) => wire.chat(word)), wire.done()],
-        gapMs: 60
-      })
-      yield* say(page, "Hello")
-      yield* answered(page, 1)
-      const told = yield* Effect.promise(() => page.evaluate<ReadonlyArray<string>>("window.told"))
-      // That it was sent, three sentences at most, and how it ended.
-      assert.isAtMost(told.length, 5, told.join(" | "))
-      const all = told.join(" ")
-      for (const sentence of [
-        "The first sentence is here.",
-        "The second one follows it.",
-        "And this is the third."
-      ])
-        assert.strictEqual(all.split(sentence).length, 2, sentence)
-      assert.match(all, /End of the answer\.$/)
-      // Nothing else on the page speaks while an answer comes.
-      const others = yield* Effect.promise(() =>
-        page.locator("#log [aria-live], #log [role=log], #log [role=status], #log [role=alert]").count()
-      )
-      assert.strictEqual(others, 0)
-    }).pipe(Effect.scoped)
-  )
+    const tabTo = async (name: string, back = false) => {
+      for (let step = 0; step < 60 && (await focused()) !== name; step += 1)
+        await page.keyboard.press(back ? "Shift+Tab" : "Tab")
+      assert.strictEqual(await focused(), name)
+    }
+    yield* Effect.promise(async () => {
+      assert.strictEqual(await focused(), "key")
+      await page.keyboard.insertText(secret)
+      await page.locator("#key-note.good").waitFor()
+      await tabTo("prompt")
+      await page.keyboard.type("One")
+      await page.keyboard.press("Shift+Enter")
+      await page.keyboard.type("Two")
+      await page.keyboard.press("Enter")
+    })
+    yield* answered(page, 1)
+    yield* Effect.promise(async () => {
+      assert.strictEqual(await focused(), "prompt")
+      assert.strictEqual(await page.locator(".bubble .text").innerText(), "One\nTwo")
+      await tabTo("show-code", true)
+      await page.keyboard.press("Enter")
+      await tabTo("tab-curl")
+      await page.keyboard.press("ArrowRight")
+      assert.strictEqual(await focused(), "tab-python")
+      assert.include(await page.locator("#snippet").innerText(), "import os")
+      await page.keyboard.press("End")
+      assert.strictEqual(await focused(), "tab-javascript")
+      await page.keyboard.press("ArrowRight")
+      assert.strictEqual(await focused(), "tab-curl")
+      await page.keyboard.press("Tab")
+      assert.strictEqual(await focused(), "copy-code")
+      await page.keyboard.press("Escape")
+      assert.strictEqual(await focused(), "show-code")
+      await tabTo("Edit and send again")
+      await page.keyboard.press("Enter")
+      assert.strictEqual(await focused(), "Change the message")
+      await page.keyboard.press("Escape")
+      assert.strictEqual(await focused(), "Edit and send again")
+      await page.keyboard.press("Enter")
+      await page.keyboard.press("ControlOrMeta+a")
+      await page.keyboard.type("Three")
+      await page.keyboard.press("Enter")
+    })
+    yield* answered(page, 1)
+    yield* Effect.promise(async () => {
+      assert.strictEqual(await page.locator(".bubble .text").innerText(), "Three")
+      await tabTo("Answer again", true)
+      await page.keyboard.press("Enter")
+    })
+    yield* answered(page, 1)
+    yield* Effect.promise(async () => {
+      await tabTo("Delete this answer", true)
+      await page.keyboard.press("Enter")
+      assert.strictEqual(await focused(), "Delete this message")
+      await page.keyboard.press("Enter")
+      assert.strictEqual(await focused(), "prompt")
+      assert.isTrue(await page.locator("#empty").isVisible())
+    })
+    assert.deepStrictEqual(complaints, [])
+  })
 
-  it.effect(
-    "when motion is unwanted, then nothing moves; when letters are twice as large, then nothing is cut off",
-    () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const { secret } = yield* newKey()
-        const { page } = yield* openPlayground({
-          reducedMotion: "reduce",
-          viewport: { width: 1360, height: 860 }
-        })
-        yield* enterKey(page, secret)
-        fake.script({ does: "hang" })
-        yield* say(page, "Wait")
-        yield* Effect.promise(() => page.locator(".waiting i").first().waitFor())
-        assert.deepStrictEqual(
-          yield* Effect.promise(() => page.evaluate("document.getAnimations().map(String)")),
-          []
-        )
-        yield* Effect.promise(() => page.keyboard.press("Escape"))
-        const sideways = yield* Effect.promise(() =>
-          page.evaluate<number>(
-            `document.documentElement.style.fontSize = "200%", document.documentElement.scrollWidth - innerWidth`
-          )
-        )
-        assert.isAtMost(sideways, 0)
-      }).pipe(Effect.scoped)
-  )
+  test("when a short answer streams, then a screen reader is told each sentence once at most", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    yield* Effect.promise(() =>
+      page.evaluate(
+        `window.told = []; new MutationObserver(() => window.told.push(document.getElementById("status").textContent)).observe(document.getElementById("status"), { childList: true, characterData: true, subtree: true })`
+      )
+    )
+    const words = "The first sentence is here. The second one follows it. And this is the third.".match(
+      /\s*\S+/g
+    )
+    fake.script({
+      does: "stream",
+      lines: [...(words ?? []).map((word) => wire.chat(word)), wire.done()],
+      gapMs: 60
+    })
+    yield* say(page, "Hello")
+    yield* answered(page, 1)
+    const told = yield* Effect.promise(() => page.evaluate<ReadonlyArray<string>>("window.told"))
+    // That it was sent, three sentences at most, and how it ended.
+    assert.isAtMost(told.length, 5, told.join(" | "))
+    const all = told.join(" ")
+    for (const sentence of [
+      "The first sentence is here.",
+      "The second one follows it.",
+      "And this is the third."
+    ])
+      assert.strictEqual(all.split(sentence).length, 2, sentence)
+    assert.match(all, /End of the answer\.$/)
+    // Nothing else on the page speaks while an answer comes.
+    const others = yield* Effect.promise(() =>
+      page.locator("#log [aria-live], #log [role=log], #log [role=status], #log [role=alert]").count()
+    )
+    assert.strictEqual(others, 0)
+  })
 
-  it.effect(
-    "when the screen is a phone's, then key, model and composer come first, and the rest is in a sheet",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { secret, prefix } = yield* newKey()
-        yield* registry.setBudgets(prefix, { day: 1000 })
-        const { page } = yield* openPlayground({
-          viewport: { width: 390, height: 844 },
-          hasTouch: true,
-          isMobile: true
-        })
-        const inView = (selector: string) =>
-          page.evaluate<boolean>(
-            `(({ top, bottom, width }) => width > 0 && top >= 0 && bottom <= innerHeight)(document.querySelector("${selector}").getBoundingClientRect())`
-          )
-        for (const selector of ["#key", "#model", "#prompt", "#send"])
-          assert.isTrue(yield* Effect.promise(() => inView(selector)), selector)
-        assert.isFalse(yield* Effect.promise(() => page.locator(".keys").isVisible()))
-        assert.isFalse(yield* Effect.promise(() => page.getByLabel("System prompt").isVisible()))
-        yield* enterKey(page, secret)
-        yield* Effect.promise(async () => {
-          const chip = page.locator("#chip")
-          await chip.waitFor()
-          assert.match(await chip.innerText(), /1,000 tokens of budget left/)
-          assert.isTrue(await inView("#chip"))
-          assert.isFalse(await page.locator("#key").isVisible())
-          await chip.click()
-          await page.getByLabel("System prompt").fill("Be brief.")
-          await page.keyboard.press("Escape")
-          assert.strictEqual(await page.evaluate("document.activeElement.id"), "chip")
-          await page.getByRole("button", { name: "Change the key" }).click()
-          assert.isTrue(await page.locator("#key").isVisible())
-          await page.locator("#show-code").click()
-          assert.strictEqual(
-            await page.evaluate<number>(`document.getElementById("code").getBoundingClientRect().width`),
-            390
-          )
-          assert.isTrue(await inView("#snippet"))
-        })
-        assert.strictEqual(yield* Effect.promise(() => promptOf(page).count()), 1)
-      }).pipe(Effect.scoped)
-  )
+  test("when motion is unwanted, then nothing moves; when letters are twice as large, then nothing is cut off", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page } = yield* openPlayground({
+      reducedMotion: "reduce",
+      viewport: { width: 1360, height: 860 }
+    })
+    yield* enterKey(page, secret)
+    fake.script({ does: "hang" })
+    yield* say(page, "Wait")
+    yield* Effect.promise(() => page.locator(".waiting i").first().waitFor())
+    assert.deepStrictEqual(
+      yield* Effect.promise(() => page.evaluate("document.getAnimations().map(String)")),
+      []
+    )
+    yield* Effect.promise(() => page.keyboard.press("Escape"))
+    const sideways = yield* Effect.promise(() =>
+      page.evaluate<number>(
+        `document.documentElement.style.fontSize = "200%", document.documentElement.scrollWidth - innerWidth`
+      )
+    )
+    assert.isAtMost(sideways, 0)
+  })
+
+  test("when the screen is a phone's, then key, model and composer come first, and the rest is in a sheet", function* () {
+    const registry = yield* Registry
+    const { secret, prefix } = yield* newKey()
+    yield* registry.setBudgets(prefix, { day: 1000 })
+    const { page } = yield* openPlayground({
+      viewport: { width: 390, height: 844 },
+      hasTouch: true,
+      isMobile: true
+    })
+    const inView = (selector: string) =>
+      page.evaluate<boolean>(
+        `(({ top, bottom, width }) => width > 0 && top >= 0 && bottom <= innerHeight)(document.querySelector("${selector}").getBoundingClientRect())`
+      )
+    for (const selector of ["#key", "#model", "#prompt", "#send"])
+      assert.isTrue(yield* Effect.promise(() => inView(selector)), selector)
+    assert.isFalse(yield* Effect.promise(() => page.locator(".keys").isVisible()))
+    assert.isFalse(yield* Effect.promise(() => page.getByLabel("System prompt").isVisible()))
+    yield* enterKey(page, secret)
+    yield* Effect.promise(async () => {
+      const chip = page.locator("#chip")
+      await chip.waitFor()
+      assert.match(await chip.innerText(), /1,000 tokens of budget left/)
+      assert.isTrue(await inView("#chip"))
+      assert.isFalse(await page.locator("#key").isVisible())
+      await chip.click()
+      await page.getByLabel("System prompt").fill("Be brief.")
+      await page.keyboard.press("Escape")
+      assert.strictEqual(await page.evaluate("document.activeElement.id"), "chip")
+      await page.getByRole("button", { name: "Change the key" }).click()
+      assert.isTrue(await page.locator("#key").isVisible())
+      await page.locator("#show-code").click()
+      assert.strictEqual(
+        await page.evaluate<number>(`document.getElementById("code").getBoundingClientRect().width`),
+        390
+      )
+      assert.isTrue(await inView("#snippet"))
+    })
+    assert.strictEqual(yield* Effect.promise(() => promptOf(page).count()), 1)
+  })
 })

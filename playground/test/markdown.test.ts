@@ -17,6 +17,7 @@ import {
   say,
   shown
 } from "./Playground.ts"
+import { testWith } from "../../test/support/testWith.ts"
 
 const sample = readFileSync(path.join(import.meta.dirname, "sample.md"), "utf8")
 
@@ -98,115 +99,107 @@ const tasksOf = Effect.fnUntraced(function* <E, R>(page: Page, act: Effect.Effec
 })
 
 layer(layerPlayground(), live)("the markdown of the playground", (it) => {
-  it.effect(
-    "when an answer streams, then it ends as if it had come at once, and no complete block is touched again",
-    () =>
-      Effect.gen(function* () {
-        const { page, complaints } = yield* openPlayground()
-        const wrong = yield* evaluateWith<ReadonlyArray<string>>(
-          page,
-          "MarkdownView.js",
-          `(${streamed})(${JSON.stringify(texts)})`
-        )
-        assert.deepStrictEqual(wrong, [])
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when an answer has markdown, then each kind has its element, and nothing is loaded", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page, complaints } = yield* openPlayground()
-      const requested: Array<string> = []
-      page.on("request", (request) => requested.push(new URL(request.url()).pathname))
-      yield* enterKey(page, secret)
-      fake.script({ does: "stream", lines: [wire.chat(sample), wire.done()] })
-      yield* say(page, "Show everything")
-      yield* answered(page, 1)
-      const answer = answersOf(page).last()
-      const counts = yield* Effect.promise(async () =>
-        Object.fromEntries(
-          await Promise.all(
-            [
-              ".h1",
-              ".h2",
-              "ol > li",
-              "li li li",
-              "li .fence",
-              "blockquote li",
-              "tbody tr",
-              "hr",
-              "del",
-              ".t-k"
-            ].map(async (selector) => [selector, await answer.locator(selector).count()] as const)
-          )
+  test("when an answer streams, then it ends as if it had come at once, and no complete block is touched again", function* () {
+    const { page, complaints } = yield* openPlayground()
+    const wrong = yield* evaluateWith<ReadonlyArray<string>>(
+      page,
+      "MarkdownView.js",
+      `(${streamed})(${JSON.stringify(texts)})`
+    )
+    assert.deepStrictEqual(wrong, [])
+    assert.deepStrictEqual(complaints, [])
+  })
+
+  test("when an answer has markdown, then each kind has its element, and nothing is loaded", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page, complaints } = yield* openPlayground()
+    const requested: Array<string> = []
+    page.on("request", (request) => requested.push(new URL(request.url()).pathname))
+    yield* enterKey(page, secret)
+    fake.script({ does: "stream", lines: [wire.chat(sample), wire.done()] })
+    yield* say(page, "Show everything")
+    yield* answered(page, 1)
+    const answer = answersOf(page).last()
+    const counts = yield* Effect.promise(async () =>
+      Object.fromEntries(
+        await Promise.all(
+          [
+            ".h1",
+            ".h2",
+            "ol > li",
+            "li li li",
+            "li .fence",
+            "blockquote li",
+            "tbody tr",
+            "hr",
+            "del",
+            ".t-k"
+          ].map(async (selector) => [selector, await answer.locator(selector).count()] as const)
         )
       )
-      for (const [selector, count] of Object.entries(counts)) assert.isAbove(count, 0, selector)
-      assert.strictEqual(yield* Effect.promise(() => answer.locator("img").count()), 0)
-      const links = yield* Effect.promise(() =>
-        page.evaluate<ReadonlyArray<string>>(
-          `[...document.querySelectorAll(".md a")].map((link) => [link.href, link.rel, link.target].join(" "))`
-        )
+    )
+    for (const [selector, count] of Object.entries(counts)) assert.isAbove(count, 0, selector)
+    assert.strictEqual(yield* Effect.promise(() => answer.locator("img").count()), 0)
+    const links = yield* Effect.promise(() =>
+      page.evaluate<ReadonlyArray<string>>(
+        `[...document.querySelectorAll(".md a")].map((link) => [link.href, link.rel, link.target].join(" "))`
       )
-      assert.deepStrictEqual(links, [
-        "https://example.com/a noopener noreferrer _blank",
-        "https://example.com/x.png noopener noreferrer _blank"
-      ])
-      const text = yield* Effect.promise(() => answer.innerText())
-      for (const kept of [
-        "\\(a_1^2 + b_1^2\\)",
-        "$x_1 + x_2$",
-        "<b>markup as text</b>",
-        "☑ done",
-        "javascript link x"
-      ])
-        assert.include(text, kept)
-      assert.sameMembers([...new Set(requested)], ["/api/tags", "/v1/models", "/api/chat", "/api/version"])
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
-  )
+    )
+    assert.deepStrictEqual(links, [
+      "https://example.com/a noopener noreferrer _blank",
+      "https://example.com/x.png noopener noreferrer _blank"
+    ])
+    const text = yield* Effect.promise(() => answer.innerText())
+    for (const kept of [
+      "\\(a_1^2 + b_1^2\\)",
+      "$x_1 + x_2$",
+      "<b>markup as text</b>",
+      "☑ done",
+      "javascript link x"
+    ])
+      assert.include(text, kept)
+    assert.sameMembers([...new Set(requested)], ["/api/tags", "/v1/models", "/api/chat", "/api/version"])
+    assert.deepStrictEqual(complaints, [])
+  })
 
-  it.effect("when an answer has 10,000 tokens, then no task of the page takes 50 ms", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page, complaints } = yield* openPlayground()
-      yield* enterKey(page, secret)
-      fake.script({
-        does: "stream",
-        lines: [...long().map((word) => wire.chat(word)), wire.done("chat", { eval_count: 10_000 })]
-      })
-      const tasks = yield* tasksOf(page, Effect.andThen(say(page, "At length"), answered(page, 1)))
-      const paint = yield* Effect.promise(() =>
-        page.evaluate<number>(`performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`)
-      )
-      const longest = (field: "tdur" | "dur") => Math.max(...tasks.map((task) => task[field] ?? 0)) / 1000
-      yield* Console.log(
-        `playground: 10,000 tokens, longest of ${tasks.length} tasks ${longest("tdur").toFixed(0)} ms of processor time, ${longest("dur").toFixed(0)} ms on the clock; first paint after ${paint.toFixed(0)} ms`
-      )
-      assert.isAbove(tasks.length, 20)
-      // Processor time, because the tests share their machine with others.
-      assert.isBelow(longest("tdur"), 50)
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
-  )
+  test("when an answer has 10,000 tokens, then no task of the page takes 50 ms", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page, complaints } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    fake.script({
+      does: "stream",
+      lines: [...long().map((word) => wire.chat(word)), wire.done("chat", { eval_count: 10_000 })]
+    })
+    const tasks = yield* tasksOf(page, Effect.andThen(say(page, "At length"), answered(page, 1)))
+    const paint = yield* Effect.promise(() =>
+      page.evaluate<number>(`performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`)
+    )
+    const longest = (field: "tdur" | "dur") => Math.max(...tasks.map((task) => task[field] ?? 0)) / 1000
+    yield* Console.log(
+      `playground: 10,000 tokens, longest of ${tasks.length} tasks ${longest("tdur").toFixed(0)} ms of processor time, ${longest("dur").toFixed(0)} ms on the clock; first paint after ${paint.toFixed(0)} ms`
+    )
+    assert.isAbove(tasks.length, 20)
+    // Processor time, because the tests share their machine with others.
+    assert.isBelow(longest("tdur"), 50)
+    assert.deepStrictEqual(complaints, [])
+  })
 
-  it.effect("when an answer is one hostile block, then the page stays usable and shows its text", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page } = yield* openPlayground()
-      yield* enterKey(page, secret)
-      const hostile = [">".repeat(20_000), "_a".repeat(20_000), "[a](".repeat(10_000), "- ".repeat(10_000)]
-      fake.script({
-        does: "stream",
-        lines: [...hostile.map((text) => wire.chat(`${text}\n\n`)), wire.chat("The end."), wire.done()]
-      })
-      yield* say(page, "Be hostile")
-      yield* answered(page, 1)
-      yield* shown(page, "The end.")
-    }).pipe(Effect.scoped)
-  )
+  test("when an answer is one hostile block, then the page stays usable and shows its text", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    const hostile = [">".repeat(20_000), "_a".repeat(20_000), "[a](".repeat(10_000), "- ".repeat(10_000)]
+    fake.script({
+      does: "stream",
+      lines: [...hostile.map((text) => wire.chat(`${text}\n\n`)), wire.chat("The end."), wire.done()]
+    })
+    yield* say(page, "Be hostile")
+    yield* answered(page, 1)
+    yield* shown(page, "The end.")
+  })
 })

@@ -17,6 +17,7 @@ import {
   shown,
   visit
 } from "./Playground.ts"
+import { testWith } from "../../test/support/testWith.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -29,227 +30,210 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
     })
 
 layer(layerPlayground(), live)("the playground in a real browser", (it) => {
+  const test = testWith(it.effect)
+
   for (const surface of ["Native", "OpenAI"] as const) {
-    it.effect(
-      `when a chat runs on the ${surface} surface, then it streams piece by piece, and tells tokens, request id and what is used`,
-      () =>
-        Effect.gen(function* () {
-          const fake = yield* Fake
-          const { secret } = yield* newKey({ rpm: 60, tpm: 20_000 })
-          const { page, complaints } = yield* openPlayground()
-          yield* enterKey(page, secret)
-          yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
-          yield* Effect.promise(() => page.getByLabel("System prompt").fill("Be brief."))
-          yield* Effect.promise(() => page.getByText("Parameters").click())
-          yield* Effect.promise(() => page.getByLabel("Temperature").fill("0.5"))
-          yield* Effect.promise(() => page.getByLabel("Max tokens").fill("99"))
-          fake.script({
-            does: "stream",
-            lines: [wire.chat("First"), wire.chat(" and last"), wire.done()],
-            gapMs: 1200
-          })
-          yield* say(page, "Hello there")
-          // The first piece is on the screen while the answer is still running.
-          yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
-          yield* shown(page, "First and last")
-          yield* answered(page, 1)
-          // Facts have a line of their own, below the buttons.
-          assert.isTrue(
-            yield* Effect.promise(() =>
-              page.evaluate<boolean>(
-                `document.querySelector(".assistant .facts").getBoundingClientRect().top >= document.querySelector(".assistant .acts").getBoundingClientRect().bottom`
-              )
-            )
+    test(`when a chat runs on the ${surface} surface, then it streams piece by piece, and tells tokens, request id and what is used`, function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey({ rpm: 60, tpm: 20_000 })
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
+      yield* Effect.promise(() => page.getByLabel("System prompt").fill("Be brief."))
+      yield* Effect.promise(() => page.getByText("Parameters").click())
+      yield* Effect.promise(() => page.getByLabel("Temperature").fill("0.5"))
+      yield* Effect.promise(() => page.getByLabel("Max tokens").fill("99"))
+      fake.script({
+        does: "stream",
+        lines: [wire.chat("First"), wire.chat(" and last"), wire.done()],
+        gapMs: 1200
+      })
+      yield* say(page, "Hello there")
+      // The first piece is on the screen while the answer is still running.
+      yield* Effect.promise(() => page.locator(".turn.running").getByText("First").waitFor())
+      yield* shown(page, "First and last")
+      yield* answered(page, 1)
+      // Facts have a line of their own, below the buttons.
+      assert.isTrue(
+        yield* Effect.promise(() =>
+          page.evaluate<boolean>(
+            `document.querySelector(".assistant .facts").getBoundingClientRect().top >= document.querySelector(".assistant .acts").getBoundingClientRect().bottom`
           )
-          const facts = yield* Effect.promise(() => answersOf(page).last().locator(".facts").innerText())
-          assert.match(facts, /7 in, 3 out/)
-          assert.match(facts, /id [0-9a-f]{8}…/)
-          yield* Effect.promise(() => page.getByText("10 of 20,000").waitFor())
-          assert.strictEqual(
-            yield* Effect.promise(() => page.locator("#meter-requests output").innerText()),
-            "1 of 60"
-          )
-          const sent = fake.requests.at(-1)?.body
-          assert.deepInclude(sent, {
-            messages: [
-              { role: "system", content: "Be brief." },
-              { role: "user", content: "Hello there" }
-            ]
-          })
-          assert.deepInclude(sent?.["options"], { temperature: 0.5, num_predict: 99 })
-          // The conversation goes on from what was said.
-          yield* say(page, "Again")
-          yield* shown(page, "Hello world!")
-          assert.lengthOf(yield* Effect.promise(() => answersOf(page).all()), 2)
-          assert.deepInclude(fake.requests.at(-1)?.body, {
-            messages: [
-              { role: "system", content: "Be brief." },
-              { role: "user", content: "Hello there" },
-              { role: "assistant", content: "First and last" },
-              { role: "user", content: "Again" }
-            ]
-          })
-          assert.deepStrictEqual(complaints, [])
-        }).pipe(Effect.scoped)
-    )
+        )
+      )
+      const facts = yield* Effect.promise(() => answersOf(page).last().locator(".facts").innerText())
+      assert.match(facts, /7 in, 3 out/)
+      assert.match(facts, /id [0-9a-f]{8}…/)
+      yield* Effect.promise(() => page.getByText("10 of 20,000").waitFor())
+      assert.strictEqual(
+        yield* Effect.promise(() => page.locator("#meter-requests output").innerText()),
+        "1 of 60"
+      )
+      const sent = fake.requests.at(-1)?.body
+      assert.deepInclude(sent, {
+        messages: [
+          { role: "system", content: "Be brief." },
+          { role: "user", content: "Hello there" }
+        ]
+      })
+      assert.deepInclude(sent?.["options"], { temperature: 0.5, num_predict: 99 })
+      // The conversation goes on from what was said.
+      yield* say(page, "Again")
+      yield* shown(page, "Hello world!")
+      assert.lengthOf(yield* Effect.promise(() => answersOf(page).all()), 2)
+      assert.deepInclude(fake.requests.at(-1)?.body, {
+        messages: [
+          { role: "system", content: "Be brief." },
+          { role: "user", content: "Hello there" },
+          { role: "assistant", content: "First and last" },
+          { role: "user", content: "Again" }
+        ]
+      })
+      assert.deepStrictEqual(complaints, [])
+    })
   }
 
   for (const how of ["Escape", "the button"] as const) {
-    it.effect(`when ${how} stops an answer, then what was said stays, and the backend is let go`, () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const { secret } = yield* newKey()
-        const { page, complaints } = yield* openPlayground()
-        yield* enterKey(page, secret)
-        fake.script({ does: "stream", lines: [wire.chat("So far")], ends: "hang" })
-        yield* say(page, "Go on for ever")
-        yield* Effect.promise(() => page.locator(".turn.running").getByText("So far").waitFor())
-        yield* Effect.promise(() =>
-          how === "Escape"
-            ? page.keyboard.press("Escape")
-            : page.getByRole("button", { name: "Stop" }).click()
-        )
-        yield* shown(page, "So far")
-        yield* shown(page, "stopped")
-        const backendCall = fake.requests.at(-1)
-        yield* fake.until(() => backendCall?.closedAt !== undefined)
-        yield* Effect.promise(() => page.getByRole("button", { name: "Send", exact: true }).waitFor())
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
-    )
+    test(`when ${how} stops an answer, then what was said stays, and the backend is let go`, function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      fake.script({ does: "stream", lines: [wire.chat("So far")], ends: "hang" })
+      yield* say(page, "Go on for ever")
+      yield* Effect.promise(() => page.locator(".turn.running").getByText("So far").waitFor())
+      yield* Effect.promise(() =>
+        how === "Escape" ? page.keyboard.press("Escape") : page.getByRole("button", { name: "Stop" }).click()
+      )
+      yield* shown(page, "So far")
+      yield* shown(page, "stopped")
+      const backendCall = fake.requests.at(-1)
+      yield* fake.until(() => backendCall?.closedAt !== undefined)
+      yield* Effect.promise(() => page.getByRole("button", { name: "Send", exact: true }).waitFor())
+      assert.deepStrictEqual(complaints, [])
+    })
   }
 
-  it.effect("when the gateway refuses a key, then the page says so; also for one that is revoked later", () =>
-    Effect.gen(function* () {
-      const registry = yield* Registry
-      const { secret, prefix } = yield* newKey()
-      const { page, complaints } = yield* openPlayground()
-      yield* Effect.promise(() => page.getByLabel("API key").fill(`tg_${"x".repeat(41)}`))
-      yield* Effect.promise(() => page.getByText("The gateway does not accept this key").waitFor())
-      yield* enterKey(page, secret)
-      yield* registry.revokeKey(prefix)
-      yield* eventually(call("/api/version", { secret }), ({ status }) => status === 401)
-      yield* say(page, "Hello")
-      yield* shown(page, "The gateway does not accept this key")
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
-  )
+  test("when the gateway refuses a key, then the page says so; also for one that is revoked later", function* () {
+    const registry = yield* Registry
+    const { secret, prefix } = yield* newKey()
+    const { page, complaints } = yield* openPlayground()
+    yield* Effect.promise(() => page.getByLabel("API key").fill(`tg_${"x".repeat(41)}`))
+    yield* Effect.promise(() => page.getByText("The gateway does not accept this key").waitFor())
+    yield* enterKey(page, secret)
+    yield* registry.revokeKey(prefix)
+    yield* eventually(call("/api/version", { secret }), ({ status }) => status === 401)
+    yield* say(page, "Hello")
+    yield* shown(page, "The gateway does not accept this key")
+    assert.deepStrictEqual(complaints, [])
+  })
 
-  it.effect(
-    "when a limit or a budget is spent, then the page says when it is possible again, and tries again on request",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { secret, prefix } = yield* newKey({ rpm: 1 })
-        const { page, complaints } = yield* openPlayground()
-        yield* enterKey(page, secret)
-        yield* say(page, "One")
-        yield* shown(page, "Hello world!")
-        yield* say(page, "Two")
-        yield* shown(page, "Too many requests this minute")
-        yield* shown(page, "limit of 1 request per minute reached")
-        yield* shown(page, "Possible again in")
-        yield* Effect.promise(() => page.locator("#meter-requests[data-level=out]").waitFor())
-        const again = page.getByRole("button", { name: "Try again" }).last()
-        assert.isTrue(yield* Effect.promise(() => again.isDisabled()))
-        yield* registry.changeKey(prefix, { rpm: 1000 })
-        yield* eventually(
-          call("/api/version", { secret }),
-          ({ headers }) => headers.get("x-ratelimit-limit-requests") === "1000"
-        )
-        const message = "daily budget of 9 tokens is held by requests that run"
-        yield* Effect.promise(() =>
-          page.route(
-            "**/api/chat",
-            (route) =>
-              route.fulfill({
-                status: 429,
-                headers: { "retry-after": "1" },
-                json: { error: { type: "budget_exceeded", message } }
-              }),
-            { times: 1 }
-          )
-        )
-        yield* say(page, "Two again")
-        yield* shown(page, "Running requests hold the rest of the budget")
-        // A press waits until the button can be pressed, which is when the second is over.
-        yield* Effect.promise(() => again.click())
-        yield* shown(page, "Hello world!")
-        yield* registry.setBudgets(prefix, { day: 1 })
-        yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
-        yield* say(page, "Three")
-        yield* shown(page, "The token budget is spent")
-        yield* shown(page, "daily budget of 1 token is spent")
-        yield* Effect.promise(() => page.getByText("Budget today", { exact: true }).waitFor())
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
-  )
-
-  it.effect("when an answer breaks off, then the page says so and keeps what came", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page } = yield* openPlayground()
-      yield* enterKey(page, secret)
-      for (const surface of ["Native", "OpenAI"]) {
-        yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
-        fake.script({ does: "stream", lines: [wire.chat("Half an")], ends: "reset", gapMs: 100 })
-        yield* say(page, "Tell me")
-        yield* shown(page, "Half an")
-        yield* shown(page, "model backend unavailable")
-      }
-    }).pipe(Effect.scoped)
-  )
-
-  it.effect("when output, models and messages are hostile, then they are shown as text", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { secret } = yield* newKey()
-      const { page, complaints } = yield* openPlayground()
-      yield* enterKey(page, secret)
-      const hostile = [
-        `<img src=x onerror="document.title='owned'">`,
-        `<script>document.title='owned'</script>`,
-        "```html\n<svg onload=\"document.title='owned'\"><a href='javascript:alert(1)'>x</a>\n```\n",
-        `</div><style>body{display:none}</style><iframe src="https://evil.example/"></iframe>`
-      ]
-      fake.script({
-        does: "stream",
-        lines: [
-          wire.thinking("<b onmouseover=alert(1)>hm</b>"),
-          wire.toolCall("<u>tool</u>", { "<i>": "<script>document.title='owned'</script>" }),
-          ...hostile.map((text) => wire.chat(`${text}\n`)),
-          wire.done()
-        ]
-      })
-      const asked = `<img src=y onerror="document.title='owned'">`
-      yield* say(page, asked)
-      yield* shown(page, `<script>document.title='owned'</script>`)
-      assert.strictEqual(yield* Effect.promise(() => page.title()), "Tollgate playground")
-      assert.strictEqual(yield* Effect.promise(() => page.locator(".turn.user .text").innerText()), asked)
-      const text = yield* Effect.promise(() => page.locator(".turn.assistant").innerText())
-      for (const part of [
-        `<img src=x onerror="document.title='owned'">`,
-        "<svg onload=",
-        "<iframe src=",
-        "<u>tool</u>"
-      ])
-        assert.include(text, part)
-      assert.strictEqual(
-        yield* Effect.promise(() =>
-          page.locator("#log :is(img, script, iframe, style, a, b, u, svg:not(.icon))").count()
-        ),
-        0
+  test("when a limit or a budget is spent, then the page says when it is possible again, and tries again on request", function* () {
+    const registry = yield* Registry
+    const { secret, prefix } = yield* newKey({ rpm: 1 })
+    const { page, complaints } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    yield* say(page, "One")
+    yield* shown(page, "Hello world!")
+    yield* say(page, "Two")
+    yield* shown(page, "Too many requests this minute")
+    yield* shown(page, "limit of 1 request per minute reached")
+    yield* shown(page, "Possible again in")
+    yield* Effect.promise(() => page.locator("#meter-requests[data-level=out]").waitFor())
+    const again = page.getByRole("button", { name: "Try again" }).last()
+    assert.isTrue(yield* Effect.promise(() => again.isDisabled()))
+    yield* registry.changeKey(prefix, { rpm: 1000 })
+    yield* eventually(
+      call("/api/version", { secret }),
+      ({ headers }) => headers.get("x-ratelimit-limit-requests") === "1000"
+    )
+    const message = "daily budget of 9 tokens is held by requests that run"
+    yield* Effect.promise(() =>
+      page.route(
+        "**/api/chat",
+        (route) =>
+          route.fulfill({
+            status: 429,
+            headers: { "retry-after": "1" },
+            json: { error: { type: "budget_exceeded", message } }
+          }),
+        { times: 1 }
       )
-      assert.deepStrictEqual(complaints, [])
-    }).pipe(Effect.scoped)
-  )
+    )
+    yield* say(page, "Two again")
+    yield* shown(page, "Running requests hold the rest of the budget")
+    // A press waits until the button can be pressed, which is when the second is over.
+    yield* Effect.promise(() => again.click())
+    yield* shown(page, "Hello world!")
+    yield* registry.setBudgets(prefix, { day: 1 })
+    yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
+    yield* say(page, "Three")
+    yield* shown(page, "The token budget is spent")
+    yield* shown(page, "daily budget of 1 token is spent")
+    yield* Effect.promise(() => page.getByText("Budget today", { exact: true }).waitFor())
+    assert.deepStrictEqual(complaints, [])
+  })
 
-  it.effect("when markup, script or style is injected, then the policy of the page refuses it", () =>
-    Effect.gen(function* () {
-      const { page, complaints } = yield* openPlayground()
-      const tried = yield* Effect.promise(() =>
-        page.evaluate<ReadonlyArray<string>>(`(async () => {
+  test("when an answer breaks off, then the page says so and keeps what came", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    for (const surface of ["Native", "OpenAI"]) {
+      yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
+      fake.script({ does: "stream", lines: [wire.chat("Half an")], ends: "reset", gapMs: 100 })
+      yield* say(page, "Tell me")
+      yield* shown(page, "Half an")
+      yield* shown(page, "model backend unavailable")
+    }
+  })
+
+  test("when output, models and messages are hostile, then they are shown as text", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    const { page, complaints } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    const hostile = [
+      `<img src=x onerror="document.title='owned'">`,
+      `<script>document.title='owned'</script>`,
+      "```html\n<svg onload=\"document.title='owned'\"><a href='javascript:alert(1)'>x</a>\n```\n",
+      `</div><style>body{display:none}</style><iframe src="https://evil.example/"></iframe>`
+    ]
+    fake.script({
+      does: "stream",
+      lines: [
+        wire.thinking("<b onmouseover=alert(1)>hm</b>"),
+        wire.toolCall("<u>tool</u>", { "<i>": "<script>document.title='owned'</script>" }),
+        ...hostile.map((text) => wire.chat(`${text}\n`)),
+        wire.done()
+      ]
+    })
+    const asked = `<img src=y onerror="document.title='owned'">`
+    yield* say(page, asked)
+    yield* shown(page, `<script>document.title='owned'</script>`)
+    assert.strictEqual(yield* Effect.promise(() => page.title()), "Tollgate playground")
+    assert.strictEqual(yield* Effect.promise(() => page.locator(".turn.user .text").innerText()), asked)
+    const text = yield* Effect.promise(() => page.locator(".turn.assistant").innerText())
+    for (const part of [
+      `<img src=x onerror="document.title='owned'">`,
+      "<svg onload=",
+      "<iframe src=",
+      "<u>tool</u>"
+    ])
+      assert.include(text, part)
+    assert.strictEqual(
+      yield* Effect.promise(() =>
+        page.locator("#log :is(img, script, iframe, style, a, b, u, svg:not(.icon))").count()
+      ),
+      0
+    )
+    assert.deepStrictEqual(complaints, [])
+  })
+
+  test("when markup, script or style is injected, then the policy of the page refuses it", function* () {
+    const { page, complaints } = yield* openPlayground()
+    const tried = yield* Effect.promise(() =>
+      page.evaluate<ReadonlyArray<string>>(`(async () => {
           const done = []
           try { document.body.innerHTML = "<img src=x onerror=1>"; done.push("innerHTML") } catch {}
           try { const s = document.createElement("script"); s.text = "window.ran = 1"; document.body.append(s) } catch {}
@@ -259,46 +243,41 @@ layer(layerPlayground(), live)("the playground in a real browser", (it) => {
           try { await fetch("http://127.0.0.1:9/"); done.push("fetch") } catch {}
           return done
         })()`)
-      )
-      assert.deepStrictEqual(tried, [])
-      // The watch that finds nothing elsewhere finds these.
-      assert.isTrue(complaints.some((line) => line.includes("connect-src")))
-      assert.isTrue(complaints.some((line) => line.includes("style-src")))
-    }).pipe(Effect.scoped)
-  )
+    )
+    assert.deepStrictEqual(tried, [])
+    // The watch that finds nothing elsewhere finds these.
+    assert.isTrue(complaints.some((line) => line.includes("connect-src")))
+    assert.isTrue(complaints.some((line) => line.includes("style-src")))
+  })
 
-  it.effect(
-    "when a key was used, then it is in no storage, no address, no code and no file of the browser",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const { secret } = yield* newKey()
-        const { context, folder } = yield* openProfile
-        const { page } = yield* visit(context)
-        yield* enterKey(page, secret)
-        yield* say(page, "Hello")
-        yield* shown(page, "Hello world!")
-        const stored = yield* Effect.promise(() =>
-          page.evaluate<string>(`(async () => JSON.stringify([
+  test("when a key was used, then it is in no storage, no address, no code and no file of the browser", function* () {
+    const { url } = yield* Gateway
+    const { secret } = yield* newKey()
+    const { context, folder } = yield* openProfile
+    const { page } = yield* visit(context)
+    yield* enterKey(page, secret)
+    yield* say(page, "Hello")
+    yield* shown(page, "Hello world!")
+    const stored = yield* Effect.promise(() =>
+      page.evaluate<string>(`(async () => JSON.stringify([
           Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
           await indexedDB.databases(), "caches" in window ? await caches.keys() : [], location.href, history.state
         ]))()`)
-        )
-        assert.strictEqual(stored, JSON.stringify([[], [], "", [], [], `${url}/playground`, null]))
-        yield* Effect.promise(() => page.locator("#show-code").click())
-        for (const language of ["curl", "JavaScript", "Python"]) {
-          yield* Effect.promise(() => page.getByRole("tab", { name: language }).click())
-          const snippet = yield* Effect.promise(() => page.locator("#snippet").innerText())
-          assert.include(snippet, "TOLLGATE_KEY")
-          assert.include(snippet, "Hello")
-          assert.notInclude(snippet, secret.slice(12))
-        }
-        yield* Effect.promise(() => page.reload())
-        assert.strictEqual(yield* Effect.promise(() => page.getByLabel("API key").inputValue()), "")
-        yield* Effect.promise(() => context.close())
-        assert.isNotEmpty(anywhereIn(folder, `${url}/playground`))
-        assert.deepStrictEqual(anywhereIn(folder, secret), [])
-        assert.deepStrictEqual(anywhereIn(folder, secret.slice(12)), [])
-      }).pipe(Effect.scoped)
-  )
+    )
+    assert.strictEqual(stored, JSON.stringify([[], [], "", [], [], `${url}/playground`, null]))
+    yield* Effect.promise(() => page.locator("#show-code").click())
+    for (const language of ["curl", "JavaScript", "Python"]) {
+      yield* Effect.promise(() => page.getByRole("tab", { name: language }).click())
+      const snippet = yield* Effect.promise(() => page.locator("#snippet").innerText())
+      assert.include(snippet, "TOLLGATE_KEY")
+      assert.include(snippet, "Hello")
+      assert.notInclude(snippet, secret.slice(12))
+    }
+    yield* Effect.promise(() => page.reload())
+    assert.strictEqual(yield* Effect.promise(() => page.getByLabel("API key").inputValue()), "")
+    yield* Effect.promise(() => context.close())
+    assert.isNotEmpty(anywhereIn(folder, `${url}/playground`))
+    assert.deepStrictEqual(anywhereIn(folder, secret), [])
+    assert.deepStrictEqual(anywhereIn(folder, secret.slice(12)), [])
+  })
 })

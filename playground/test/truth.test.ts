@@ -15,6 +15,7 @@ import {
   say,
   settingsOf
 } from "./Playground.ts"
+import { testWith } from "../../test/support/testWith.ts"
 
 /** The answer to the chat that is sent meanwhile. */
 const answerTo = (page: Page, text: string) =>
@@ -42,79 +43,75 @@ const assertCopied = Effect.fnUntraced(function* (page: Page, id: string | undef
 layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "100" }), live)(
   "what the playground says of an answer",
   (it) => {
-    it.effect("when a request fails, then one click copies its id, by mouse or keyboard", () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const { secret } = yield* newKey({ rpm: 2 })
-        const { page, context, complaints } = yield* openPlayground()
-        yield* Effect.promise(() => context.grantPermissions(["clipboard-read", "clipboard-write"]))
-        yield* enterKey(page, secret)
-        fake.script({ does: "stream", lines: [wire.chat("Half an")], ends: "reset", gapMs: 50 })
-        const broken = yield* answerTo(page, "One")
+    const test = testWith(it.effect)
+
+    test("when a request fails, then one click copies its id, by mouse or keyboard", function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey({ rpm: 2 })
+      const { page, context, complaints } = yield* openPlayground()
+      yield* Effect.promise(() => context.grantPermissions(["clipboard-read", "clipboard-write"]))
+      yield* enterKey(page, secret)
+      fake.script({ does: "stream", lines: [wire.chat("Half an")], ends: "reset", gapMs: 50 })
+      const broken = yield* answerTo(page, "One")
+      yield* answered(page, 1)
+      yield* pressed(page, "Copy request id")
+      yield* assertCopied(page, broken.headers()["x-request-id"])
+      yield* Effect.promise(() => page.getByText("Request id copied").first().waitFor({ state: "attached" }))
+
+      const whole = yield* answerTo(page, "Two")
+      yield* answered(page, 2)
+      yield* pressed(page, `Copy request id ${whole.headers()["x-request-id"]}`)
+      yield* assertCopied(page, whole.headers()["x-request-id"])
+
+      const refused = yield* answerTo(page, "Three")
+      assert.strictEqual(refused.status(), 429)
+      yield* answered(page, 3)
+      yield* Effect.promise(() =>
+        page.getByRole("button", { name: "Copy request id", exact: true }).last().press("Enter")
+      )
+      yield* assertCopied(page, refused.headers()["x-request-id"])
+      assert.deepStrictEqual(complaints, [])
+    })
+
+    test("when the gateway relaxes a schema or doubts the prompt, then the page says so in words", function* () {
+      const { secret } = yield* newKey({ rpm: 60 })
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      const [cut, relaxed] = [
+        /longer than the model can see/,
+        /does not follow these parts of the schema: format\./
+      ]
+      const ask = Effect.fnUntraced(function* (text: string) {
+        yield* pressed(page, "New chat")
+        const answer = yield* answerTo(page, text)
         yield* answered(page, 1)
-        yield* pressed(page, "Copy request id")
-        yield* assertCopied(page, broken.headers()["x-request-id"])
-        yield* Effect.promise(() =>
-          page.getByText("Request id copied").first().waitFor({ state: "attached" })
-        )
+        return { headers: answer.headers(), text: yield* lastText(page) }
+      })
+      yield* settingsOf(page)
+      yield* Effect.promise(() => page.locator("#options summary", { hasText: "Output" }).click())
+      for (const surface of ["Native", "OpenAI"]) {
+        yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
+        const short = yield* ask("Short")
+        assert.isUndefined(short.headers["x-prompt-truncated"])
+        for (const words of [cut, relaxed]) assert.notMatch(short.text, words)
 
-        const whole = yield* answerTo(page, "Two")
-        yield* answered(page, 2)
-        yield* pressed(page, `Copy request id ${whole.headers()["x-request-id"]}`)
-        yield* assertCopied(page, whole.headers()["x-request-id"])
+        const long = yield* ask("word ".repeat(300))
+        assert.strictEqual(long.headers["x-prompt-truncated"], "likely")
+        assert.match(long.text, cut)
 
-        const refused = yield* answerTo(page, "Three")
-        assert.strictEqual(refused.status(), 429)
-        yield* answered(page, 3)
-        yield* Effect.promise(() =>
-          page.getByRole("button", { name: "Copy request id", exact: true }).last().press("Enter")
-        )
-        yield* assertCopied(page, refused.headers()["x-request-id"])
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
-    )
-
-    it.effect("when the gateway relaxes a schema or doubts the prompt, then the page says so in words", () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey({ rpm: 60 })
-        const { page, complaints } = yield* openPlayground()
-        yield* enterKey(page, secret)
-        const [cut, relaxed] = [
-          /longer than the model can see/,
-          /does not follow these parts of the schema: format\./
-        ]
-        const ask = Effect.fnUntraced(function* (text: string) {
-          yield* pressed(page, "New chat")
-          const answer = yield* answerTo(page, text)
-          yield* answered(page, 1)
-          return { headers: answer.headers(), text: yield* lastText(page) }
+        yield* Effect.promise(async () => {
+          await page.getByLabel("Format").selectOption("schema")
+          await page
+            .locator("#schema")
+            .fill('{"type":"object","properties":{"email":{"type":"string","format":"email"}}}')
         })
-        yield* settingsOf(page)
-        yield* Effect.promise(() => page.locator("#options summary", { hasText: "Output" }).click())
-        for (const surface of ["Native", "OpenAI"]) {
-          yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
-          const short = yield* ask("Short")
-          assert.isUndefined(short.headers["x-prompt-truncated"])
-          for (const words of [cut, relaxed]) assert.notMatch(short.text, words)
-
-          const long = yield* ask("word ".repeat(300))
-          assert.strictEqual(long.headers["x-prompt-truncated"], "likely")
-          assert.match(long.text, cut)
-
-          yield* Effect.promise(async () => {
-            await page.getByLabel("Format").selectOption("schema")
-            await page
-              .locator("#schema")
-              .fill('{"type":"object","properties":{"email":{"type":"string","format":"email"}}}')
-          })
-          const schema = yield* ask("JSON")
-          assert.strictEqual(schema.headers["x-schema-relaxed"], "format")
-          assert.match(schema.text, relaxed)
-          yield* Effect.promise(() => page.getByLabel("Format").selectOption("text"))
-        }
-        assert.deepStrictEqual(complaints, [])
-      }).pipe(Effect.scoped)
-    )
+        const schema = yield* ask("JSON")
+        assert.strictEqual(schema.headers["x-schema-relaxed"], "format")
+        assert.match(schema.text, relaxed)
+        yield* Effect.promise(() => page.getByLabel("Format").selectOption("text"))
+      }
+      assert.deepStrictEqual(complaints, [])
+    })
   }
 )
 

@@ -10,6 +10,7 @@ import {
 } from "../../src/backend/CircuitBreaker.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
+import { testWith } from "../support/testWith.ts"
 
 const broken = new BackendFailed({ fault: "cut" })
 const away = new BackendFailed({ fault: "unreachable" })
@@ -43,350 +44,280 @@ const openForAll = Effect.forEach(["a", "b", "a", "b", "a"], (key) => failOf(key
 /** The layer under test opens after 5 failures, for 30 s. */
 const layer = layerCircuitBreaker({ failures: 5, openMs: 30_000 })
 
-const test = <E>(behaviour: string, body: Effect.Effect<void, E, CircuitBreaker>) =>
-  it.effect(behaviour, () => Effect.provide(body, layer))
+const test = testWith(it.effect, layer)
 
 describe("CircuitBreaker: one key", () => {
-  test(
-    "when what it sent is likely to have caused its failures, then they count for it alone, also beside another's",
-    Effect.gen(function* () {
-      const own = (key: string) =>
-        Effect.flip(
-          Effect.flatMap(CircuitBreaker, (breaker) =>
-            breaker.guard(partyOf(key), Effect.fail(broken), (): Verdict => "own")
-          )
+  test("when what it sent is likely to have caused its failures, then they count for it alone, also beside another's", function* () {
+    const own = (key: string) =>
+      Effect.flip(
+        Effect.flatMap(CircuitBreaker, (breaker) =>
+          breaker.guard(partyOf(key), Effect.fail(broken), (): Verdict => "own")
         )
-      yield* times(4, own("key"))
-      yield* times(4, failOf("other"))
-      yield* own("key")
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
-      assert.strictEqual(yield* refusedOf(head(Effect.succeed("frame"))), "open 30")
-      yield* serve("other")
-    })
-  )
-
-  test(
-    "when five calls of a key fail in a row, then its next one is refused without a call, and others go on",
-    Effect.gen(function* () {
-      yield* times(4, fail)
-      assert.strictEqual(yield* openKeys, 0)
-      yield* fail
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
-      yield* TestClock.adjust("10 seconds")
-      let called = false
-      assert.strictEqual(yield* refusedOf(head(Effect.sync(() => void (called = true)))), "open 20")
-      assert.isFalse(called)
-      // Both ways into the breaker say the same.
-      const { check } = yield* CircuitBreaker
-      assert.strictEqual((yield* Effect.flip(check(partyOf("key")))).retryAfterS, 20)
-      yield* check(partyOf("other"))
-      yield* serve("other")
-    })
-  )
-
-  test(
-    "when errors say nothing of the server, or clients leave, then nothing opens",
-    Effect.gen(function* () {
-      yield* times(20, failOf("key", busy))
-      for (let i = 0; i < 20; i += 1) yield* Fiber.interrupt(yield* forked(Effect.never, "key"))
-      yield* times(20, Effect.exit(head(Effect.die(new Error("a bug")))))
-      yield* serve("key")
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 0])
-    })
-  )
-
-  test(
-    "when all its streams break after a good head, then it opens",
-    Effect.gen(function* () {
-      for (let i = 0; i < 5; i += 1) yield* (yield* ok).report(cut)
-      assert.strictEqual(yield* openKeys, 1)
-    })
-  )
-
-  test(
-    "when a stream ends well, then failures are counted anew, and a good head alone does not do that",
-    Effect.gen(function* () {
-      yield* times(4, fail)
-      yield* serve("key")
-      yield* times(4, fail)
-      assert.strictEqual(yield* openKeys, 0)
-      yield* ok
-      yield* fail
-      assert.strictEqual(yield* openKeys, 1)
-    })
-  )
-
-  test(
-    "when others are served in between, then its own failures are counted all the same",
-    Effect.gen(function* () {
-      for (let i = 0; i < 5; i += 1) yield* Effect.andThen(fail, serve("busy"))
-      assert.strictEqual(yield* fail, "open 30")
-      yield* serve("busy")
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
-
-  test(
-    "when it was open for 30 s, then one of fifty calls is let through, and its first frame closes it",
-    Effect.gen(function* () {
-      yield* times(5, fail)
-      yield* TestClock.adjust("29999 millis")
-      assert.strictEqual(yield* refusedOf(ok), "open 1")
-      yield* TestClock.adjust("1 millis")
-      let calls = 0
-      const slow = Effect.delay(
-        Effect.sync(() => void (calls += 1)),
-        "1 second"
       )
-      const all = yield* Effect.forEach(Array.from({ length: 50 }), () => forked(slow, "key"))
-      yield* TestClock.adjust("1 second")
-      const exits = yield* Effect.forEach(all, Fiber.join)
-      assert.strictEqual(exits.filter(Exit.isSuccess).length, 1)
-      assert.strictEqual(calls, 1)
-      yield* times(4, fail)
-      assert.strictEqual(yield* openKeys, 0)
-    })
-  )
+    yield* times(4, own("key"))
+    yield* times(4, failOf("other"))
+    yield* own("key")
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+    assert.strictEqual(yield* refusedOf(head(Effect.succeed("frame"))), "open 30")
+    yield* serve("other")
+  })
 
-  test(
-    "when the probe fails, then it stays open for another 30 s",
-    Effect.gen(function* () {
-      yield* times(5, fail)
-      yield* TestClock.adjust("30 seconds")
-      assert.strictEqual(yield* fail, "cut")
-      yield* TestClock.adjust("29 seconds")
-      assert.strictEqual(yield* fail, "open 1")
-      yield* TestClock.adjust("1 seconds")
-      assert.strictEqual(yield* fail, "cut")
-    })
-  )
+  test("when five calls of a key fail in a row, then its next one is refused without a call, and others go on", function* () {
+    yield* times(4, fail)
+    assert.strictEqual(yield* openKeys, 0)
+    yield* fail
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+    yield* TestClock.adjust("10 seconds")
+    let called = false
+    assert.strictEqual(yield* refusedOf(head(Effect.sync(() => void (called = true)))), "open 20")
+    assert.isFalse(called)
+    // Both ways into the breaker say the same.
+    const { check } = yield* CircuitBreaker
+    assert.strictEqual((yield* Effect.flip(check(partyOf("key")))).retryAfterS, 20)
+    yield* check(partyOf("other"))
+    yield* serve("other")
+  })
 
-  test(
-    "when the probe's own stream fails after it closed the circuit, then the failure counts",
-    Effect.gen(function* () {
-      yield* times(5, fail)
-      yield* TestClock.adjust("30 seconds")
-      yield* (yield* ok).report(cut)
-      yield* times(4, fail)
-      assert.strictEqual(yield* fail, "open 30")
-    })
-  )
+  test("when errors say nothing of the server, or clients leave, then nothing opens", function* () {
+    yield* times(20, failOf("key", busy))
+    for (let i = 0; i < 20; i += 1) yield* Fiber.interrupt(yield* forked(Effect.never, "key"))
+    yield* times(20, Effect.exit(head(Effect.die(new Error("a bug")))))
+    yield* serve("key")
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 0])
+  })
 
-  test(
-    "when a result belongs to a call from before it opened, then it does not count",
-    Effect.gen(function* () {
-      const old = yield* times(10, ok)
-      yield* times(5, fail)
-      yield* TestClock.adjust("30 seconds")
-      const probe = yield* forked(Effect.never, "key")
-      for (const { report } of old.slice(0, 5)) yield* report(Exit.void)
-      assert.strictEqual(yield* fail, "open 1", "the circuit is still half-open")
-      yield* Fiber.interrupt(probe)
-      yield* ok
-      for (const { report } of old) yield* report(cut)
-      assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
-    })
-  )
+  test("when all its streams break after a good head, then it opens", function* () {
+    for (let i = 0; i < 5; i += 1) yield* (yield* ok).report(cut)
+    assert.strictEqual(yield* openKeys, 1)
+  })
 
-  test(
-    "when more keys fail than are remembered, then the one that was used least recently starts anew",
-    Effect.gen(function* () {
-      yield* times(4, failOf("kept"))
+  test("when a stream ends well, then failures are counted anew, and a good head alone does not do that", function* () {
+    yield* times(4, fail)
+    yield* serve("key")
+    yield* times(4, fail)
+    assert.strictEqual(yield* openKeys, 0)
+    yield* ok
+    yield* fail
+    assert.strictEqual(yield* openKeys, 1)
+  })
+
+  test("when others are served in between, then its own failures are counted all the same", function* () {
+    for (let i = 0; i < 5; i += 1) yield* Effect.andThen(fail, serve("busy"))
+    assert.strictEqual(yield* fail, "open 30")
+    yield* serve("busy")
+    assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when it was open for 30 s, then one of fifty calls is let through, and its first frame closes it", function* () {
+    yield* times(5, fail)
+    yield* TestClock.adjust("29999 millis")
+    assert.strictEqual(yield* refusedOf(ok), "open 1")
+    yield* TestClock.adjust("1 millis")
+    let calls = 0
+    const slow = Effect.delay(
+      Effect.sync(() => void (calls += 1)),
+      "1 second"
+    )
+    const all = yield* Effect.forEach(Array.from({ length: 50 }), () => forked(slow, "key"))
+    yield* TestClock.adjust("1 second")
+    const exits = yield* Effect.forEach(all, Fiber.join)
+    assert.strictEqual(exits.filter(Exit.isSuccess).length, 1)
+    assert.strictEqual(calls, 1)
+    yield* times(4, fail)
+    assert.strictEqual(yield* openKeys, 0)
+  })
+
+  test("when the probe fails, then it stays open for another 30 s", function* () {
+    yield* times(5, fail)
+    yield* TestClock.adjust("30 seconds")
+    assert.strictEqual(yield* fail, "cut")
+    yield* TestClock.adjust("29 seconds")
+    assert.strictEqual(yield* fail, "open 1")
+    yield* TestClock.adjust("1 seconds")
+    assert.strictEqual(yield* fail, "cut")
+  })
+
+  test("when the probe's own stream fails after it closed the circuit, then the failure counts", function* () {
+    yield* times(5, fail)
+    yield* TestClock.adjust("30 seconds")
+    yield* (yield* ok).report(cut)
+    yield* times(4, fail)
+    assert.strictEqual(yield* fail, "open 30")
+  })
+
+  test("when a result belongs to a call from before it opened, then it does not count", function* () {
+    const old = yield* times(10, ok)
+    yield* times(5, fail)
+    yield* TestClock.adjust("30 seconds")
+    const probe = yield* forked(Effect.never, "key")
+    for (const { report } of old.slice(0, 5)) yield* report(Exit.void)
+    assert.strictEqual(yield* fail, "open 1", "the circuit is still half-open")
+    yield* Fiber.interrupt(probe)
+    yield* ok
+    for (const { report } of old) yield* report(cut)
+    assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
+  })
+
+  test("when more keys fail than are remembered, then the one that was used least recently starts anew", function* () {
+    yield* times(4, failOf("kept"))
+    yield* serve("other")
+    yield* times(4, failOf("forgotten"))
+    yield* serve("other")
+    for (let n = 2; n < maxKeys; n += 1) {
+      yield* failOf(`k${n}`)
       yield* serve("other")
-      yield* times(4, failOf("forgotten"))
-      yield* serve("other")
-      for (let n = 2; n < maxKeys; n += 1) {
-        yield* failOf(`k${n}`)
-        yield* serve("other")
-      }
-      const { check } = yield* CircuitBreaker
-      yield* check(partyOf("kept"))
-      yield* failOf("one more")
-      yield* serve("other")
-      yield* failOf("kept")
-      assert.strictEqual(yield* openKeys, 1)
-      yield* failOf("forgotten")
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
-    })
-  )
+    }
+    const { check } = yield* CircuitBreaker
+    yield* check(partyOf("kept"))
+    yield* failOf("one more")
+    yield* serve("other")
+    yield* failOf("kept")
+    assert.strictEqual(yield* openKeys, 1)
+    yield* failOf("forgotten")
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+  })
 })
 
 describe("CircuitBreaker: everybody", () => {
-  test(
-    "when five calls of two keys fail in a row, then everybody is refused",
-    Effect.gen(function* () {
+  test("when five calls of two keys fail in a row, then everybody is refused", function* () {
+    yield* serve("good")
+    for (const key of ["a", "b", "a", "b"]) yield* failOf(key)
+    assert.strictEqual(yield* state, "closed")
+    yield* failOf("a")
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 0])
+    assert.strictEqual(yield* refusedOf(okOf("good")), "open 30")
+  })
+
+  test("when one key has failed often, then one failure of another key shows that it is not the key", function* () {
+    yield* times(5, failOf("a"))
+    yield* failOf("b")
+    assert.strictEqual(yield* state, "open")
+  })
+
+  test("when anybody is served, then the failures of all are counted anew", function* () {
+    for (let i = 0; i < 20; i += 1) {
+      for (const key of ["a", "b", "c", "d"]) yield* failOf(`${key}${i}`)
       yield* serve("good")
-      for (const key of ["a", "b", "a", "b"]) yield* failOf(key)
-      assert.strictEqual(yield* state, "closed")
-      yield* failOf("a")
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 0])
-      assert.strictEqual(yield* refusedOf(okOf("good")), "open 30")
-    })
-  )
+    }
+    assert.strictEqual(yield* state, "closed")
+  })
 
-  test(
-    "when one key has failed often, then one failure of another key shows that it is not the key",
-    Effect.gen(function* () {
-      yield* times(5, failOf("a"))
-      yield* failOf("b")
-      assert.strictEqual(yield* state, "open")
-    })
-  )
+  test("when no connection can be made five times, then it opens for all, whoever asks, and for no key alone", function* () {
+    yield* times(5, failOf("key", away))
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 0])
+    yield* TestClock.adjust("30 seconds")
+    yield* serve("key")
+    assert.strictEqual(yield* state, "closed")
+  })
 
-  test(
-    "when anybody is served, then the failures of all are counted anew",
-    Effect.gen(function* () {
-      for (let i = 0; i < 20; i += 1) {
-        for (const key of ["a", "b", "c", "d"]) yield* failOf(`${key}${i}`)
-        yield* serve("good")
-      }
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
+  test("when one of five failures of a key can have no request as its cause, then it opens for all", function* () {
+    yield* times(2, fail)
+    yield* failOf("key", away)
+    yield* fail
+    assert.strictEqual(yield* state, "closed")
+    yield* fail
+    assert.strictEqual(yield* state, "open")
+  })
 
-  test(
-    "when no connection can be made five times, then it opens for all, whoever asks, and for no key alone",
-    Effect.gen(function* () {
-      yield* times(5, failOf("key", away))
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 0])
-      yield* TestClock.adjust("30 seconds")
-      yield* serve("key")
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
+  test("when it was open for 30 s, then anybody may be the probe, and its first frame closes it for all", function* () {
+    yield* openForAll
+    yield* TestClock.adjust("30 seconds")
+    assert.strictEqual(yield* state, "half-open")
+    const frame = yield* Deferred.make<string>()
+    const probe = yield* forked(Deferred.await(frame), "a")
+    assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
+    yield* Deferred.succeed(frame, "frame")
+    assert.isTrue(Exit.isSuccess(yield* Fiber.join(probe)))
+    assert.strictEqual(yield* state, "closed")
+  })
 
-  test(
-    "when one of five failures of a key can have no request as its cause, then it opens for all",
-    Effect.gen(function* () {
-      yield* times(2, fail)
-      yield* failOf("key", away)
-      yield* fail
-      assert.strictEqual(yield* state, "closed")
-      yield* fail
-      assert.strictEqual(yield* state, "open")
-    })
-  )
+  test("when the client of the probe leaves or the probe shows nothing, then another call may be the probe", function* () {
+    yield* openForAll
+    yield* TestClock.adjust("30 seconds")
+    yield* Fiber.interrupt(yield* forked(Effect.never, "a"))
+    assert.strictEqual(yield* failOf("b", busy), "busy")
+    yield* okOf("good")
+    assert.strictEqual(yield* state, "closed")
+  })
 
-  test(
-    "when it was open for 30 s, then anybody may be the probe, and its first frame closes it for all",
-    Effect.gen(function* () {
+  test("when a probe hangs, then others are refused for a third of the open time, and its late failure does not count", function* () {
+    yield* openForAll
+    yield* TestClock.adjust("30 seconds")
+    const [late, next] = [yield* Deferred.make<string, BackendFailed>(), yield* Deferred.make<string>()]
+    const hanging = yield* forked(Deferred.await(late), "a")
+    yield* TestClock.adjust("9 seconds")
+    assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
+    yield* TestClock.adjust("1 second")
+    const probe = yield* forked(Deferred.await(next), "good")
+    yield* Deferred.fail(late, broken)
+    yield* Fiber.join(hanging)
+    assert.strictEqual(yield* state, "half-open")
+    yield* Deferred.succeed(next, "frame")
+    yield* Fiber.join(probe)
+    assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when a key is refused by its own circuit, then it does not take the probe for all", function* () {
+    const stream = yield* okOf("bad")
+    yield* times(4, failOf("bad"))
+    yield* serve("good")
+    yield* openForAll
+    yield* TestClock.adjust("20 seconds")
+    yield* stream.report(cut)
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 1])
+    yield* TestClock.adjust("10 seconds")
+    assert.strictEqual(yield* failOf("bad"), "open 20")
+    yield* okOf("good")
+    assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when the probe for all is that of a key's own circuit, then its failure does not keep the others waiting", function* () {
+    yield* times(5, failOf("bad"))
+    yield* failOf("a")
+    yield* TestClock.adjust("30 seconds")
+    assert.strictEqual(yield* failOf("bad"), "cut")
+    assert.strictEqual(yield* failOf("bad"), "open 30")
+    yield* okOf("good")
+    assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when it opens and closes, then each is logged once, however many calls it refused", function* () {
+    const lines: Array<string> = []
+    const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+    yield* Effect.gen(function* () {
       yield* openForAll
+      yield* times(20, fail)
       yield* TestClock.adjust("30 seconds")
-      assert.strictEqual(yield* state, "half-open")
-      const frame = yield* Deferred.make<string>()
-      const probe = yield* forked(Deferred.await(frame), "a")
-      assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
-      yield* Deferred.succeed(frame, "frame")
-      assert.isTrue(Exit.isSuccess(yield* Fiber.join(probe)))
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
-
-  test(
-    "when the client of the probe leaves or the probe shows nothing, then another call may be the probe",
-    Effect.gen(function* () {
-      yield* openForAll
-      yield* TestClock.adjust("30 seconds")
-      yield* Fiber.interrupt(yield* forked(Effect.never, "a"))
-      assert.strictEqual(yield* failOf("b", busy), "busy")
-      yield* okOf("good")
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
-
-  test(
-    "when a probe hangs, then others are refused for a third of the open time, and its late failure does not count",
-    Effect.gen(function* () {
-      yield* openForAll
-      yield* TestClock.adjust("30 seconds")
-      const [late, next] = [yield* Deferred.make<string, BackendFailed>(), yield* Deferred.make<string>()]
-      const hanging = yield* forked(Deferred.await(late), "a")
-      yield* TestClock.adjust("9 seconds")
-      assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
-      yield* TestClock.adjust("1 second")
-      const probe = yield* forked(Deferred.await(next), "good")
-      yield* Deferred.fail(late, broken)
-      yield* Fiber.join(hanging)
-      assert.strictEqual(yield* state, "half-open")
-      yield* Deferred.succeed(next, "frame")
-      yield* Fiber.join(probe)
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
-
-  test(
-    "when a key is refused by its own circuit, then it does not take the probe for all",
-    Effect.gen(function* () {
-      const stream = yield* okOf("bad")
-      yield* times(4, failOf("bad"))
       yield* serve("good")
-      yield* openForAll
-      yield* TestClock.adjust("20 seconds")
-      yield* stream.report(cut)
-      assert.deepStrictEqual([yield* state, yield* openKeys], ["open", 1])
-      yield* TestClock.adjust("10 seconds")
-      assert.strictEqual(yield* failOf("bad"), "open 20")
-      yield* okOf("good")
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
-
-  test(
-    "when the probe for all is that of a key's own circuit, then its failure does not keep the others waiting",
-    Effect.gen(function* () {
-      yield* times(5, failOf("bad"))
-      yield* failOf("a")
+      yield* times(25, fail)
       yield* TestClock.adjust("30 seconds")
-      assert.strictEqual(yield* failOf("bad"), "cut")
-      assert.strictEqual(yield* failOf("bad"), "open 30")
-      yield* okOf("good")
-      assert.strictEqual(yield* state, "closed")
-    })
-  )
+      yield* ok
+    }).pipe(Effect.provide(Logger.layer([ear])))
+    const messages = lines.map((line) => /"message":"([^"]*)"/.exec(line)?.[1])
+    assert.deepStrictEqual(messages, [
+      "circuit breaker opened",
+      "circuit breaker closed",
+      "circuit of a key opened",
+      "circuit of a key closed"
+    ])
+    assert.include(lines[0], '"failures":5')
+    assert.include(lines[2], '"key_prefix":"tg_key"')
+  })
 
-  test(
-    "when it opens and closes, then each is logged once, however many calls it refused",
-    Effect.gen(function* () {
-      const lines: Array<string> = []
-      const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
-      yield* Effect.gen(function* () {
-        yield* openForAll
-        yield* times(20, fail)
-        yield* TestClock.adjust("30 seconds")
-        yield* serve("good")
-        yield* times(25, fail)
-        yield* TestClock.adjust("30 seconds")
-        yield* ok
-      }).pipe(Effect.provide(Logger.layer([ear])))
-      const messages = lines.map((line) => /"message":"([^"]*)"/.exec(line)?.[1])
-      assert.deepStrictEqual(messages, [
-        "circuit breaker opened",
-        "circuit breaker closed",
-        "circuit of a key opened",
-        "circuit of a key closed"
-      ])
-      assert.include(lines[0], '"failures":5')
-      assert.include(lines[2], '"key_prefix":"tg_key"')
-    })
-  )
-
-  test(
-    "when its effects are built, then nothing happens, and each run of one is a call of its own",
-    Effect.gen(function* () {
-      const { check, guard } = yield* CircuitBreaker
-      yield* openForAll
-      yield* TestClock.adjust("30 seconds")
-      const [asked, failing] = [check(partyOf("x")), guard(partyOf("x"), Effect.fail(broken), verdictOf)]
-      yield* asked
-      assert.strictEqual(yield* refusedOf(failing), "cut")
-      assert.strictEqual((yield* Effect.flip(asked)).retryAfterS, 30)
-      assert.strictEqual(yield* refusedOf(failing), "open 30")
-      const { report } = yield* Effect.andThen(TestClock.adjust("30 seconds"), okOf("x"))
-      const reported = report(cut)
-      yield* times(4, failOf("y"))
-      assert.strictEqual(yield* state, "closed")
-      yield* reported
-      assert.strictEqual(yield* state, "open")
-    })
-  )
+  test("when its effects are built, then nothing happens, and each run of one is a call of its own", function* () {
+    const { check, guard } = yield* CircuitBreaker
+    yield* openForAll
+    yield* TestClock.adjust("30 seconds")
+    const [asked, failing] = [check(partyOf("x")), guard(partyOf("x"), Effect.fail(broken), verdictOf)]
+    yield* asked
+    assert.strictEqual(yield* refusedOf(failing), "cut")
+    assert.strictEqual((yield* Effect.flip(asked)).retryAfterS, 30)
+    assert.strictEqual(yield* refusedOf(failing), "open 30")
+    const { report } = yield* Effect.andThen(TestClock.adjust("30 seconds"), okOf("x"))
+    const reported = report(cut)
+    yield* times(4, failOf("y"))
+    assert.strictEqual(yield* state, "closed")
+    yield* reported
+    assert.strictEqual(yield* state, "open")
+  })
 })

@@ -14,6 +14,7 @@ import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { verified, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
+import type { Steps } from "../support/testWith.ts"
 import { bareModel, effective, resolved, suite } from "./Discovery.ts"
 
 type Describe = (name: string) => Effect.Effect<Description, BackendFailed>
@@ -63,11 +64,14 @@ class Host {
   })
 }
 
-const check = (title: string, test: (host: Host) => Effect.Effect<void, unknown, Discovery>) =>
+const test = (title: string, steps: Steps<Discovery, [host: Host]>) =>
   it.effect(title, () =>
     Effect.suspend(() => {
       const host = new Host()
-      return Effect.provide(test(host), polling(host.models))
+      return Effect.provide(
+        Effect.gen(() => steps(host)),
+        polling(host.models)
+      )
     })
   )
 
@@ -175,62 +179,52 @@ describe("Discovery: what the list leaves out", () => {
 })
 
 describe("Discovery: polling in time", () => {
-  check("when a model is added or removed, then that is known within one interval", (host) =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* effective("all"), ["a:1"])
-      host.names = ["b:1"]
-      yield* TestClock.adjust("29 seconds")
-      assert.deepStrictEqual(yield* effective("all"), ["a:1"])
-      yield* TestClock.adjust("1 seconds")
-      assert.deepStrictEqual(yield* effective("all"), ["b:1"])
-      assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
-      assert.strictEqual(host.polls, 2)
-    })
-  )
+  test("when a model is added or removed, then that is known within one interval", function* (host) {
+    assert.deepStrictEqual(yield* effective("all"), ["a:1"])
+    host.names = ["b:1"]
+    yield* TestClock.adjust("29 seconds")
+    assert.deepStrictEqual(yield* effective("all"), ["a:1"])
+    yield* TestClock.adjust("1 seconds")
+    assert.deepStrictEqual(yield* effective("all"), ["b:1"])
+    assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
+    assert.strictEqual(host.polls, 2)
+  })
 
   for (const state of ["down", "hanging", "broken"] as const) {
-    check(
-      `when the backend is ${state}, then the list stays until it expires, then all is denied, and it recovers`,
-      (host) =>
-        Effect.gen(function* () {
-          host.state = state
-          yield* TestClock.adjust("120 seconds")
-          assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
-          yield* TestClock.adjust("1 seconds")
-          assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
-          assert.deepStrictEqual(yield* effective("all"), [])
-          assert.isTrue((yield* Discovery).isExpired())
-          host.state = "up"
-          yield* TestClock.adjust("35 seconds")
-          assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
-          assert.isFalse((yield* Discovery).isExpired())
-        })
-    )
+    test(`when the backend is ${state}, then the list stays until it expires, then all is denied, and it recovers`, function* (host) {
+      host.state = state
+      yield* TestClock.adjust("120 seconds")
+      assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
+      yield* TestClock.adjust("1 seconds")
+      assert.strictEqual(yield* resolved("all", "a:1"), "forbidden model")
+      assert.deepStrictEqual(yield* effective("all"), [])
+      assert.isTrue((yield* Discovery).isExpired())
+      host.state = "up"
+      yield* TestClock.adjust("35 seconds")
+      assert.strictEqual(yield* resolved("all", "a:1"), "a:1")
+      assert.isFalse((yield* Discovery).isExpired())
+    })
   }
 
-  check(
-    "when many requests ask for a new list, then it is read once, and not again for five seconds",
-    (host) =>
-      Effect.gen(function* () {
-        const { refresh } = yield* Discovery
-        host.names = []
-        for (let i = 0; i < 100; i += 1) yield* refresh
-        assert.strictEqual(host.polls, 1)
-        yield* TestClock.adjust("4999 millis")
-        assert.strictEqual(host.polls, 1)
-        yield* TestClock.adjust("1 millis")
-        assert.strictEqual(host.polls, 2)
-        assert.deepStrictEqual(yield* effective("all"), [])
-        yield* TestClock.adjust("29 seconds")
-        assert.strictEqual(host.polls, 2)
-        // However often it is asked, in a minute there are no more than twelve.
-        for (let i = 0; i < 600; i += 1) {
-          yield* refresh
-          yield* TestClock.adjust("100 millis")
-        }
-        assert.isAtMost(host.polls, 15)
-      })
-  )
+  test("when many requests ask for a new list, then it is read once, and not again for five seconds", function* (host) {
+    const { refresh } = yield* Discovery
+    host.names = []
+    for (let i = 0; i < 100; i += 1) yield* refresh
+    assert.strictEqual(host.polls, 1)
+    yield* TestClock.adjust("4999 millis")
+    assert.strictEqual(host.polls, 1)
+    yield* TestClock.adjust("1 millis")
+    assert.strictEqual(host.polls, 2)
+    assert.deepStrictEqual(yield* effective("all"), [])
+    yield* TestClock.adjust("29 seconds")
+    assert.strictEqual(host.polls, 2)
+    // However often it is asked, in a minute there are no more than twelve.
+    for (let i = 0; i < 600; i += 1) {
+      yield* refresh
+      yield* TestClock.adjust("100 millis")
+    }
+    assert.isAtMost(host.polls, 15)
+  })
 
   it.effect("when the backend does not answer, then the start does not wait for it", () =>
     Effect.gen(function* () {

@@ -6,6 +6,7 @@ import type { Caller } from "../../src/domain/Caller.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { askedOf, callerWith, callOf, modelNamed, verified } from "../support/permits.ts"
+import type { Steps } from "../support/testWith.ts"
 
 export const resolved = (models: Caller["models"], name: string) =>
   Effect.flatMap(Discovery, (discovery) =>
@@ -55,24 +56,24 @@ export const suite = (
   name: string,
   run: (
     installed: ReadonlyArray<Model>,
-    test: Effect.Effect<void, unknown, Discovery>,
+    test: Effect.Effect<unknown, unknown, Discovery | Scope.Scope>,
     descriptions: Readonly<Record<string, Description>>
-  ) => Effect.Effect<void, unknown, Scope.Scope>
+  ) => Effect.Effect<unknown, unknown, Scope.Scope>
 ): void => {
   const none = "forbidden model"
   const installed = [modelNamed("b:latest"), modelNamed("a:7b"), modelNamed("host:5000/ns/c:latest")]
   const check = (
     title: string,
     models: ReadonlyArray<Model>,
-    test: Effect.Effect<void, unknown, Discovery>,
+    steps: Steps<Discovery>,
     descriptions: Readonly<Record<string, Description>> = {}
-  ) => it.effect(title, () => run(models, test, descriptions))
+  ) => it.effect(title, () => run(models, Effect.gen(steps), descriptions))
 
   describe(`Discovery: ${name}`, () => {
     check(
       "when a name is an alias, then it resolves to its model, with and without :latest, and is listed after the models",
       installed,
-      Effect.gen(function* () {
+      function* () {
         const aliases = new Map([
           ["zeta", "a:7b"],
           ["fast", "b"]
@@ -87,13 +88,13 @@ export const suite = (
           }
           assert.deepStrictEqual((yield* offered(names)).slice(-2), ["fast=b:latest", "zeta=a:7b"])
         }
-      })
+      }
     )
 
     check(
       "when the model of an alias is missing, not allowed or itself an alias, then the alias is refused and not listed",
       installed,
-      Effect.gen(function* () {
+      function* () {
         const aliases = new Map([
           ["missing", "gone:1"],
           ["denied", "b"],
@@ -105,26 +106,26 @@ export const suite = (
           assert.strictEqual(yield* aliased(names, alias), none, alias)
         }
         assert.deepStrictEqual(yield* offered(names), ["a:7b", "fine=a:7b"])
-      })
+      }
     )
 
     check(
       "when an alias has the name of a model that the tenant may use, then the model wins; when it may not, the alias",
       installed,
-      Effect.gen(function* () {
+      function* () {
         const aliases = new Map([["b", "a:7b"]])
         assert.strictEqual(yield* aliased({ models: "all", aliases }, "b"), "b:latest as undefined")
         assert.notInclude(yield* offered({ models: "all", aliases }), "b=a:7b")
         const names = { models: new Set(["a:7b"]), aliases }
         assert.strictEqual(yield* aliased(names, "b"), "a:7b as b")
         assert.deepStrictEqual(yield* offered(names), ["a:7b", "b=a:7b"])
-      })
+      }
     )
 
     check(
       "when a name is asked for, then it is the exact one, or that without :latest, and nothing near it",
       installed,
-      Effect.gen(function* () {
+      function* () {
         for (const [asked, answer] of [
           ["a:7b", "a:7b"],
           ["b:latest", "b:latest"],
@@ -145,13 +146,13 @@ export const suite = (
         ] as const) {
           assert.strictEqual(yield* resolved("all", asked), answer, asked)
         }
-      })
+      }
     )
 
     check(
       "when models are granted, then those that are installed are permitted, in the backend's order",
       installed,
-      Effect.gen(function* () {
+      function* () {
         const grant = new Set(["a:7b", "b", "missing:latest"])
         assert.deepStrictEqual(yield* effective(grant), ["b:latest", "a:7b"])
         assert.strictEqual(yield* resolved(grant, "b"), "b:latest")
@@ -163,30 +164,26 @@ export const suite = (
           yield* effective("all"),
           installed.map(({ name }) => name)
         )
-      })
+      }
     )
 
-    check(
-      "when nothing is installed, then everything is denied",
-      [],
-      Effect.gen(function* () {
-        assert.deepStrictEqual(yield* effective("all"), [])
-        assert.strictEqual(yield* resolved("all", "a:7b"), none)
-      })
-    )
+    check("when nothing is installed, then everything is denied", [], function* () {
+      assert.deepStrictEqual(yield* effective("all"), [])
+      assert.strictEqual(yield* resolved("all", "a:7b"), none)
+    })
 
     check(
       "when a name is not valid or comes twice, then it is left out",
       ["a:1", "a:1", "bad\u0000name", "new\nline", "sp ace", "", "x".repeat(351), "ok:1"].map(modelNamed),
-      Effect.gen(function* () {
+      function* () {
         assert.deepStrictEqual(yield* effective("all"), ["a:1", "ok:1"])
-      })
+      }
     )
 
     check(
       "when the list says nothing of a model, then the backend's description does; what the list says comes first",
       [bareModel("old:1"), { ...bareModel("new:1"), capabilities: ["completion"] }, bareModel("silent:1")],
-      Effect.gen(function* () {
+      function* () {
         yield* TestClock.adjust("1 millis")
         const { effective: list } = yield* Discovery
         const models = yield* list(verified())
@@ -198,7 +195,7 @@ export const suite = (
             [undefined, undefined]
           ]
         )
-      }),
+      },
       {
         "old:1": { capabilities: ["completion", "thinking"], contextLength: 2048 },
         "new:1": { capabilities: ["vision"], contextLength: 4096 }
@@ -208,7 +205,9 @@ export const suite = (
     check(
       "when the backend lists more than ten thousand models, then ten thousand are taken",
       Array.from({ length: 10_050 }, (_, i) => modelNamed(`m:${i}`)),
-      Effect.map(effective("all"), (names) => assert.strictEqual(names.length, 10_000))
+      function* () {
+        assert.lengthOf(yield* effective("all"), 10_000)
+      }
     )
   })
 }

@@ -11,6 +11,7 @@ import { TestCluster } from "../support/TestPostgres.ts"
 import { becomes, outcomeOf, suite, World } from "./KeyStore.ts"
 import { layerLiveWorld } from "./keyStoreWorld.ts"
 import { atMost } from "../support/wait.ts"
+import { testWith } from "../support/testWith.ts"
 
 suite("Postgres", layerLiveWorld())
 
@@ -22,21 +23,21 @@ const killListeners = Effect.flatMap(
     WHERE query ILIKE 'listen%' AND pid <> pg_backend_pid()`
 )
 
-it.live("when every notification is lost, then a revocation is in force within about a second", () =>
-  Effect.gen(function* () {
-    const { addKey } = yield* World
-    const sql = yield* SqlClient.SqlClient
-    // The admin console's row, by SQL alone, with a trigger that has forgotten to notify.
-    yield* sql`
+const test = testWith(it.live, layerLiveWorld())
+
+test("when every notification is lost, then a revocation is in force within about a second", function* () {
+  const { addKey } = yield* World
+  const sql = yield* SqlClient.SqlClient
+  // The admin console's row, by SQL alone, with a trigger that has forgotten to notify.
+  yield* sql`
         CREATE OR REPLACE FUNCTION apply_revocation() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN RETURN NULL; END $$`
-    const secret = yield* addKey()
-    yield* becomes(outcomeOf(secret), "ok")
-    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
-    const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized")
-    yield* Effect.logInfo(`without notifications: ${Math.round(elapsedMs)} ms`)
-  }).pipe(Effect.provide(layerLiveWorld()))
-)
+  const secret = yield* addKey()
+  yield* becomes(outcomeOf(secret), "ok")
+  yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
+  const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized")
+  yield* Effect.logInfo(`without notifications: ${Math.round(elapsedMs)} ms`)
+})
 
 it.live(
   "when the listener was cut off, then it listens again and the changes of the meantime are known",
@@ -67,22 +68,18 @@ it.live("when notifications arrive, then a revocation is in force long before th
   }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 60_000 })))
 )
 
-it.live(
-  "when the database is frozen, then the answer is 503 within about two seconds though the cache is warm",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const cluster = yield* TestCluster
-      const secret = yield* addKey()
-      assert.strictEqual(yield* outcomeOf(secret), "ok")
-      yield* cluster.pause
-      const elapsedMs = yield* becomes(outcomeOf(secret), "Unavailable", 2500).pipe(
-        Effect.ensuring(cluster.resume)
-      )
-      assert.isBelow(elapsedMs, atMost(2100))
-      yield* becomes(outcomeOf(secret), "ok", 10_000)
-    }).pipe(Effect.provide(layerLiveWorld()))
-)
+test("when the database is frozen, then the answer is 503 within about two seconds though the cache is warm", function* () {
+  const { addKey } = yield* World
+  const cluster = yield* TestCluster
+  const secret = yield* addKey()
+  assert.strictEqual(yield* outcomeOf(secret), "ok")
+  yield* cluster.pause
+  const elapsedMs = yield* becomes(outcomeOf(secret), "Unavailable", 2500).pipe(
+    Effect.ensuring(cluster.resume)
+  )
+  assert.isBelow(elapsedMs, atMost(2100))
+  yield* becomes(outcomeOf(secret), "ok", 10_000)
+})
 
 it.live("when 64 keys are used for the first time at once, then each finds a place in the queue", () =>
   Effect.gen(function* () {
@@ -122,18 +119,16 @@ it.live("when wrong secrets and unknown prefixes come as a flood, then keys in u
   }).pipe(Effect.scoped, Effect.provide(layerLiveWorld()))
 )
 
-it.live("when a hash is replaced, then results for the old one no longer count", () =>
-  Effect.gen(function* () {
-    const { addKey } = yield* World
-    const sql = yield* SqlClient.SqlClient
-    const [first, second] = [yield* addKey(), yield* addKey()]
-    assert.strictEqual(yield* outcomeOf(first), "ok")
-    yield* sql`
+test("when a hash is replaced, then results for the old one no longer count", function* () {
+  const { addKey } = yield* World
+  const sql = yield* SqlClient.SqlClient
+  const [first, second] = [yield* addKey(), yield* addKey()]
+  assert.strictEqual(yield* outcomeOf(first), "ok")
+  yield* sql`
         UPDATE api_keys SET hash = (SELECT hash FROM api_keys WHERE prefix = ${prefixOf(second)})
         WHERE prefix = ${prefixOf(first)}`
-    yield* becomes(outcomeOf(first), "Unauthorized")
-  }).pipe(Effect.provide(layerLiveWorld()))
-)
+  yield* becomes(outcomeOf(first), "Unauthorized")
+})
 
 it.live("when two gateways share a database, then both refuse a revoked key within about a second", () =>
   Effect.gen(function* () {

@@ -7,6 +7,7 @@ import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
 import { queuedFor } from "../support/permits.ts"
+import { testWith } from "../support/testWith.ts"
 
 const day = 86_400_000
 
@@ -25,125 +26,109 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       yield* audit.close(endOf(intent, usageOf(tokens, 0)))
     })
 
-    it.effect("when a key is unknown, then it has spent nothing", () =>
-      Effect.gen(function* () {
-        const spent = yield* (yield* Ledger).spent(accountOf(callerOf()), noon, "total")
-        assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
+    const test = testWith(it.effect)
+
+    test("when a key is unknown, then it has spent nothing", function* () {
+      const spent = yield* (yield* Ledger).spent(accountOf(callerOf()), noon, "total")
+      assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
+    })
+
+    test("when several keys have one account, then it has spent what all of them have, and so has their tenant", function* () {
+      const ledger = yield* Ledger
+      const first = callerOf()
+      const second = { ...callerOf(undefined, first.tenantId), accountId: first.keyId }
+      const stranger = callerOf(undefined, first.tenantId)
+      yield* (yield* Written).addKey(second)
+      yield* (yield* Written).addKey(stranger)
+      yield* closed(first, noon, 1)
+      yield* closed(second, noon, 10)
+      yield* closed(second, noon - day, 100)
+      yield* closed(stranger, noon, 1000)
+      yield* closed(callerOf(), noon, 5_000_000)
+      // A request that is open counts with what it holds.
+      const open = intentOf({ caller: second, admittedAt: noon, arrivedAt: noon, held: 20_000 })
+      yield* (yield* Audit).open(queuedFor(open))
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(first), noon, "total"), {
+        day: 20_011,
+        month: 20_111,
+        total: 20_111
       })
-    )
+      assert.deepStrictEqual(
+        yield* ledger.spent(accountOf(second), noon, "total"),
+        yield* ledger.spent(accountOf(first), noon, "total")
+      )
+      const tenant = yield* ledger.spent({ group: first.tenantId }, noon, "total")
+      assert.deepStrictEqual(tenant, { day: 21_011, month: 21_111, total: 21_111 })
+      const today = yield* ledger.spent({ group: first.tenantId }, noon, "day")
+      assert.strictEqual(today.day, 21_011)
+      const month = yield* ledger.spent({ group: first.tenantId }, noon, "month")
+      assert.strictEqual(month.month, 21_111)
+    })
 
-    it.effect(
-      "when several keys have one account, then it has spent what all of them have, and so has their tenant",
-      () =>
-        Effect.gen(function* () {
-          const ledger = yield* Ledger
-          const first = callerOf()
-          const second = { ...callerOf(undefined, first.tenantId), accountId: first.keyId }
-          const stranger = callerOf(undefined, first.tenantId)
-          yield* (yield* Written).addKey(second)
-          yield* (yield* Written).addKey(stranger)
-          yield* closed(first, noon, 1)
-          yield* closed(second, noon, 10)
-          yield* closed(second, noon - day, 100)
-          yield* closed(stranger, noon, 1000)
-          yield* closed(callerOf(), noon, 5_000_000)
-          // A request that is open counts with what it holds.
-          const open = intentOf({ caller: second, admittedAt: noon, arrivedAt: noon, held: 20_000 })
-          yield* (yield* Audit).open(queuedFor(open))
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(first), noon, "total"), {
-            day: 20_011,
-            month: 20_111,
-            total: 20_111
-          })
-          assert.deepStrictEqual(
-            yield* ledger.spent(accountOf(second), noon, "total"),
-            yield* ledger.spent(accountOf(first), noon, "total")
-          )
-          const tenant = yield* ledger.spent({ group: first.tenantId }, noon, "total")
-          assert.deepStrictEqual(tenant, { day: 21_011, month: 21_111, total: 21_111 })
-          const today = yield* ledger.spent({ group: first.tenantId }, noon, "day")
-          assert.strictEqual(today.day, 21_011)
-          const month = yield* ledger.spent({ group: first.tenantId }, noon, "month")
-          assert.strictEqual(month.month, 21_111)
-        })
-    )
-
-    it.effect(
-      "when a request is on the edge of a period, then it counts for its own UTC day, to the millisecond",
-      () =>
-        Effect.gen(function* () {
-          const ledger = yield* Ledger
-          const caller = callerOf()
-          const [first, last] = [Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1) - 1]
-          yield* closed(caller, noon, 1)
-          yield* closed(caller, noon - day, 10)
-          yield* closed(caller, first, 100)
-          yield* closed(caller, first - 1, 1000)
-          yield* closed(caller, last, 10_000)
-          yield* closed(caller, last + 1, 100_000)
-          yield* closed(callerOf(), noon, 5_000_000)
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-            day: 1,
-            month: 10_111,
-            total: 111_111
-          })
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), first - 1, "total"), {
-            day: 1000,
-            month: 1000,
-            total: 111_111
-          })
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon + 365 * day, "total"), {
-            day: 0,
-            month: 0,
-            total: 111_111
-          })
-        })
-    )
-
-    it.effect(
-      "when a request is open, then it counts with its hold, and with its real cost after its end",
-      () =>
-        Effect.gen(function* () {
-          const [audit, ledger] = [yield* Audit, yield* Ledger]
-          const caller = callerOf()
-          yield* closed(caller, noon, 7)
-          const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
-          yield* audit.open(queuedFor(intent))
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-            day: 7,
-            month: 507,
-            total: 507
-          })
-          yield* audit.close(endOf(intent, usageOf(20, 3)))
-          assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-            day: 7,
-            month: 30,
-            total: 30
-          })
-          assert.strictEqual((yield* ledger.spent(accountOf(caller), noon - day, "total")).day, 23)
-        })
-    )
-
-    it.effect("when a request is refused, then it costs nothing", () =>
-      Effect.gen(function* () {
-        const [audit, ledger] = [yield* Audit, yield* Ledger]
-        const caller = callerOf()
-        yield* audit.refuse(refusalOf({ caller, status: 429 }))
-        assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-          day: 0,
-          month: 0,
-          total: 0
-        })
+    test("when a request is on the edge of a period, then it counts for its own UTC day, to the millisecond", function* () {
+      const ledger = yield* Ledger
+      const caller = callerOf()
+      const [first, last] = [Date.UTC(2026, 10, 1), Date.UTC(2026, 11, 1) - 1]
+      yield* closed(caller, noon, 1)
+      yield* closed(caller, noon - day, 10)
+      yield* closed(caller, first, 100)
+      yield* closed(caller, first - 1, 1000)
+      yield* closed(caller, last, 10_000)
+      yield* closed(caller, last + 1, 100_000)
+      yield* closed(callerOf(), noon, 5_000_000)
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+        day: 1,
+        month: 10_111,
+        total: 111_111
       })
-    )
-
-    it.effect("when sums are large, then they are exact", () =>
-      Effect.gen(function* () {
-        const ledger = yield* Ledger
-        const caller = callerOf()
-        yield* closed(caller, noon, 2 ** 52)
-        yield* closed(caller, noon, 3)
-        assert.strictEqual((yield* ledger.spent(accountOf(caller), noon, "total")).total, 2 ** 52 + 3)
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), first - 1, "total"), {
+        day: 1000,
+        month: 1000,
+        total: 111_111
       })
-    )
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon + 365 * day, "total"), {
+        day: 0,
+        month: 0,
+        total: 111_111
+      })
+    })
+
+    test("when a request is open, then it counts with its hold, and with its real cost after its end", function* () {
+      const [audit, ledger] = [yield* Audit, yield* Ledger]
+      const caller = callerOf()
+      yield* closed(caller, noon, 7)
+      const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
+      yield* audit.open(queuedFor(intent))
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+        day: 7,
+        month: 507,
+        total: 507
+      })
+      yield* audit.close(endOf(intent, usageOf(20, 3)))
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+        day: 7,
+        month: 30,
+        total: 30
+      })
+      assert.strictEqual((yield* ledger.spent(accountOf(caller), noon - day, "total")).day, 23)
+    })
+
+    test("when a request is refused, then it costs nothing", function* () {
+      const [audit, ledger] = [yield* Audit, yield* Ledger]
+      const caller = callerOf()
+      yield* audit.refuse(refusalOf({ caller, status: 429 }))
+      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
+        day: 0,
+        month: 0,
+        total: 0
+      })
+    })
+
+    test("when sums are large, then they are exact", function* () {
+      const ledger = yield* Ledger
+      const caller = callerOf()
+      yield* closed(caller, noon, 2 ** 52)
+      yield* closed(caller, noon, 3)
+      assert.strictEqual((yield* ledger.spent(accountOf(caller), noon, "total")).total, 2 ** 52 + 3)
+    })
   })

@@ -19,6 +19,7 @@ import {
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { seal } from "../../src/domain/Evidence.ts"
 import { askedOf, callerWith, modelNamed, verified } from "../support/permits.ts"
+import { testWith } from "../support/testWith.ts"
 
 const headroom: Headroom = {
   requests: { limit: 60, remaining: 1 },
@@ -51,13 +52,13 @@ const answering = (verdict: Verdict) => {
   return { asked, layer, reserve }
 }
 
-it.effect("when totals are missing after they were restored, then nothing is decided", () =>
-  Effect.gen(function* () {
-    const { asked, reserve } = answering(new Missing({ counters: { day: "2026-11-21" } }))
-    assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
-    assert.lengthOf(asked, 2)
-  })
-)
+const test = testWith(it.effect)
+
+test("when totals are missing after they were restored, then nothing is decided", function* () {
+  const { asked, reserve } = answering(new Missing({ counters: { day: "2026-11-21" } }))
+  assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
+  assert.lengthOf(asked, 2)
+})
 
 /** Reserves once, and returns the ids of the reservations that are cancelled afterwards, and the accounts that are compared. */
 const afterwards = Effect.fnUntraced(function* (
@@ -86,15 +87,11 @@ const afterwards = Effect.fnUntraced(function* (
   return { cancelled, compared }
 })
 
-it.effect(
-  "when the Meter was asked, then the account is compared; when it did not answer, then the reservation is undone too",
-  () =>
-    Effect.gen(function* () {
-      const down = Effect.fail(new MeterDown({ cause: "down" }))
-      const compared = [caller.accountId]
-      const refused = Effect.succeed(refusedBy("tokens"))
-      assert.deepStrictEqual(yield* afterwards(Effect.void, down), { cancelled: ["r"], compared })
-      assert.deepStrictEqual(yield* afterwards(Effect.void, refused), { cancelled: [], compared })
-      assert.deepStrictEqual(yield* afterwards(down, Effect.die("asked")), { cancelled: [], compared: [] })
-    })
-)
+test("when the Meter was asked, then the account is compared; when it did not answer, then the reservation is undone too", function* () {
+  const down = Effect.fail(new MeterDown({ cause: "down" }))
+  const compared = [caller.accountId]
+  const refused = Effect.succeed(refusedBy("tokens"))
+  assert.deepStrictEqual(yield* afterwards(Effect.void, down), { cancelled: ["r"], compared })
+  assert.deepStrictEqual(yield* afterwards(Effect.void, refused), { cancelled: [], compared })
+  assert.deepStrictEqual(yield* afterwards(down, Effect.die("asked")), { cancelled: [], compared: [] })
+})

@@ -11,6 +11,7 @@ import { TestRedis } from "../support/TestRedis.ts"
 import { claimsOf, granted, leaseS, suite, Wipe } from "./Meter.ts"
 import { groups } from "./MeterGroups.ts"
 import { mostUsers, users } from "./MeterUsers.ts"
+import { testWith } from "../support/testWith.ts"
 
 const scope = Scope.makeUnsafe()
 let url = ""
@@ -53,53 +54,51 @@ suite("Meter in a Redis Cluster", twin)
 groups("Meter in a Redis Cluster", twin)
 users("Meter in a Redis Cluster", twin)
 
-it.live("when groups are stored, then they are spread over all masters, and each stays on one", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    for (let i = 0; i < 30; i++) {
-      const claims = claimsOf({ budgets: { total: 100 } }, { group: `group-${i}`, key: "k" })
-      yield* meter.load(claims.account, [{ counter: "total", tokens: 10 }])
-      const { reservation } = granted(yield* meter.reserve(claims, { id: `c-${i}`, tokens: 50, slot: true }))
-      yield* meter.renew(reservation, 10, 60)
-      assert.strictEqual((yield* meter.settle(reservation, 55)).budgets.total?.remaining, 35)
-    }
-    const sizes = yield* Effect.forEach(yield* masters, (node) => Effect.promise(() => node.dbsize()))
-    assert.isTrue(
-      sizes.every((size) => size > 0),
-      sizes.join()
-    )
-    assert.strictEqual(
-      sizes.reduce((sum, size) => sum + size, 0),
-      90
-    )
-  }).pipe(Effect.provide(twin()))
-)
+const test = testWith(it.live, twin())
 
-it.live("when requests of many tenants come in one turn, then each tenant has a command of its own", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const run = Effect.map(
-      Effect.flatMap(masters, (nodes) =>
-        Effect.promise(() => Promise.all(nodes.map((node) => node.info("commandstats"))))
-      ),
-      (texts) =>
-        texts.reduce((sum, text) => sum + Number(/cmdstat_evalsha:calls=(\d+)/.exec(text)?.[1] ?? 0), 0)
+test("when groups are stored, then they are spread over all masters, and each stays on one", function* () {
+  const meter = yield* Meter
+  for (let i = 0; i < 30; i++) {
+    const claims = claimsOf({ budgets: { total: 100 } }, { group: `group-${i}`, key: "k" })
+    yield* meter.load(claims.account, [{ counter: "total", tokens: 10 }])
+    const { reservation } = granted(yield* meter.reserve(claims, { id: `c-${i}`, tokens: 50, slot: true }))
+    yield* meter.renew(reservation, 10, 60)
+    assert.strictEqual((yield* meter.settle(reservation, 55)).budgets.total?.remaining, 35)
+  }
+  const sizes = yield* Effect.forEach(yield* masters, (node) => Effect.promise(() => node.dbsize()))
+  assert.isTrue(
+    sizes.every((size) => size > 0),
+    sizes.join()
+  )
+  assert.strictEqual(
+    sizes.reduce((sum, size) => sum + size, 0),
+    90
+  )
+})
+
+test("when requests of many tenants come in one turn, then each tenant has a command of its own", function* () {
+  const meter = yield* Meter
+  const run = Effect.map(
+    Effect.flatMap(masters, (nodes) =>
+      Effect.promise(() => Promise.all(nodes.map((node) => node.info("commandstats"))))
+    ),
+    (texts) =>
+      texts.reduce((sum, text) => sum + Number(/cmdstat_evalsha:calls=(\d+)/.exec(text)?.[1] ?? 0), 0)
+  )
+  const reserveAll = (turn: string) =>
+    Effect.forEach(
+      Array.from({ length: 40 }, (_, i) => i),
+      (i) =>
+        meter.reserve(claimsOf({}, { group: `tenant-${i % 10}`, key: `k${i}` }), {
+          id: `${turn}-${i}`,
+          tokens: 5,
+          slot: true
+        }),
+      { concurrency: "unbounded" }
     )
-    const reserveAll = (turn: string) =>
-      Effect.forEach(
-        Array.from({ length: 40 }, (_, i) => i),
-        (i) =>
-          meter.reserve(claimsOf({}, { group: `tenant-${i % 10}`, key: `k${i}` }), {
-            id: `${turn}-${i}`,
-            tokens: 5,
-            slot: true
-          }),
-        { concurrency: "unbounded" }
-      )
-    // Loads the script on each node.
-    yield* reserveAll("first")
-    const before = yield* run
-    for (const verdict of yield* reserveAll("second")) granted(verdict)
-    assert.strictEqual((yield* run) - before, 10)
-  }).pipe(Effect.provide(twin()))
-)
+  // Loads the script on each node.
+  yield* reserveAll("first")
+  const before = yield* run
+  for (const verdict of yield* reserveAll("second")) granted(verdict)
+  assert.strictEqual((yield* run) - before, 10)
+})

@@ -10,6 +10,7 @@ import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRe
 import { eventually, makeStopwatch, maxWaitMs } from "../support/wait.ts"
 import { alone, command, left, meterOn } from "../support/PrivateMeter.ts"
 import { claimsOf, granted } from "./Meter.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Asks until Redis is back; a deadline makes a Redis that stays away a failure. */
 const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -59,44 +60,42 @@ it.live("when a request has been forgotten, then its hold is given back all the 
   )
 )
 
-it.live("when a request has ended, then Redis remembers it for a quarter of an hour, or for two leases", () =>
-  Effect.gen(function* () {
-    const claims = claimsOf({ tpm: 100 })
-    const remembered = Effect.fnUntraced(function* (leaseS: number) {
-      const meter = yield* Effect.map(Layer.build(meterOn(leaseS)), Context.get(Meter))
-      const id = `lease-${leaseS}`
-      const { reservation } = granted(yield* meter.reserve(claims, ask(id, 10)))
-      yield* meter.settle(reservation, 10)
-      const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(
-        yield* command("KEYS", `*${id}*`)
-      )
-      assert.lengthOf(keys, 1)
-      return Number(yield* command("PTTL", keys[0] ?? "")) / 1000
-    })
-    assert.closeTo(yield* remembered(30), 900, 5)
-    assert.closeTo(yield* remembered(600), 1200, 5)
-  }).pipe(Effect.scoped, Effect.provide(alone()))
-)
+const test = testWith(it.live, alone())
 
-it.live("when two clients send 5000 reserves at once, then no more are admitted than the limits allow", () =>
-  Effect.gen(function* () {
-    const { url } = yield* TestRedis
-    const other = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
-    const meters = [yield* Meter, yield* Effect.provide(Meter, other)] as const
-    const claims = claimsOf({ rpm: 4000, tpm: 100_000, concurrent: 333, budgets: { total: 2000 } })
-    yield* (yield* Meter).load(claims.account, [{ counter: "total", tokens: 0 }])
-    const verdicts = yield* Effect.forEach(
-      Array.from({ length: 5000 }, (_, i) => i),
-      // A busy machine may miss the command timeout: asked again, it answers what it had decided.
-      (i) => retried(meters[i % 2 === 0 ? 0 : 1].reserve(claims, ask(`m${i}`, 7))),
-      { concurrency: 200 }
+test("when a request has ended, then Redis remembers it for a quarter of an hour, or for two leases", function* () {
+  const claims = claimsOf({ tpm: 100 })
+  const remembered = Effect.fnUntraced(function* (leaseS: number) {
+    const meter = yield* Effect.map(Layer.build(meterOn(leaseS)), Context.get(Meter))
+    const id = `lease-${leaseS}`
+    const { reservation } = granted(yield* meter.reserve(claims, ask(id, 10)))
+    yield* meter.settle(reservation, 10)
+    const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(
+      yield* command("KEYS", `*${id}*`)
     )
-    const reserved = verdicts.flatMap((verdict) => (verdict instanceof Reserved ? [verdict.reservation] : []))
-    const held = reserved.reduce((sum, { held }) => sum + held, 0)
-    assert.strictEqual(held, 2000)
-    assert.strictEqual(reserved.length, Math.ceil(2000 / 7))
-  }).pipe(Effect.scoped, Effect.provide(alone()))
-)
+    assert.lengthOf(keys, 1)
+    return Number(yield* command("PTTL", keys[0] ?? "")) / 1000
+  })
+  assert.closeTo(yield* remembered(30), 900, 5)
+  assert.closeTo(yield* remembered(600), 1200, 5)
+})
+
+test("when two clients send 5000 reserves at once, then no more are admitted than the limits allow", function* () {
+  const { url } = yield* TestRedis
+  const other = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+  const meters = [yield* Meter, yield* Effect.provide(Meter, other)] as const
+  const claims = claimsOf({ rpm: 4000, tpm: 100_000, concurrent: 333, budgets: { total: 2000 } })
+  yield* (yield* Meter).load(claims.account, [{ counter: "total", tokens: 0 }])
+  const verdicts = yield* Effect.forEach(
+    Array.from({ length: 5000 }, (_, i) => i),
+    // A busy machine may miss the command timeout: asked again, it answers what it had decided.
+    (i) => retried(meters[i % 2 === 0 ? 0 : 1].reserve(claims, ask(`m${i}`, 7))),
+    { concurrency: 200 }
+  )
+  const reserved = verdicts.flatMap((verdict) => (verdict instanceof Reserved ? [verdict.reservation] : []))
+  const held = reserved.reduce((sum, { held }) => sum + held, 0)
+  assert.strictEqual(held, 2000)
+  assert.strictEqual(reserved.length, Math.ceil(2000 / 7))
+})
 
 it.live(
   "when Redis is frozen, then calls fail within the command timeout, and what it runs later changes nothing",
@@ -175,50 +174,42 @@ it.live("when keys are left alone, then each expires by itself", () =>
   }).pipe(Effect.provide(alone()))
 )
 
-it.live(
-  "when a reply is lost, then it is an error once, and the repeated call finds what the first had done",
-  () =>
-    Effect.gen(function* () {
-      const proxy = yield* makeFaultProxy({ host: "127.0.0.1", port: (yield* TestRedisServer).port })
-      const url = `redis://127.0.0.1:${proxy.port}`
-      const through = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
-      const meter = yield* Effect.provide(Meter, through)
-      const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
-      yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
-      yield* proxy.loseReply("evalsha")
-      assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
-      const { reservation, headroom } = granted(yield* retried(meter.reserve(claims, ask("a", 40))))
-      assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
-      yield* proxy.loseReply("evalsha")
-      assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
-      const after = yield* retried(meter.settle(reservation, 30))
-      assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
-    }).pipe(Effect.scoped, Effect.provide(alone()))
-)
+test("when a reply is lost, then it is an error once, and the repeated call finds what the first had done", function* () {
+  const proxy = yield* makeFaultProxy({ host: "127.0.0.1", port: (yield* TestRedisServer).port })
+  const url = `redis://127.0.0.1:${proxy.port}`
+  const through = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+  const meter = yield* Effect.provide(Meter, through)
+  const claims = claimsOf({ rpm: 9, concurrent: 5, tpm: 100 })
+  yield* meter.settle(granted(yield* meter.reserve(claims, ask("warm"))).reservation, 0)
+  yield* proxy.loseReply("evalsha")
+  assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 40))), MeterDown)
+  const { reservation, headroom } = granted(yield* retried(meter.reserve(claims, ask("a", 40))))
+  assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [7, 60])
+  yield* proxy.loseReply("evalsha")
+  assert.instanceOf(yield* Effect.flip(meter.settle(reservation, 30)), MeterDown)
+  const after = yield* retried(meter.settle(reservation, 30))
+  assert.deepStrictEqual([after.requests.remaining, after.tokens.remaining], [7, 70])
+})
 
-it.live(
-  "when Redis evicts keys, then nothing is admitted and it is not ready until it stops, and running requests are settled",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ tpm: 100 })
-      const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
-      yield* command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-      // Readiness asks, and each request goes by what it found.
-      assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
-      assert.include(String((yield* Effect.flip(meter.reserve(claims, ask("c", 1)))).cause), "allkeys-lru")
-      const { url } = yield* TestRedis
-      const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
-      const other = yield* Effect.provide(Meter, later)
-      const error = yield* Effect.flip(other.reserve(claims, ask("b", 1)))
-      assert.include(String(error.cause), "allkeys-lru")
-      assert.instanceOf(yield* Effect.flip(other.ping), MeterDown)
-      assert.strictEqual((yield* other.settle(reservation, 10)).tokens.remaining, 90)
-      yield* command("CONFIG", "SET", "maxmemory-policy", "noeviction")
-      yield* meter.ping
-      granted(yield* meter.reserve(claims, ask("d", 1)))
-    }).pipe(Effect.scoped, Effect.provide(alone()))
-)
+test("when Redis evicts keys, then nothing is admitted and it is not ready until it stops, and running requests are settled", function* () {
+  const meter = yield* Meter
+  const claims = claimsOf({ tpm: 100 })
+  const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
+  yield* command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+  // Readiness asks, and each request goes by what it found.
+  assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
+  assert.include(String((yield* Effect.flip(meter.reserve(claims, ask("c", 1)))).cause), "allkeys-lru")
+  const { url } = yield* TestRedis
+  const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+  const other = yield* Effect.provide(Meter, later)
+  const error = yield* Effect.flip(other.reserve(claims, ask("b", 1)))
+  assert.include(String(error.cause), "allkeys-lru")
+  assert.instanceOf(yield* Effect.flip(other.ping), MeterDown)
+  assert.strictEqual((yield* other.settle(reservation, 10)).tokens.remaining, 90)
+  yield* command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+  yield* meter.ping
+  granted(yield* meter.reserve(claims, ask("d", 1)))
+})
 
 it.live("when Redis starts, then the run has a name of its own, which is known only while connected", () =>
   Effect.gen(function* () {
@@ -238,16 +229,14 @@ it.live("when Redis starts, then the run has a name of its own, which is known o
   }).pipe(Effect.provide(alone()))
 )
 
-it.live("when an account was restored, then each process knows it until Redis forgets everything", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const ask = meter.hasState
-    assert.deepStrictEqual([yield* ask, yield* ask, yield* ask], [false, true, true])
-    yield* command("FLUSHALL")
-    assert.deepStrictEqual([yield* ask, yield* ask], [false, true])
-    const { url } = yield* TestRedis
-    const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
-    const other = yield* Effect.provide(Meter, later)
-    assert.deepStrictEqual([yield* other.hasState, yield* ask], [false, true])
-  }).pipe(Effect.scoped, Effect.provide(alone()))
-)
+test("when an account was restored, then each process knows it until Redis forgets everything", function* () {
+  const meter = yield* Meter
+  const ask = meter.hasState
+  assert.deepStrictEqual([yield* ask, yield* ask, yield* ask], [false, true, true])
+  yield* command("FLUSHALL")
+  assert.deepStrictEqual([yield* ask, yield* ask], [false, true])
+  const { url } = yield* TestRedis
+  const later = yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+  const other = yield* Effect.provide(Meter, later)
+  assert.deepStrictEqual([yield* other.hasState, yield* ask], [false, true])
+})

@@ -16,6 +16,7 @@ import {
 } from "../../src/gates/meter/Meter.ts"
 import type { Headroom } from "../../src/domain/Limits.ts"
 import type { Account, Claims, Reservation } from "../../src/domain/Reservation.ts"
+import type { Steps } from "../support/testWith.ts"
 
 /** Makes the store forget everything, as a FLUSHALL or a restart would. */
 export class Wipe extends Context.Service<Wipe, Effect.Effect<void>>()("test/contract/Wipe") {}
@@ -89,264 +90,250 @@ export const load = Effect.fnUntraced(function* (
 /** A test on a fresh store, at noon. */
 export const atNoon =
   (layer: () => Layer.Layer<Meter | Wipe>) =>
-  (behaviour: string, body: () => Effect.Effect<void, MeterDown, Meter | Wipe>): void =>
-    it.effect(behaviour, () => Effect.andThen(TestClock.setTime(noon), body()).pipe(Effect.provide(layer())))
+  (behaviour: string, steps: Steps<Meter | Wipe>): void =>
+    it.effect(behaviour, () =>
+      Effect.andThen(TestClock.setTime(noon), Effect.gen(steps)).pipe(Effect.provide(layer()))
+    )
 
 export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = atNoon(layer)
 
   describe(`${name}: windows`, () => {
-    test("when requests come, then no more than rpm are admitted in any 60 seconds, and the refusal says when the next may pass", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 5 })
-        yield* TestClock.setTime(noon + 5999)
-        const admitted: Array<number> = []
-        for (let s = 0; s < 400; s++) {
-          const verdict = yield* reserve(claims, ask(`r${s}`))
-          if (verdict instanceof Reserved) {
-            admitted.push(s)
-            yield* (yield* Meter).settle(verdict.reservation, 0)
-          }
-          yield* TestClock.adjust("1 second")
+    test("when requests come, then no more than rpm are admitted in any 60 seconds, and the refusal says when the next may pass", function* () {
+      const claims = claimsOf({ rpm: 5 })
+      yield* TestClock.setTime(noon + 5999)
+      const admitted: Array<number> = []
+      for (let s = 0; s < 400; s++) {
+        const verdict = yield* reserve(claims, ask(`r${s}`))
+        if (verdict instanceof Reserved) {
+          admitted.push(s)
+          yield* (yield* Meter).settle(verdict.reservation, 0)
         }
-        for (const s of admitted) {
-          assert.isAtMost(admitted.filter((other) => other >= s && other < s + 60).length, 5)
-        }
-        assert.isAtLeast(admitted.length, 30)
-      }))
+        yield* TestClock.adjust("1 second")
+      }
+      for (const s of admitted) {
+        assert.isAtMost(admitted.filter((other) => other >= s && other < s + 60).length, 5)
+      }
+      assert.isAtLeast(admitted.length, 30)
+    })
 
-    test("when the request window is full, then a retry before Retry-After is refused and one at it is admitted", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 2 })
-        yield* take(claims, ask("a"))
-        yield* TestClock.adjust("10 seconds")
-        yield* take(claims, ask("b"))
-        const { by, limit, retryAfterS } = refused(yield* reserve(claims, ask("c")))
-        assert.deepStrictEqual([by, limit, retryAfterS], ["requests", 2, 50])
-        yield* TestClock.adjust("49999 millis")
-        assert.strictEqual(refused(yield* reserve(claims, ask("c"))).retryAfterS, 1)
-        yield* TestClock.adjust("1 millis")
-        assert.isTrue((yield* take(claims, ask("c"))).slot)
-      }))
+    test("when the request window is full, then a retry before Retry-After is refused and one at it is admitted", function* () {
+      const claims = claimsOf({ rpm: 2 })
+      yield* take(claims, ask("a"))
+      yield* TestClock.adjust("10 seconds")
+      yield* take(claims, ask("b"))
+      const { by, limit, retryAfterS } = refused(yield* reserve(claims, ask("c")))
+      assert.deepStrictEqual([by, limit, retryAfterS], ["requests", 2, 50])
+      yield* TestClock.adjust("49999 millis")
+      assert.strictEqual(refused(yield* reserve(claims, ask("c"))).retryAfterS, 1)
+      yield* TestClock.adjust("1 millis")
+      assert.isTrue((yield* take(claims, ask("c"))).slot)
+    })
 
-    test("when the token window is full, with a hold beside used tokens, then Retry-After is exact", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 100 })
-        yield* meter.settle(yield* take(claims, ask("a", 60)), 60)
-        const b = yield* take(claims, ask("b", 40))
-        yield* TestClock.adjust("10 seconds")
-        const { by, retryAfterS } = refused(yield* reserve(claims, ask("c", 1)))
-        assert.deepStrictEqual([by, retryAfterS], ["tokens", 50])
-        for (const ms of [19_000, 29_000, 1999]) {
-          yield* TestClock.adjust(ms)
-          yield* meter.renew(b, 0, 40)
-        }
-        assert.strictEqual(refused(yield* reserve(claims, ask("c", 1))).by, "tokens")
-        yield* TestClock.adjust("1 millis")
-        assert.deepInclude(yield* take(claims, ask("c", 1)), { held: 1, available: 60 })
-      }))
+    test("when the token window is full, with a hold beside used tokens, then Retry-After is exact", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 100 })
+      yield* meter.settle(yield* take(claims, ask("a", 60)), 60)
+      const b = yield* take(claims, ask("b", 40))
+      yield* TestClock.adjust("10 seconds")
+      const { by, retryAfterS } = refused(yield* reserve(claims, ask("c", 1)))
+      assert.deepStrictEqual([by, retryAfterS], ["tokens", 50])
+      for (const ms of [19_000, 29_000, 1999]) {
+        yield* TestClock.adjust(ms)
+        yield* meter.renew(b, 0, 40)
+      }
+      assert.strictEqual(refused(yield* reserve(claims, ask("c", 1))).by, "tokens")
+      yield* TestClock.adjust("1 millis")
+      assert.deepInclude(yield* take(claims, ask("c", 1)), { held: 1, available: 60 })
+    })
 
-    test("when tokens are used, then they count for 60 seconds from their use, and held ones until then", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 100 })
-        const a = yield* take(claims, ask("a", 80))
-        for (let i = 0; i < 9; i++) {
-          yield* TestClock.adjust("20 seconds")
-          yield* meter.renew(a, 0, 80)
-        }
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 20)
-        yield* meter.settle(a, 70)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
-        yield* TestClock.adjust("59999 millis")
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
-        yield* TestClock.adjust("1 millis")
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
-      }))
+    test("when tokens are used, then they count for 60 seconds from their use, and held ones until then", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 100 })
+      const a = yield* take(claims, ask("a", 80))
+      for (let i = 0; i < 9; i++) {
+        yield* TestClock.adjust("20 seconds")
+        yield* meter.renew(a, 0, 80)
+      }
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 20)
+      yield* meter.settle(a, 70)
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
+      yield* TestClock.adjust("59999 millis")
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
+      yield* TestClock.adjust("1 millis")
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
+    })
 
-    test("when less is left than asked for, then the hold is the smallest remainder, and with nothing left tokens are refused", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ tpm: 100, budgets: { total: 1000 } })
-        yield* load(claims, { total: 930 })
-        const a = yield* take(claims, ask("a", 50))
-        assert.deepStrictEqual([a.held, a.available], [50, 70])
-        const b = yield* take(claims, ask("b", 50))
-        assert.deepStrictEqual([b.held, b.available], [20, 20])
-        const { by, retryAfterS, limit } = refused(yield* reserve(claims, ask("c", 1)))
-        // Requests that run hold the rest.
-        assert.deepStrictEqual([by, limit, retryAfterS], ["total", 1000, 1])
-        const tight = claimsOf({ tpm: 70, budgets: { total: 2000 } })
-        assert.strictEqual(refused(yield* reserve(tight, ask("c", 1))).by, "tokens")
-      }))
+    test("when less is left than asked for, then the hold is the smallest remainder, and with nothing left tokens are refused", function* () {
+      const claims = claimsOf({ tpm: 100, budgets: { total: 1000 } })
+      yield* load(claims, { total: 930 })
+      const a = yield* take(claims, ask("a", 50))
+      assert.deepStrictEqual([a.held, a.available], [50, 70])
+      const b = yield* take(claims, ask("b", 50))
+      assert.deepStrictEqual([b.held, b.available], [20, 20])
+      const { by, retryAfterS, limit } = refused(yield* reserve(claims, ask("c", 1)))
+      // Requests that run hold the rest.
+      assert.deepStrictEqual([by, limit, retryAfterS], ["total", 1000, 1])
+      const tight = claimsOf({ tpm: 70, budgets: { total: 2000 } })
+      assert.strictEqual(refused(yield* reserve(tight, ask("c", 1))).by, "tokens")
+    })
 
-    test("when a request asks for no tokens, then it is not refused for lack of them", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ tpm: 10, budgets: { day: 10 } })
-        yield* load(claims, { day: 10 })
-        yield* (yield* Meter).settle(yield* take(claimsOf({ tpm: 10 }), ask("a", 10)), 10)
-        assert.strictEqual((yield* take(claims, ask("b", 0, false))).held, 0)
-      }))
+    test("when a request asks for no tokens, then it is not refused for lack of them", function* () {
+      const claims = claimsOf({ tpm: 10, budgets: { day: 10 } })
+      yield* load(claims, { day: 10 })
+      yield* (yield* Meter).settle(yield* take(claimsOf({ tpm: 10 }), ask("a", 10)), 10)
+      assert.strictEqual((yield* take(claims, ask("b", 0, false))).held, 0)
+    })
 
-    test("when several limits are reached, then the refusal names the first of requests, tokens, concurrency, budgets", () =>
-      Effect.gen(function* () {
-        const full = { rpm: 1, tpm: 10, concurrent: 1, budgets: { day: 10 } }
-        yield* load(claimsOf(full), { day: 0 })
-        yield* take(claimsOf(full), ask("a", 10))
-        const by = (terms: Terms) =>
-          Effect.map(reserve(claimsOf({ ...full, ...terms }), ask("b", 1)), (verdict) => refused(verdict).by)
-        assert.strictEqual(yield* by({}), "requests")
-        assert.strictEqual(yield* by({ rpm: 9 }), "tokens")
-        assert.strictEqual(yield* by({ rpm: 9, tpm: 99 }), "concurrency")
-        assert.strictEqual(yield* by({ rpm: 9, tpm: 99, concurrent: 9 }), "day")
-      }))
+    test("when several limits are reached, then the refusal names the first of requests, tokens, concurrency, budgets", function* () {
+      const full = { rpm: 1, tpm: 10, concurrent: 1, budgets: { day: 10 } }
+      yield* load(claimsOf(full), { day: 0 })
+      yield* take(claimsOf(full), ask("a", 10))
+      const by = (terms: Terms) =>
+        Effect.map(reserve(claimsOf({ ...full, ...terms }), ask("b", 1)), (verdict) => refused(verdict).by)
+      assert.strictEqual(yield* by({}), "requests")
+      assert.strictEqual(yield* by({ rpm: 9 }), "tokens")
+      assert.strictEqual(yield* by({ rpm: 9, tpm: 99 }), "concurrency")
+      assert.strictEqual(yield* by({ rpm: 9, tpm: 99, concurrent: 9 }), "day")
+    })
 
-    test("when a request is refused, then nothing is consumed", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 10, tpm: 50, concurrent: 1, budgets: { day: 100 } })
-        yield* load(claims, { day: 0 })
-        yield* take(claims, ask("a", 20))
-        const before = yield* left(claims)
-        for (let i = 0; i < 20; i++) {
-          const verdict = refused(yield* reserve(claims, ask(`r${i}`, 5)))
-          assert.deepStrictEqual([verdict.by, verdict.retryAfterS], ["concurrency", 1])
-          assert.deepStrictEqual(amounts(verdict.headroom), before)
-        }
-        assert.deepStrictEqual(yield* left(claims), before)
-      }))
+    test("when a request is refused, then nothing is consumed", function* () {
+      const claims = claimsOf({ rpm: 10, tpm: 50, concurrent: 1, budgets: { day: 100 } })
+      yield* load(claims, { day: 0 })
+      yield* take(claims, ask("a", 20))
+      const before = yield* left(claims)
+      for (let i = 0; i < 20; i++) {
+        const verdict = refused(yield* reserve(claims, ask(`r${i}`, 5)))
+        assert.deepStrictEqual([verdict.by, verdict.retryAfterS], ["concurrency", 1])
+        assert.deepStrictEqual(amounts(verdict.headroom), before)
+      }
+      assert.deepStrictEqual(yield* left(claims), before)
+    })
 
-    test("when a limit is lowered below what is used, then 0 is left and not less", () =>
-      Effect.gen(function* () {
-        const wide = claimsOf({ tpm: 100, concurrent: 3, budgets: { month: 500 } })
-        yield* load(wide, { month: 0 })
-        const a = yield* take(wide, ask("a", 90))
-        yield* take(wide, ask("b", 5))
-        const narrow = claimsOf({ rpm: 1, tpm: 10, concurrent: 1, budgets: { month: 20 } })
-        const headroom = yield* left(narrow)
-        assert.deepStrictEqual(headroom, {
-          requests: { limit: 1, remaining: 0 },
-          tokens: { limit: 10, remaining: 0 },
-          budgets: { month: { limit: 20, remaining: 0 } }
-        })
-        const after = yield* (yield* Meter).settle({ ...a, claims: narrow }, 7)
-        assert.strictEqual(after.budgets.month?.remaining, 8)
-      }))
+    test("when a limit is lowered below what is used, then 0 is left and not less", function* () {
+      const wide = claimsOf({ tpm: 100, concurrent: 3, budgets: { month: 500 } })
+      yield* load(wide, { month: 0 })
+      const a = yield* take(wide, ask("a", 90))
+      yield* take(wide, ask("b", 5))
+      const narrow = claimsOf({ rpm: 1, tpm: 10, concurrent: 1, budgets: { month: 20 } })
+      const headroom = yield* left(narrow)
+      assert.deepStrictEqual(headroom, {
+        requests: { limit: 1, remaining: 0 },
+        tokens: { limit: 10, remaining: 0 },
+        budgets: { month: { limit: 20, remaining: 0 } }
+      })
+      const after = yield* (yield* Meter).settle({ ...a, claims: narrow }, 7)
+      assert.strictEqual(after.budgets.month?.remaining, 8)
+    })
   })
 
   describe(`${name}: a clock that goes back`, () => {
-    test("when the clock goes back, then what is in the windows counts as recent, and no lease is longer than a lease", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 2, tpm: 100, concurrent: 2 })
-        const a = yield* take(claims, ask("a", 40))
-        yield* meter.settle(a, 40)
-        yield* TestClock.adjust("30 seconds")
-        yield* take(claims, ask("b", 10))
-        yield* TestClock.setTime(noon - 3_600_000)
-        const { by, retryAfterS } = refused(yield* reserve(claims, ask("c")))
-        assert.deepStrictEqual([by, retryAfterS], ["requests", 60])
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 50)
-        const wide = claimsOf({ ...claims.limits, rpm: 9 })
-        yield* take(wide, ask("c"))
-        assert.strictEqual(refused(yield* reserve(wide, ask("d"))).by, "concurrency")
-        yield* TestClock.adjust("30 seconds")
-        // The slot of "b" is free, and what it holds is not.
-        assert.strictEqual((yield* take(wide, ask("d"))).available, 50)
-        yield* TestClock.adjust("30 seconds")
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
-      }))
+    test("when the clock goes back, then what is in the windows counts as recent, and no lease is longer than a lease", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ rpm: 2, tpm: 100, concurrent: 2 })
+      const a = yield* take(claims, ask("a", 40))
+      yield* meter.settle(a, 40)
+      yield* TestClock.adjust("30 seconds")
+      yield* take(claims, ask("b", 10))
+      yield* TestClock.setTime(noon - 3_600_000)
+      const { by, retryAfterS } = refused(yield* reserve(claims, ask("c")))
+      assert.deepStrictEqual([by, retryAfterS], ["requests", 60])
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 50)
+      const wide = claimsOf({ ...claims.limits, rpm: 9 })
+      yield* take(wide, ask("c"))
+      assert.strictEqual(refused(yield* reserve(wide, ask("d"))).by, "concurrency")
+      yield* TestClock.adjust("30 seconds")
+      // The slot of "b" is free, and what it holds is not.
+      assert.strictEqual((yield* take(wide, ask("d"))).available, 50)
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
+    })
 
-    test("when the clock goes back to a time between two requests, then both leave the window", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 9, tpm: 100, concurrent: 2 })
-        yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
-        yield* TestClock.adjust("30 seconds")
-        yield* meter.settle(yield* take(claims, ask("b", 20)), 20)
-        const remaining = Effect.map(left(claims), ({ requests, tokens }) => [
-          requests.remaining,
-          tokens.remaining
-        ])
-        yield* TestClock.setTime(noon + 10_000)
-        assert.deepStrictEqual(yield* remaining, [7, 70])
-        // From now on "b" counts as of this time.
-        yield* meter.settle(yield* take(claims, ask("c", 5)), 5)
-        yield* TestClock.adjust("50 seconds")
-        assert.deepStrictEqual(yield* remaining, [7, 75])
-        yield* TestClock.adjust("10 seconds")
-        assert.deepStrictEqual(yield* remaining, [9, 100])
-      }))
+    test("when the clock goes back to a time between two requests, then both leave the window", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ rpm: 9, tpm: 100, concurrent: 2 })
+      yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
+      yield* TestClock.adjust("30 seconds")
+      yield* meter.settle(yield* take(claims, ask("b", 20)), 20)
+      const remaining = Effect.map(left(claims), ({ requests, tokens }) => [
+        requests.remaining,
+        tokens.remaining
+      ])
+      yield* TestClock.setTime(noon + 10_000)
+      assert.deepStrictEqual(yield* remaining, [7, 70])
+      // From now on "b" counts as of this time.
+      yield* meter.settle(yield* take(claims, ask("c", 5)), 5)
+      yield* TestClock.adjust("50 seconds")
+      assert.deepStrictEqual(yield* remaining, [7, 75])
+      yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(yield* remaining, [9, 100])
+    })
   })
 
   describe(`${name}: once per request id`, () => {
-    test("when a reserve is repeated, then it answers as the first did and takes nothing more", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 2, budgets: { day: 100 } })
-        yield* load(claims, { day: 40 })
-        const first = granted(yield* reserve(claims, ask("a", 30)))
-        assert.strictEqual(first.reservation.admittedAt, noon)
-        yield* TestClock.adjust("5 seconds")
-        for (let i = 0; i < 10; i++) {
-          const again = granted(yield* reserve(claims, ask("a", 30)))
-          assert.deepStrictEqual(again.reservation, first.reservation)
-          assert.deepStrictEqual(amounts(again.headroom), amounts(first.headroom))
-        }
-        assert.deepStrictEqual(yield* left(claims), amounts(first.headroom))
-      }))
+    test("when a reserve is repeated, then it answers as the first did and takes nothing more", function* () {
+      const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 2, budgets: { day: 100 } })
+      yield* load(claims, { day: 40 })
+      const first = granted(yield* reserve(claims, ask("a", 30)))
+      assert.strictEqual(first.reservation.admittedAt, noon)
+      yield* TestClock.adjust("5 seconds")
+      for (let i = 0; i < 10; i++) {
+        const again = granted(yield* reserve(claims, ask("a", 30)))
+        assert.deepStrictEqual(again.reservation, first.reservation)
+        assert.deepStrictEqual(amounts(again.headroom), amounts(first.headroom))
+      }
+      assert.deepStrictEqual(yield* left(claims), amounts(first.headroom))
+    })
 
-    test("when a settle is repeated or followed by others, then it counts once", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 100, concurrent: 2, budgets: { total: 100 } })
-        yield* load(claims, { total: 0 })
-        const a = yield* take(claims, ask("a", 30))
-        const after = yield* meter.settle(a, 12)
-        assert.deepStrictEqual([after.tokens.remaining, after.budgets.total?.remaining], [88, 88])
-        assert.deepStrictEqual(yield* meter.settle(a, 99), after)
-        assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 0, exhausted: true })
-        yield* meter.cancel(a)
-        assert.isTrue(yield* denied(claims, ask("a", 30)))
-        assert.deepStrictEqual(yield* left(claims), amounts(after))
-      }))
+    test("when a settle is repeated or followed by others, then it counts once", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 100, concurrent: 2, budgets: { total: 100 } })
+      yield* load(claims, { total: 0 })
+      const a = yield* take(claims, ask("a", 30))
+      const after = yield* meter.settle(a, 12)
+      assert.deepStrictEqual([after.tokens.remaining, after.budgets.total?.remaining], [88, 88])
+      assert.deepStrictEqual(yield* meter.settle(a, 99), after)
+      assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 0, exhausted: true })
+      yield* meter.cancel(a)
+      assert.isTrue(yield* denied(claims, ask("a", 30)))
+      assert.deepStrictEqual(yield* left(claims), amounts(after))
+    })
 
-    test("when a request is cancelled, then nothing of it is left, renewed tokens and its place in the window included", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 1, budgets: { day: 500, month: 600 } })
-        yield* load(claims, { day: 0, month: 10 })
-        const before = yield* left(claims)
-        const a = yield* take(claims, ask("a", 30))
-        yield* TestClock.adjust("8 seconds")
-        yield* meter.renew(a, 20, 60)
-        yield* TestClock.adjust("8 seconds")
-        yield* meter.renew(a, 50, 60)
-        yield* meter.cancel({ id: a.id, claims })
-        assert.deepStrictEqual(yield* left(claims), before)
-        yield* meter.cancel({ id: a.id, claims })
-        yield* meter.settle(a, 44)
-        assert.deepStrictEqual(yield* left(claims), before)
-      }))
+    test("when a request is cancelled, then nothing of it is left, renewed tokens and its place in the window included", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 1, budgets: { day: 500, month: 600 } })
+      yield* load(claims, { day: 0, month: 10 })
+      const before = yield* left(claims)
+      const a = yield* take(claims, ask("a", 30))
+      yield* TestClock.adjust("8 seconds")
+      yield* meter.renew(a, 20, 60)
+      yield* TestClock.adjust("8 seconds")
+      yield* meter.renew(a, 50, 60)
+      yield* meter.cancel({ id: a.id, claims })
+      assert.deepStrictEqual(yield* left(claims), before)
+      yield* meter.cancel({ id: a.id, claims })
+      yield* meter.settle(a, 44)
+      assert.deepStrictEqual(yield* left(claims), before)
+    })
 
-    test("when a reserve arrives after its own cancel, then it takes nothing", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 1, concurrent: 1 })
-        yield* meter.cancel({ id: "late", claims })
-        assert.isTrue(yield* denied(claims, ask("late", 30)))
-        assert.strictEqual((yield* take(claims, ask("next", 30))).held, 30)
-      }))
+    test("when a reserve arrives after its own cancel, then it takes nothing", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ rpm: 1, concurrent: 1 })
+      yield* meter.cancel({ id: "late", claims })
+      assert.isTrue(yield* denied(claims, ask("late", 30)))
+      assert.strictEqual((yield* take(claims, ask("next", 30))).held, 30)
+    })
 
-    test("when counts are nonsense, then nothing becomes wrong", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 100, budgets: { day: 100 } })
-        yield* load(claims, { day: 0 })
-        yield* meter.settle(yield* take(claims, ask("a", 30)), -50)
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 100)
-        yield* meter.settle(yield* take(claims, ask("b", 2.5)), 3.2)
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 96)
-        yield* meter.settle(yield* take(claims, ask("c", 1)), 1e300)
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
-      }))
+    test("when counts are nonsense, then nothing becomes wrong", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 100, budgets: { day: 100 } })
+      yield* load(claims, { day: 0 })
+      yield* meter.settle(yield* take(claims, ask("a", 30)), -50)
+      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 100)
+      yield* meter.settle(yield* take(claims, ask("b", 2.5)), 3.2)
+      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 96)
+      yield* meter.settle(yield* take(claims, ask("c", 1)), 1e300)
+      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
+    })
   })
 }

@@ -36,178 +36,163 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: budgets of a group`, () => {
-    test("when one account has used the group's budget, then the others are refused too, and told whose budget it is", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const [one, other] = [
-          claimsBy("one", { month: 100 }),
-          claimsBy("other", { month: 100 }, { day: 500 })
-        ]
-        yield* loadGroup({ month: 0 })
-        yield* load(other, { day: 0 })
-        yield* meter.settle(yield* take(one, ask("a", 60)), 60)
-        const second = yield* take(other, ask("b", 60))
-        assert.deepStrictEqual([second.held, second.available], [40, 40])
-        const refusal = Effect.map(reserve(one, ask("c", 1)), (verdict) => {
-          const { by, isSpent, limit, retryAfterS, scope } = refused(verdict)
-          return [by, scope, limit, isSpent, retryAfterS]
+    test("when one account has used the group's budget, then the others are refused too, and told whose budget it is", function* () {
+      const meter = yield* Meter
+      const [one, other] = [claimsBy("one", { month: 100 }), claimsBy("other", { month: 100 }, { day: 500 })]
+      yield* loadGroup({ month: 0 })
+      yield* load(other, { day: 0 })
+      yield* meter.settle(yield* take(one, ask("a", 60)), 60)
+      const second = yield* take(other, ask("b", 60))
+      assert.deepStrictEqual([second.held, second.available], [40, 40])
+      const refusal = Effect.map(reserve(one, ask("c", 1)), (verdict) => {
+        const { by, isSpent, limit, retryAfterS, scope } = refused(verdict)
+        return [by, scope, limit, isSpent, retryAfterS]
+      })
+      assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, false, 1])
+      yield* meter.renew(second, 40, 40)
+      assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, true, 43_200 + 9 * 86_400])
+      yield* meter.cancel(second)
+      assert.strictEqual((yield* take(one, ask("d", 60))).held, 40)
+    })
+
+    test("when a request is settled, then its account and its group are charged with the same", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("one", { day: 100 }, { day: 90 })
+      yield* loadGroup({ day: 0 })
+      yield* load(claims, { day: 0 })
+      const headroom = yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
+      assert.deepInclude(headroom, {
+        budgets: { day: { limit: 90, remaining: 70 } },
+        tenantBudgets: { day: { limit: 100, remaining: 80 } }
+      })
+    })
+
+    test("when budgets of both are spent, then the last to end decides, and of two that end together the account's", function* () {
+      const by = (tenantBudgets: Budgets, budgets: Budgets) =>
+        Effect.map(reserve(claimsBy("one", tenantBudgets, budgets), ask("a", 1)), (verdict) => {
+          const refusal = refused(verdict)
+          return [refusal.by, refusal.scope]
         })
-        assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, false, 1])
-        yield* meter.renew(second, 40, 40)
-        assert.deepStrictEqual(yield* refusal, ["month", "tenant", 100, true, 43_200 + 9 * 86_400])
-        yield* meter.cancel(second)
-        assert.strictEqual((yield* take(one, ask("d", 60))).held, 40)
-      }))
+      yield* loadGroup({ day: 5, month: 5, total: 5 })
+      yield* load(claimsOf({}, { group, key: "one" }), { day: 5, month: 5, total: 5 })
+      assert.deepStrictEqual(yield* by({ day: 5 }, { month: 5 }), ["month", "key"])
+      assert.deepStrictEqual(yield* by({ month: 5 }, { day: 5 }), ["month", "tenant"])
+      assert.deepStrictEqual(yield* by({ month: 5 }, { month: 5 }), ["month", "key"])
+      assert.deepStrictEqual(yield* by({ total: 5 }, { day: 5, month: 5 }), ["total", "tenant"])
+    })
 
-    test("when a request is settled, then its account and its group are charged with the same", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("one", { day: 100 }, { day: 90 })
-        yield* loadGroup({ day: 0 })
-        yield* load(claims, { day: 0 })
-        const headroom = yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
-        assert.deepInclude(headroom, {
-          budgets: { day: { limit: 90, remaining: 70 } },
-          tenantBudgets: { day: { limit: 100, remaining: 80 } }
-        })
-      }))
+    test("when counters of the group are missing, then nobody is admitted, and they are named apart", function* () {
+      const claims = claimsBy("one", { day: 10, total: 10 }, { day: 10 })
+      const missing = { tenantCounters: { day: buckets.day, total: buckets.total } }
+      assert.deepStrictEqual(
+        yield* reserve(claims, ask("a", 5)),
+        new Missing({ counters: { day: buckets.day }, ...missing })
+      )
+      yield* load(claims, { day: 0 })
+      assert.deepStrictEqual(yield* reserve(claims, ask("a", 5)), new Missing({ counters: {}, ...missing }))
+      yield* loadGroup({ day: 0, total: 0 })
+      assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
+    })
 
-    test("when budgets of both are spent, then the last to end decides, and of two that end together the account's", () =>
-      Effect.gen(function* () {
-        const by = (tenantBudgets: Budgets, budgets: Budgets) =>
-          Effect.map(reserve(claimsBy("one", tenantBudgets, budgets), ask("a", 1)), (verdict) => {
-            const refusal = refused(verdict)
-            return [refusal.by, refusal.scope]
-          })
-        yield* loadGroup({ day: 5, month: 5, total: 5 })
-        yield* load(claimsOf({}, { group, key: "one" }), { day: 5, month: 5, total: 5 })
-        assert.deepStrictEqual(yield* by({ day: 5 }, { month: 5 }), ["month", "key"])
-        assert.deepStrictEqual(yield* by({ month: 5 }, { day: 5 }), ["month", "tenant"])
-        assert.deepStrictEqual(yield* by({ month: 5 }, { month: 5 }), ["month", "key"])
-        assert.deepStrictEqual(yield* by({ total: 5 }, { day: 5, month: 5 }), ["total", "tenant"])
-      }))
+    test("when a stream asks for more, then it gets no more than the group has", function* () {
+      const meter = yield* Meter
+      const [one, other] = [claimsBy("one", { total: 100 }), claimsBy("other", { total: 100 })]
+      yield* loadGroup({ total: 0 })
+      const a = yield* take(one, ask("a", 30))
+      yield* take(other, ask("b", 50))
+      assert.deepStrictEqual(yield* meter.renew(a, 30, 90), { held: 50, exhausted: true })
+      assert.strictEqual(yield* spentOf(one), 100)
+    })
 
-    test("when counters of the group are missing, then nobody is admitted, and they are named apart", () =>
-      Effect.gen(function* () {
-        const claims = claimsBy("one", { day: 10, total: 10 }, { day: 10 })
-        const missing = { tenantCounters: { day: buckets.day, total: buckets.total } }
-        assert.deepStrictEqual(
-          yield* reserve(claims, ask("a", 5)),
-          new Missing({ counters: { day: buckets.day }, ...missing })
-        )
-        yield* load(claims, { day: 0 })
-        assert.deepStrictEqual(yield* reserve(claims, ask("a", 5)), new Missing({ counters: {}, ...missing }))
-        yield* loadGroup({ day: 0, total: 0 })
-        assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
-      }))
+    test("when nobody claims the group's budget, then its counter is kept up all the same", function* () {
+      const meter = yield* Meter
+      yield* loadGroup({ total: 0 })
+      const claims = claimsOf({}, { group, key: "one" })
+      yield* meter.settle(yield* take(claims, ask("a", 60)), 50)
+      assert.strictEqual(yield* spentOf(claimsBy("other", { total: 100 })), 50)
+    })
 
-    test("when a stream asks for more, then it gets no more than the group has", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const [one, other] = [claimsBy("one", { total: 100 }), claimsBy("other", { total: 100 })]
-        yield* loadGroup({ total: 0 })
-        const a = yield* take(one, ask("a", 30))
-        yield* take(other, ask("b", 50))
-        assert.deepStrictEqual(yield* meter.renew(a, 30, 90), { held: 50, exhausted: true })
-        assert.strictEqual(yield* spentOf(one), 100)
-      }))
+    test("when many come at once on several accounts, then the group's budget is held to the token", function* () {
+      yield* loadGroup({ total: 0 })
+      const verdicts = yield* Effect.forEach(
+        Array.from({ length: 90 }, (_, i) => i),
+        (i) => reserve(claimsBy(`key${i % 9}`, { total: 1000 }), ask(`p${i}`, 70)),
+        { concurrency: "unbounded" }
+      )
+      const held = verdicts.flatMap((verdict) =>
+        verdict instanceof Reserved ? [verdict.reservation.held] : []
+      )
+      assert.strictEqual(
+        held.reduce((sum, tokens) => sum + tokens, 0),
+        1000
+      )
+      assert.strictEqual(held.length, 15)
+      const { scope } = refused(yield* reserve(claimsBy("key0", { total: 1000 }), ask("late", 1)))
+      assert.strictEqual(scope, "tenant")
+    })
 
-    test("when nobody claims the group's budget, then its counter is kept up all the same", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        yield* loadGroup({ total: 0 })
-        const claims = claimsOf({}, { group, key: "one" })
-        yield* meter.settle(yield* take(claims, ask("a", 60)), 50)
-        assert.strictEqual(yield* spentOf(claimsBy("other", { total: 100 })), 50)
-      }))
+    test("when groups have like names, then they share nothing", function* () {
+      yield* loadGroup({ total: 100 })
+      const others = { ...claimsOf({}, { group: "another", key: "one" }), tenantBudgets: { total: 100 } }
+      assert.instanceOf(yield* reserve(others, ask("a", 1)), Missing)
+    })
 
-    test("when many come at once on several accounts, then the group's budget is held to the token", () =>
-      Effect.gen(function* () {
-        yield* loadGroup({ total: 0 })
-        const verdicts = yield* Effect.forEach(
-          Array.from({ length: 90 }, (_, i) => i),
-          (i) => reserve(claimsBy(`key${i % 9}`, { total: 1000 }), ask(`p${i}`, 70)),
-          { concurrency: "unbounded" }
-        )
-        const held = verdicts.flatMap((verdict) =>
-          verdict instanceof Reserved ? [verdict.reservation.held] : []
-        )
-        assert.strictEqual(
-          held.reduce((sum, tokens) => sum + tokens, 0),
-          1000
-        )
-        assert.strictEqual(held.length, 15)
-        const { scope } = refused(yield* reserve(claimsBy("key0", { total: 1000 }), ask("late", 1)))
-        assert.strictEqual(scope, "tenant")
-      }))
-
-    test("when groups have like names, then they share nothing", () =>
-      Effect.gen(function* () {
-        yield* loadGroup({ total: 100 })
-        const others = { ...claimsOf({}, { group: "another", key: "one" }), tenantBudgets: { total: 100 } }
-        assert.instanceOf(yield* reserve(others, ask("a", 1)), Missing)
-      }))
-
-    test("when the store has lost everything, then a request that ends is charged to the group once it is loaded again", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("one", { total: 1000 })
-        yield* loadGroup({ total: 100 })
-        const a = yield* take(claims, ask("a", 40))
-        yield* yield* Wipe
-        assert.deepStrictEqual(yield* meter.renew(a, 10, 70), { held: 40, exhausted: false })
-        yield* loadGroup({ total: 100 })
-        yield* meter.settle(a, 60)
-        assert.isAtLeast(yield* spentOf(claims), 160)
-      }))
+    test("when the store has lost everything, then a request that ends is charged to the group once it is loaded again", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("one", { total: 1000 })
+      yield* loadGroup({ total: 100 })
+      const a = yield* take(claims, ask("a", 40))
+      yield* yield* Wipe
+      assert.deepStrictEqual(yield* meter.renew(a, 10, 70), { held: 40, exhausted: false })
+      yield* loadGroup({ total: 100 })
+      yield* meter.settle(a, 60)
+      assert.isAtLeast(yield* spentOf(claims), 160)
+    })
   })
 
   describe(`${name}: comparison of a group with the ledger`, () => {
     const keys = ["one", "other", "unused"]
 
-    test("when all accounts are idle and nothing has changed, then the counters of the group are repaired", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("one", { total: 1000 })
-        yield* loadGroup({ day: 7, total: 100 })
-        yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
-        const { mark, open, totals } = yield* meter.snapshotGroup(group, keys, noon)
-        assert.deepStrictEqual([open, totals], [0, { day: 27, total: 120 }])
-        assert.isTrue(yield* meter.repairGroup(group, keys, noon, mark, { day: 27, month: 5, total: 110 }))
-        assert.strictEqual(yield* spentOf(claims), 110)
-        // A counter that the store does not know stays unknown.
-        assert.deepStrictEqual((yield* meter.snapshotGroup(group, keys, noon)).totals, {
-          day: 27,
-          total: 110
-        })
-        yield* meter.settle(yield* take(claims, ask("b", 30)), 20)
-        assert.strictEqual(yield* spentOf(claims), 130)
-      }))
+    test("when all accounts are idle and nothing has changed, then the counters of the group are repaired", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("one", { total: 1000 })
+      yield* loadGroup({ day: 7, total: 100 })
+      yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
+      const { mark, open, totals } = yield* meter.snapshotGroup(group, keys, noon)
+      assert.deepStrictEqual([open, totals], [0, { day: 27, total: 120 }])
+      assert.isTrue(yield* meter.repairGroup(group, keys, noon, mark, { day: 27, month: 5, total: 110 }))
+      assert.strictEqual(yield* spentOf(claims), 110)
+      // A counter that the store does not know stays unknown.
+      assert.deepStrictEqual((yield* meter.snapshotGroup(group, keys, noon)).totals, {
+        day: 27,
+        total: 110
+      })
+      yield* meter.settle(yield* take(claims, ask("b", 30)), 20)
+      assert.strictEqual(yield* spentOf(claims), 130)
+    })
 
-    test("when an account has an open request, then the group is not idle, and is not repaired", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("other", { total: 1000 })
-        yield* loadGroup({ total: 100 })
-        const a = yield* take(claims, ask("a", 30))
-        const { mark, open } = yield* meter.snapshotGroup(group, keys, noon)
-        assert.strictEqual(open, 1)
-        assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
-        yield* meter.settle(a, 30)
-        assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
-        assert.strictEqual(yield* spentOf(claims), 130)
-      }))
+    test("when an account has an open request, then the group is not idle, and is not repaired", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("other", { total: 1000 })
+      yield* loadGroup({ total: 100 })
+      const a = yield* take(claims, ask("a", 30))
+      const { mark, open } = yield* meter.snapshotGroup(group, keys, noon)
+      assert.strictEqual(open, 1)
+      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
+      yield* meter.settle(a, 30)
+      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
+      assert.strictEqual(yield* spentOf(claims), 130)
+    })
 
-    test("when a request of an account that is not named came and went, then the group is not repaired", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("new", { total: 1000 })
-        yield* loadGroup({ total: 100 })
-        const { mark } = yield* meter.snapshotGroup(group, keys, noon)
-        yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
-        assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 100 }))
-        assert.strictEqual(yield* spentOf(claims), 125)
-        assert.deepInclude(yield* left(claims), { budgets: {} })
-      }))
+    test("when a request of an account that is not named came and went, then the group is not repaired", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("new", { total: 1000 })
+      yield* loadGroup({ total: 100 })
+      const { mark } = yield* meter.snapshotGroup(group, keys, noon)
+      yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
+      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 100 }))
+      assert.strictEqual(yield* spentOf(claims), 125)
+      assert.deepInclude(yield* left(claims), { budgets: {} })
+    })
   })
 }

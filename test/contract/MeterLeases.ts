@@ -9,174 +9,161 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: leases`, () => {
-    test("when nobody renews a slot, then it is free at the end of its lease, and its hold is kept until it is settled", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, ask("a", 60))
-        yield* TestClock.adjust("29999 millis")
-        assert.strictEqual(refused(yield* reserve(claims, ask("b", 10))).by, "concurrency")
-        yield* TestClock.adjust("1 millis")
-        const headroom = yield* left(claims)
-        assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
-        assert.strictEqual((yield* take(claims, ask("b", 90))).held, 40)
-        // The reconciler comes late; it is exact all the same, once.
-        for (let i = 0; i < 3; i++) yield* meter.settle(a, 25)
-        const after = yield* left(claims)
-        assert.deepStrictEqual([after.tokens.remaining, after.budgets.day?.remaining], [35, 935])
-      }))
+    test("when nobody renews a slot, then it is free at the end of its lease, and its hold is kept until it is settled", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
+      yield* load(claims, { day: 0 })
+      const a = yield* take(claims, ask("a", 60))
+      yield* TestClock.adjust("29999 millis")
+      assert.strictEqual(refused(yield* reserve(claims, ask("b", 10))).by, "concurrency")
+      yield* TestClock.adjust("1 millis")
+      const headroom = yield* left(claims)
+      assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
+      assert.strictEqual((yield* take(claims, ask("b", 90))).held, 40)
+      // The reconciler comes late; it is exact all the same, once.
+      for (let i = 0; i < 3; i++) yield* meter.settle(a, 25)
+      const after = yield* left(claims)
+      assert.deepStrictEqual([after.tokens.remaining, after.budgets.day?.remaining], [35, 935])
+    })
 
-    test("when a lease has ended, then the request is named until it is renewed, settled or cancelled", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const survey = Effect.map(meter.snapshot(claims.account, noon), ({ lapsed, open }) => [
-          open,
-          ...lapsed
-        ])
-        const grips = yield* Effect.forEach(["a", "b", "c"], (id) => take(claims, ask(id, 20)))
-        yield* take(claims, ask("nothing"))
-        assert.deepStrictEqual(yield* survey, [4])
-        yield* TestClock.adjust("30 seconds")
-        // Nothing is held by a slot without tokens: it is gone.
-        assert.deepStrictEqual((yield* survey).toSorted(), [0, "a", "b", "c"])
-        const [a, b, c] = grips
-        if (a === undefined || b === undefined || c === undefined) return yield* Effect.die("not three")
-        assert.deepStrictEqual(yield* meter.renew(a, 5, 20), { held: 20, exhausted: false })
-        assert.deepStrictEqual((yield* survey).toSorted(), [1, "b", "c"])
-        yield* meter.settle(b, 10)
-        yield* meter.cancel({ id: c.id, claims })
-        assert.deepStrictEqual(yield* survey, [1])
-        const { budgets, tokens } = yield* meter.settle(a, 5)
-        assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [85, 985])
-        assert.deepStrictEqual(yield* survey, [0])
-      }))
+    test("when a lease has ended, then the request is named until it is renewed, settled or cancelled", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
+      yield* load(claims, { day: 0 })
+      const survey = Effect.map(meter.snapshot(claims.account, noon), ({ lapsed, open }) => [open, ...lapsed])
+      const grips = yield* Effect.forEach(["a", "b", "c"], (id) => take(claims, ask(id, 20)))
+      yield* take(claims, ask("nothing"))
+      assert.deepStrictEqual(yield* survey, [4])
+      yield* TestClock.adjust("30 seconds")
+      // Nothing is held by a slot without tokens: it is gone.
+      assert.deepStrictEqual((yield* survey).toSorted(), [0, "a", "b", "c"])
+      const [a, b, c] = grips
+      if (a === undefined || b === undefined || c === undefined) return yield* Effect.die("not three")
+      assert.deepStrictEqual(yield* meter.renew(a, 5, 20), { held: 20, exhausted: false })
+      assert.deepStrictEqual((yield* survey).toSorted(), [1, "b", "c"])
+      yield* meter.settle(b, 10)
+      yield* meter.cancel({ id: c.id, claims })
+      assert.deepStrictEqual(yield* survey, [1])
+      const { budgets, tokens } = yield* meter.settle(a, 5)
+      assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [85, 985])
+      assert.deepStrictEqual(yield* survey, [0])
+    })
 
-    test("when a prompt will be charged in full, then it is held in full, and nothing is admitted when nothing is left", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, { ...ask("a", 96), least: 10 })
-        const b = yield* take(claims, { ...ask("b", 96), least: 10 })
-        assert.deepStrictEqual([a.held, b.held, b.available], [96, 10, 4])
-        assert.strictEqual(refused(yield* reserve(claims, { ...ask("c", 96), least: 10 })).by, "day")
-        // Its end cannot be told: what is left is what the ledger has left all the same.
-        assert.strictEqual((yield* meter.settle(a, 10)).budgets.day?.remaining, 80)
-        assert.strictEqual((yield* meter.settle(b, 10)).budgets.day?.remaining, 80)
-        assert.strictEqual((yield* take(claims, { ...ask("d", 5), least: 10 })).held, 5)
-      }))
+    test("when a prompt will be charged in full, then it is held in full, and nothing is admitted when nothing is left", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
+      yield* load(claims, { day: 0 })
+      const a = yield* take(claims, { ...ask("a", 96), least: 10 })
+      const b = yield* take(claims, { ...ask("b", 96), least: 10 })
+      assert.deepStrictEqual([a.held, b.held, b.available], [96, 10, 4])
+      assert.strictEqual(refused(yield* reserve(claims, { ...ask("c", 96), least: 10 })).by, "day")
+      // Its end cannot be told: what is left is what the ledger has left all the same.
+      assert.strictEqual((yield* meter.settle(a, 10)).budgets.day?.remaining, 80)
+      assert.strictEqual((yield* meter.settle(b, 10)).budgets.day?.remaining, 80)
+      assert.strictEqual((yield* take(claims, { ...ask("d", 5), least: 10 })).held, 5)
+    })
 
-    test("when a slot is renewed, then it stays taken", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1 })
-        const a = yield* take(claims, ask("a", 10))
-        for (let i = 0; i < 30; i++) {
-          yield* TestClock.adjust("20 seconds")
-          yield* meter.renew(a, 0, 10)
-          assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
-        }
-        yield* meter.settle(a, 10)
-        assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
-      }))
-
-    test("when a settled request keeps its slot, then the slot is taken until it is freed, and its tokens are settled", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, ask("a", 60))
-        for (let i = 0; i < 2; i++) {
-          const { budgets, tokens } = yield* meter.settle(a, 25, { keepSlot: true })
-          assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [75, 975])
-        }
-        for (let i = 0; i < 10; i++) {
-          yield* TestClock.adjust("20 seconds")
-          yield* meter.renewSlot(a)
-          assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
-        }
-        yield* meter.freeSlot(a)
-        yield* meter.freeSlot(a)
-        // A renewal that comes late takes nothing.
-        yield* meter.renewSlot(a)
-        assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 974)
-      }))
-
-    test("when nobody renews a slot that was kept, then it is free after its lease and nothing of it lapses", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1 })
-        const a = yield* take(claims, ask("a", 60))
+    test("when a slot is renewed, then it stays taken", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 1 })
+      const a = yield* take(claims, ask("a", 10))
+      for (let i = 0; i < 30; i++) {
         yield* TestClock.adjust("20 seconds")
-        yield* meter.settle(a, 25, { keepSlot: true })
-        yield* TestClock.adjust("29999 millis")
-        assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-        yield* TestClock.adjust("1 millis")
-        const { lapsed, open } = yield* meter.snapshot(claims.account, noon)
-        assert.deepStrictEqual([open, lapsed], [0, []])
-        yield* meter.renewSlot(a)
-        assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
-      }))
+        yield* meter.renew(a, 0, 10)
+        assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
+      }
+      yield* meter.settle(a, 10)
+      assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
+    })
 
-    test("when a request has no slot, or has not been settled, then there is none to keep, renew or free", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ concurrent: 1 })
-        yield* meter.settle(yield* take(claims, ask("list", 0, false)), 0, { keepSlot: true })
-        const a = yield* take(claims, ask("a", 60))
-        yield* meter.freeSlot(a)
+    test("when a settled request keeps its slot, then the slot is taken until it is freed, and its tokens are settled", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
+      yield* load(claims, { day: 0 })
+      const a = yield* take(claims, ask("a", 60))
+      for (let i = 0; i < 2; i++) {
+        const { budgets, tokens } = yield* meter.settle(a, 25, { keepSlot: true })
+        assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [75, 975])
+      }
+      for (let i = 0; i < 10; i++) {
         yield* TestClock.adjust("20 seconds")
         yield* meter.renewSlot(a)
-        assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-        yield* TestClock.adjust("10 seconds")
-        assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
-      }))
+        assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
+      }
+      yield* meter.freeSlot(a)
+      yield* meter.freeSlot(a)
+      // A renewal that comes late takes nothing.
+      yield* meter.renewSlot(a)
+      assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
+      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 974)
+    })
 
-    test("when the store has lost everything, then a slot that was kept is taken again with its next renewal", () =>
-      Effect.gen(function* () {
-        const [meter, wipe] = [yield* Meter, yield* Wipe]
-        const claims = claimsOf({ concurrent: 1 })
-        const a = yield* take(claims, ask("a", 60))
-        yield* meter.settle(a, 25, { keepSlot: true })
-        yield* wipe
-        yield* meter.renewSlot(a)
-        assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-        yield* meter.freeSlot(a)
-        assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
-      }))
+    test("when nobody renews a slot that was kept, then it is free after its lease and nothing of it lapses", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 1 })
+      const a = yield* take(claims, ask("a", 60))
+      yield* TestClock.adjust("20 seconds")
+      yield* meter.settle(a, 25, { keepSlot: true })
+      yield* TestClock.adjust("29999 millis")
+      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
+      yield* TestClock.adjust("1 millis")
+      const { lapsed, open } = yield* meter.snapshot(claims.account, noon)
+      assert.deepStrictEqual([open, lapsed], [0, []])
+      yield* meter.renewSlot(a)
+      assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
+    })
 
-    test("when a request renews, then it takes more while there is more, and else gets none", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
-        yield* load(claims, { day: 0 })
-        const a = yield* take(claims, ask("a", 30))
-        assert.deepStrictEqual(yield* meter.renew(a, 10, 20), { held: 30, exhausted: false })
-        assert.deepStrictEqual(yield* meter.renew(a, 20, 80), { held: 80, exhausted: false })
-        const b = yield* take(claims, ask("b", 15))
-        assert.deepStrictEqual(yield* meter.renew(a, 60, 200), { held: 85, exhausted: true })
-        assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
-        yield* meter.settle(b, 0)
-        assert.deepStrictEqual(yield* meter.renew(a, 85, 200), { held: 100, exhausted: true })
-        assert.strictEqual((yield* meter.settle(a, 90)).budgets.day?.remaining, 10)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 910)
-      }))
+    test("when a request has no slot, or has not been settled, then there is none to keep, renew or free", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ concurrent: 1 })
+      yield* meter.settle(yield* take(claims, ask("list", 0, false)), 0, { keepSlot: true })
+      const a = yield* take(claims, ask("a", 60))
+      yield* meter.freeSlot(a)
+      yield* TestClock.adjust("20 seconds")
+      yield* meter.renewSlot(a)
+      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
+    })
 
-    test("when too much was noted, then it is given back at the end", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ tpm: 1000 })
-        const a = yield* take(claims, ask("a", 300))
-        yield* meter.renew(a, 200, 300)
-        yield* TestClock.adjust("7 seconds")
-        yield* meter.renew(a, 250, 300)
-        yield* meter.renew(a, 100, 300)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 700)
-        assert.strictEqual((yield* meter.settle(a, 90)).tokens.remaining, 910)
-      }))
+    test("when the store has lost everything, then a slot that was kept is taken again with its next renewal", function* () {
+      const [meter, wipe] = [yield* Meter, yield* Wipe]
+      const claims = claimsOf({ concurrent: 1 })
+      const a = yield* take(claims, ask("a", 60))
+      yield* meter.settle(a, 25, { keepSlot: true })
+      yield* wipe
+      yield* meter.renewSlot(a)
+      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
+      yield* meter.freeSlot(a)
+      assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
+    })
+
+    test("when a request renews, then it takes more while there is more, and else gets none", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
+      yield* load(claims, { day: 0 })
+      const a = yield* take(claims, ask("a", 30))
+      assert.deepStrictEqual(yield* meter.renew(a, 10, 20), { held: 30, exhausted: false })
+      assert.deepStrictEqual(yield* meter.renew(a, 20, 80), { held: 80, exhausted: false })
+      const b = yield* take(claims, ask("b", 15))
+      assert.deepStrictEqual(yield* meter.renew(a, 60, 200), { held: 85, exhausted: true })
+      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 0)
+      yield* meter.settle(b, 0)
+      assert.deepStrictEqual(yield* meter.renew(a, 85, 200), { held: 100, exhausted: true })
+      assert.strictEqual((yield* meter.settle(a, 90)).budgets.day?.remaining, 10)
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 910)
+    })
+
+    test("when too much was noted, then it is given back at the end", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ tpm: 1000 })
+      const a = yield* take(claims, ask("a", 300))
+      yield* meter.renew(a, 200, 300)
+      yield* TestClock.adjust("7 seconds")
+      yield* meter.renew(a, 250, 300)
+      yield* meter.renew(a, 100, 300)
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 700)
+      assert.strictEqual((yield* meter.settle(a, 90)).tokens.remaining, 910)
+    })
   })
 }

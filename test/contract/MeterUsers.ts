@@ -50,189 +50,178 @@ export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   const test = atNoon(layer)
 
   describe(`${name}: users of an account`, () => {
-    test("when one user has used its limits, then it is refused by name, and the others are not", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const [ada, bob] = [claimsBy("ada", { rpm: 2, tpm: 50 }), claimsBy("bob", { rpm: 2, tpm: 50 })]
-        yield* meter.settle(yield* take(ada, ask("a", 10)), 10)
-        yield* meter.settle(yield* take(ada, ask("b", 10)), 10)
-        assert.deepStrictEqual(yield* refusalOf(ada, "c"), ["requests", "user", 2, 60])
-        const b = yield* take(bob, ask("d", 80))
-        assert.deepStrictEqual([b.held, b.available], [50, 50])
-        assert.deepStrictEqual(yield* refusalOf(bob, "e"), ["tokens", "user", 50, 1])
-        const { requests, tokens } = yield* left(bob)
-        assert.deepStrictEqual(
-          [requests, tokens],
-          [
-            { limit: 2, remaining: 1 },
-            { limit: 50, remaining: 0 }
-          ]
-        )
-        // All of it counts for the key too.
-        assert.deepStrictEqual((yield* left(claimsOf({}))).tokens.remaining, 100_000 - 70)
-        assert.deepStrictEqual((yield* left(claimsOf({}))).requests.remaining, 1000 - 3)
-      }))
-
-    test("when a user has a slot, then it gets no second one before the first is free", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const [ada, bob] = [claimsBy("ada", { concurrent: 1 }), claimsBy("bob", { concurrent: 1 })]
-        const a = yield* take(ada, ask("a"))
-        assert.deepStrictEqual(yield* refusalOf(ada, "b"), ["concurrency", "user", 1, 1])
-        yield* take(bob, ask("c"))
-        yield* meter.settle(a, 0, { keepSlot: true })
-        assert.deepStrictEqual(yield* refusalOf(ada, "d"), ["concurrency", "user", 1, 1])
-        yield* meter.freeSlot(a)
-        yield* meter.cancel(yield* take(ada, ask("e")))
-        yield* take(ada, ask("f"))
-      }))
-
-    test("when the key has nothing left, then each user is refused, and told that it is the key", () =>
-      Effect.gen(function* () {
-        const [ada, bob] = [claimsBy("ada", {}, { concurrent: 1 }), claimsBy("bob", {}, { concurrent: 1 })]
-        yield* take(ada, ask("a"))
-        assert.deepStrictEqual(yield* refusalOf(bob, "b"), ["concurrency", "key", 1, 1])
-      }))
-
-    test("when the budget of a user is spent, then it alone is refused, and no request of it is held further", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const [ada, bob] = [
-          claimsBy("ada", { budgets: { day: 100 } }),
-          claimsBy("bob", { budgets: { day: 100 } })
+    test("when one user has used its limits, then it is refused by name, and the others are not", function* () {
+      const meter = yield* Meter
+      const [ada, bob] = [claimsBy("ada", { rpm: 2, tpm: 50 }), claimsBy("bob", { rpm: 2, tpm: 50 })]
+      yield* meter.settle(yield* take(ada, ask("a", 10)), 10)
+      yield* meter.settle(yield* take(ada, ask("b", 10)), 10)
+      assert.deepStrictEqual(yield* refusalOf(ada, "c"), ["requests", "user", 2, 60])
+      const b = yield* take(bob, ask("d", 80))
+      assert.deepStrictEqual([b.held, b.available], [50, 50])
+      assert.deepStrictEqual(yield* refusalOf(bob, "e"), ["tokens", "user", 50, 1])
+      const { requests, tokens } = yield* left(bob)
+      assert.deepStrictEqual(
+        [requests, tokens],
+        [
+          { limit: 2, remaining: 1 },
+          { limit: 50, remaining: 0 }
         ]
-        yield* loadUser("ada", { day: 30 })
-        yield* loadUser("bob", { day: 0 })
-        const a = yield* take(ada, ask("a", 50))
-        assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 70, exhausted: true })
-        const headroom = yield* meter.settle(a, 70)
-        assert.deepInclude(headroom, { budgets: {}, userBudgets: { day: { limit: 100, remaining: 0 } } })
-        assert.deepStrictEqual(yield* refusalOf(ada, "b"), ["day", "user", 100, 43_200])
-        assert.strictEqual((yield* take(bob, ask("c", 50))).held, 50)
-      }))
+      )
+      // All of it counts for the key too.
+      assert.deepStrictEqual((yield* left(claimsOf({}))).tokens.remaining, 100_000 - 70)
+      assert.deepStrictEqual((yield* left(claimsOf({}))).requests.remaining, 1000 - 3)
+    })
 
-    test("when counters of a user are missing, then it is not admitted, and they are named apart", () =>
-      Effect.gen(function* () {
-        const claims = claimsBy("ada", { budgets: { day: 10, total: 10 } })
-        assert.deepStrictEqual(
-          yield* reserve(claims, ask("a", 5)),
-          new Missing({ counters: {}, userCounters: { day: buckets.day, total: buckets.total } })
-        )
-        yield* loadUser("ada", { day: 0, total: 4 })
-        assert.deepStrictEqual((yield* take(claims, ask("a", 50))).held, 6)
-      }))
+    test("when a user has a slot, then it gets no second one before the first is free", function* () {
+      const meter = yield* Meter
+      const [ada, bob] = [claimsBy("ada", { concurrent: 1 }), claimsBy("bob", { concurrent: 1 })]
+      const a = yield* take(ada, ask("a"))
+      assert.deepStrictEqual(yield* refusalOf(ada, "b"), ["concurrency", "user", 1, 1])
+      yield* take(bob, ask("c"))
+      yield* meter.settle(a, 0, { keepSlot: true })
+      assert.deepStrictEqual(yield* refusalOf(ada, "d"), ["concurrency", "user", 1, 1])
+      yield* meter.freeSlot(a)
+      yield* meter.cancel(yield* take(ada, ask("e")))
+      yield* take(ada, ask("f"))
+    })
 
-    test("when many come at once for one user, then its budget is held to the token", () =>
-      Effect.gen(function* () {
-        const claims = claimsBy("ada", { budgets: { total: 1000 } })
-        yield* loadUser("ada", { total: 0 })
-        const verdicts = yield* Effect.forEach(
-          Array.from({ length: 100 }, (_, i) => i),
-          (i) => reserve(claims, ask(`p${i}`, 70)),
-          { concurrency: "unbounded" }
-        )
-        const held = verdicts.flatMap((verdict) =>
-          verdict instanceof Reserved ? [verdict.reservation.held] : []
-        )
-        assert.deepStrictEqual(
-          held.reduce((sum, tokens) => sum + tokens, 0),
-          1000
-        )
-        assert.lengthOf(held, 15)
-      }))
+    test("when the key has nothing left, then each user is refused, and told that it is the key", function* () {
+      const [ada, bob] = [claimsBy("ada", {}, { concurrent: 1 }), claimsBy("bob", {}, { concurrent: 1 })]
+      yield* take(ada, ask("a"))
+      assert.deepStrictEqual(yield* refusalOf(bob, "b"), ["concurrency", "key", 1, 1])
+    })
 
-    test("when the store has lost everything, then a request that runs is there again, for the key and the user", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("ada", { tpm: 100, concurrent: 1, budgets: { total: 1000 } })
-        yield* loadUser("ada", { total: 100 })
-        const a = yield* take(claims, ask("a", 40))
-        yield* yield* Wipe
-        yield* meter.renew(a, 10, 40)
-        yield* loadUser("ada", { total: 100 })
-        assert.deepStrictEqual(yield* refusalOf(claims, "b"), ["concurrency", "user", 1, 1])
-        yield* meter.settle(a, 60)
-        const { tokens, userBudgets } = yield* peek(claims)
-        assert.strictEqual(tokens.remaining, 40)
-        assert.isAtMost(userBudgets?.total?.remaining ?? 1000, 840)
-      }))
+    test("when the budget of a user is spent, then it alone is refused, and no request of it is held further", function* () {
+      const meter = yield* Meter
+      const [ada, bob] = [
+        claimsBy("ada", { budgets: { day: 100 } }),
+        claimsBy("bob", { budgets: { day: 100 } })
+      ]
+      yield* loadUser("ada", { day: 30 })
+      yield* loadUser("bob", { day: 0 })
+      const a = yield* take(ada, ask("a", 50))
+      assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 70, exhausted: true })
+      const headroom = yield* meter.settle(a, 70)
+      assert.deepInclude(headroom, { budgets: {}, userBudgets: { day: { limit: 100, remaining: 0 } } })
+      assert.deepStrictEqual(yield* refusalOf(ada, "b"), ["day", "user", 100, 43_200])
+      assert.strictEqual((yield* take(bob, ask("c", 50))).held, 50)
+    })
 
-    test("when a request was ended for the key alone, then the user gets its hold back too, and the ledger decides", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsBy("ada", { tpm: 100, budgets: { total: 1000 } })
-        yield* loadUser("ada", { total: 0 })
-        yield* take(claims, ask("a", 40))
-        yield* TestClock.adjust("40 seconds")
-        yield* meter.cancel({ id: "a", claims: claimsOf({}) })
-        const user = accountOf(claims)
-        assert.deepStrictEqual((yield* meter.snapshot(user, noon)).lapsed, ["a"])
-        yield* meter.cancel({ id: "a", claims })
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
-        const { lapsed, mark, open, totals } = yield* meter.snapshot(user, noon)
-        assert.deepStrictEqual([lapsed, open, totals], [[], 0, { total: 40 }])
-        assert.isTrue(yield* meter.repair(user, noon, mark, { total: 0 }))
-        assert.strictEqual((yield* peek(claims)).userBudgets?.total?.remaining, 1000)
-      }))
+    test("when counters of a user are missing, then it is not admitted, and they are named apart", function* () {
+      const claims = claimsBy("ada", { budgets: { day: 10, total: 10 } })
+      assert.deepStrictEqual(
+        yield* reserve(claims, ask("a", 5)),
+        new Missing({ counters: {}, userCounters: { day: buckets.day, total: buckets.total } })
+      )
+      yield* loadUser("ada", { day: 0, total: 4 })
+      assert.deepStrictEqual((yield* take(claims, ask("a", 50))).held, 6)
+    })
 
-    test("when an account has as many users as it may, then another waits until one has nothing that counts, and takes its place", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const terms = { budgets: { total: 1000 } }
-        for (const id of ["ada", "bob", "cyd"]) {
-          yield* loadUser(id, { total: 5 })
-          yield* take(claimsBy(id, terms), ask(id, 10))
-          yield* TestClock.adjust("10 seconds")
-        }
-        const dan = claimsBy("dan", terms)
-        assert.deepStrictEqual(yield* refusalOf(dan, "dan"), ["users", "key", mostUsers, 120])
-        // Those that are in go on, and no other key is concerned.
-        yield* take(claimsBy("bob", terms), ask("bob2", 10))
-        const other = { ...claimsBy("dan"), account: { group: "g", key: "other" } }
-        yield* take(other, ask("other"))
-        yield* TestClock.adjust("120 seconds")
-        // Its counters were not loaded while it was refused.
-        assert.instanceOf(yield* reserve(dan, ask("dan", 10)), Missing)
-        yield* loadUser("dan", { total: 0 })
-        yield* take(dan, ask("dan", 10))
-        // Ada has left with her counters: they come from the ledger when she is back.
-        const ada = accountOf(claimsBy("ada"))
-        assert.deepStrictEqual((yield* meter.snapshot(ada, noon)).totals, {})
-        assert.deepInclude(refused(yield* reserve(claimsBy("ada", terms), ask("back"))), { by: "users" })
-      }))
+    test("when many come at once for one user, then its budget is held to the token", function* () {
+      const claims = claimsBy("ada", { budgets: { total: 1000 } })
+      yield* loadUser("ada", { total: 0 })
+      const verdicts = yield* Effect.forEach(
+        Array.from({ length: 100 }, (_, i) => i),
+        (i) => reserve(claims, ask(`p${i}`, 70)),
+        { concurrency: "unbounded" }
+      )
+      const held = verdicts.flatMap((verdict) =>
+        verdict instanceof Reserved ? [verdict.reservation.held] : []
+      )
+      assert.deepStrictEqual(
+        held.reduce((sum, tokens) => sum + tokens, 0),
+        1000
+      )
+      assert.lengthOf(held, 15)
+    })
 
-    test("when the key itself has no room, then a name that is new takes no place and needs no counters", () =>
-      Effect.gen(function* () {
-        const full = [
-          [{ rpm: 1 }, "requests"],
-          [{ tpm: 10 }, "tokens"],
-          [{ concurrent: 1 }, "concurrency"]
-        ] as const
-        for (const [terms, by] of full) {
-          const of = (id: string, budgets = {}): Claims => ({
-            ...claimsBy(id, { budgets }, terms),
-            account: { group: "g", key: by }
-          })
-          yield* take(of("ada"), ask(`${by} ada`, 10))
-          for (const id of ["x", "y", "z"])
-            assert.deepInclude(refused(yield* reserve(of(id, { total: 5 }), ask(`${by} ${id}`, 10))), { by })
-          const bob = { ...of("bob"), limits: claimsOf({}).limits }
-          yield* take(bob, ask(`${by} bob`, 10))
-        }
-      }))
+    test("when the store has lost everything, then a request that runs is there again, for the key and the user", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("ada", { tpm: 100, concurrent: 1, budgets: { total: 1000 } })
+      yield* loadUser("ada", { total: 100 })
+      const a = yield* take(claims, ask("a", 40))
+      yield* yield* Wipe
+      yield* meter.renew(a, 10, 40)
+      yield* loadUser("ada", { total: 100 })
+      assert.deepStrictEqual(yield* refusalOf(claims, "b"), ["concurrency", "user", 1, 1])
+      yield* meter.settle(a, 60)
+      const { tokens, userBudgets } = yield* peek(claims)
+      assert.strictEqual(tokens.remaining, 40)
+      assert.isAtMost(userBudgets?.total?.remaining ?? 1000, 840)
+    })
 
-    test("when the counters of a user were compared, then it is among the users for as long as its requests count", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const ada = claimsBy("ada")
-        yield* take(ada, ask("lapses", 10))
-        yield* TestClock.adjust("70 seconds")
-        assert.lengthOf((yield* meter.snapshot(accountOf(ada), noon)).lapsed, 1)
-        yield* TestClock.adjust("40 seconds")
-        yield* take(ada, ask("counts", 10))
-        for (const id of ["bob", "cyd"]) yield* take(claimsBy(id), ask(id, 10))
-        yield* TestClock.adjust("45 seconds")
-        assert.deepInclude(refused(yield* reserve(claimsBy("dan"), ask("dan"))), { by: "users" })
-      }))
+    test("when a request was ended for the key alone, then the user gets its hold back too, and the ledger decides", function* () {
+      const meter = yield* Meter
+      const claims = claimsBy("ada", { tpm: 100, budgets: { total: 1000 } })
+      yield* loadUser("ada", { total: 0 })
+      yield* take(claims, ask("a", 40))
+      yield* TestClock.adjust("40 seconds")
+      yield* meter.cancel({ id: "a", claims: claimsOf({}) })
+      const user = accountOf(claims)
+      assert.deepStrictEqual((yield* meter.snapshot(user, noon)).lapsed, ["a"])
+      yield* meter.cancel({ id: "a", claims })
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
+      const { lapsed, mark, open, totals } = yield* meter.snapshot(user, noon)
+      assert.deepStrictEqual([lapsed, open, totals], [[], 0, { total: 40 }])
+      assert.isTrue(yield* meter.repair(user, noon, mark, { total: 0 }))
+      assert.strictEqual((yield* peek(claims)).userBudgets?.total?.remaining, 1000)
+    })
+
+    test("when an account has as many users as it may, then another waits until one has nothing that counts, and takes its place", function* () {
+      const meter = yield* Meter
+      const terms = { budgets: { total: 1000 } }
+      for (const id of ["ada", "bob", "cyd"]) {
+        yield* loadUser(id, { total: 5 })
+        yield* take(claimsBy(id, terms), ask(id, 10))
+        yield* TestClock.adjust("10 seconds")
+      }
+      const dan = claimsBy("dan", terms)
+      assert.deepStrictEqual(yield* refusalOf(dan, "dan"), ["users", "key", mostUsers, 120])
+      // Those that are in go on, and no other key is concerned.
+      yield* take(claimsBy("bob", terms), ask("bob2", 10))
+      const other = { ...claimsBy("dan"), account: { group: "g", key: "other" } }
+      yield* take(other, ask("other"))
+      yield* TestClock.adjust("120 seconds")
+      // Its counters were not loaded while it was refused.
+      assert.instanceOf(yield* reserve(dan, ask("dan", 10)), Missing)
+      yield* loadUser("dan", { total: 0 })
+      yield* take(dan, ask("dan", 10))
+      // Ada has left with her counters: they come from the ledger when she is back.
+      const ada = accountOf(claimsBy("ada"))
+      assert.deepStrictEqual((yield* meter.snapshot(ada, noon)).totals, {})
+      assert.deepInclude(refused(yield* reserve(claimsBy("ada", terms), ask("back"))), { by: "users" })
+    })
+
+    test("when the key itself has no room, then a name that is new takes no place and needs no counters", function* () {
+      const full = [
+        [{ rpm: 1 }, "requests"],
+        [{ tpm: 10 }, "tokens"],
+        [{ concurrent: 1 }, "concurrency"]
+      ] as const
+      for (const [terms, by] of full) {
+        const of = (id: string, budgets = {}): Claims => ({
+          ...claimsBy(id, { budgets }, terms),
+          account: { group: "g", key: by }
+        })
+        yield* take(of("ada"), ask(`${by} ada`, 10))
+        for (const id of ["x", "y", "z"])
+          assert.deepInclude(refused(yield* reserve(of(id, { total: 5 }), ask(`${by} ${id}`, 10))), { by })
+        const bob = { ...of("bob"), limits: claimsOf({}).limits }
+        yield* take(bob, ask(`${by} bob`, 10))
+      }
+    })
+
+    test("when the counters of a user were compared, then it is among the users for as long as its requests count", function* () {
+      const meter = yield* Meter
+      const ada = claimsBy("ada")
+      yield* take(ada, ask("lapses", 10))
+      yield* TestClock.adjust("70 seconds")
+      assert.lengthOf((yield* meter.snapshot(accountOf(ada), noon)).lapsed, 1)
+      yield* TestClock.adjust("40 seconds")
+      yield* take(ada, ask("counts", 10))
+      for (const id of ["bob", "cyd"]) yield* take(claimsBy(id), ask(id, 10))
+      yield* TestClock.adjust("45 seconds")
+      assert.deepInclude(refused(yield* reserve(claimsBy("dan"), ask("dan"))), { by: "users" })
+    })
   })
 }

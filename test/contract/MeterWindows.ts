@@ -37,57 +37,53 @@ export const windows = (name: string, layer: () => Layer.Layer<Meter | Wipe>): v
       [180, 333, 0.98],
       [240, 170, 0.98]
     ] as const) {
-      test(`when a client with ${rpm} requests a minute asks every ${everyMs} ms, then it gets ${leastShare} of them, and in no 60 s more`, () =>
-        Effect.gen(function* () {
-          const minutes = 6
-          const times = Array.from(
-            { length: Math.floor((minutes * 60_000) / everyMs) },
-            (_, i) => 137 + i * everyMs
-          )
-          const admitted = yield* admittedAt(claimsOf({ rpm }), times)
-          assert.isAtMost(maxInMinute(admitted), rpm)
-          assert.isAtLeast(admitted.length, Math.floor(leastShare * rpm * minutes))
-        }))
+      test(`when a client with ${rpm} requests a minute asks every ${everyMs} ms, then it gets ${leastShare} of them, and in no 60 s more`, function* () {
+        const minutes = 6
+        const times = Array.from(
+          { length: Math.floor((minutes * 60_000) / everyMs) },
+          (_, i) => 137 + i * everyMs
+        )
+        const admitted = yield* admittedAt(claimsOf({ rpm }), times)
+        assert.isAtMost(maxInMinute(admitted), rpm)
+        assert.isAtLeast(admitted.length, Math.floor(leastShare * rpm * minutes))
+      })
     }
   })
 
   describe(`${name}: resets`, () => {
     const resets = (claims: Claims) => Effect.map(peek(claims), (headroom) => headroom.resets)
 
-    test("when nothing is used, then requests and tokens are reset now, and budgets at the end of their period", () =>
-      Effect.gen(function* () {
-        assert.deepStrictEqual(yield* resets(claimsOf({})), {
-          requestsMs: 0,
-          tokensMs: 0,
-          budgetsS: { day: 43_200, month: 43_200 + 9 * 86_400, total: 86_400 }
-        })
-      }))
+    test("when nothing is used, then requests and tokens are reset now, and budgets at the end of their period", function* () {
+      assert.deepStrictEqual(yield* resets(claimsOf({})), {
+        requestsMs: 0,
+        tokensMs: 0,
+        budgetsS: { day: 43_200, month: 43_200 + 9 * 86_400, total: 86_400 }
+      })
+    })
 
-    test("when requests and tokens are used, then all are left again when the reset says so, and not before", () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const claims = claimsOf({ rpm: 9, tpm: 90 })
-        yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
-        yield* TestClock.adjust("20 seconds")
-        yield* meter.settle(yield* take(claims, ask("b", 10)), 0)
-        const { requestsMs, tokensMs } = yield* resets(claims)
-        assert.isBelow(tokensMs, requestsMs)
-        yield* TestClock.adjust(tokensMs - 1)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 80)
-        yield* TestClock.adjust(1)
-        assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
-        yield* TestClock.adjust(requestsMs - tokensMs - 1)
-        assert.strictEqual((yield* left(claims)).requests.remaining, 8)
-        yield* TestClock.adjust(1)
-        assert.strictEqual((yield* left(claims)).requests.remaining, 9)
-      }))
+    test("when requests and tokens are used, then all are left again when the reset says so, and not before", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ rpm: 9, tpm: 90 })
+      yield* meter.settle(yield* take(claims, ask("a", 10)), 10)
+      yield* TestClock.adjust("20 seconds")
+      yield* meter.settle(yield* take(claims, ask("b", 10)), 0)
+      const { requestsMs, tokensMs } = yield* resets(claims)
+      assert.isBelow(tokensMs, requestsMs)
+      yield* TestClock.adjust(tokensMs - 1)
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 80)
+      yield* TestClock.adjust(1)
+      assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
+      yield* TestClock.adjust(requestsMs - tokensMs - 1)
+      assert.strictEqual((yield* left(claims)).requests.remaining, 8)
+      yield* TestClock.adjust(1)
+      assert.strictEqual((yield* left(claims)).requests.remaining, 9)
+    })
 
-    test("when tokens are held, then they count as used now", () =>
-      Effect.gen(function* () {
-        const claims = claimsOf({})
-        yield* take(claims, ask("a", 10))
-        yield* TestClock.adjust("10 seconds")
-        assert.isAtLeast((yield* resets(claims)).tokensMs, 60_000)
-      }))
+    test("when tokens are held, then they count as used now", function* () {
+      const claims = claimsOf({})
+      yield* take(claims, ask("a", 10))
+      yield* TestClock.adjust("10 seconds")
+      assert.isAtLeast((yield* resets(claims)).tokensMs, 60_000)
+    })
   })
 }

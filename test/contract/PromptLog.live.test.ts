@@ -12,6 +12,7 @@ import type { InferenceRequest, JsonObject } from "../../src/domain/Inference.ts
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, noon } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
+import { testWith } from "../support/testWith.ts"
 
 interface KeptRow {
   readonly prompt: string
@@ -112,72 +113,62 @@ layer(
   ),
   { excludeTestServices: true }
 )("the prompt log", (it) => {
-  it.effect(
-    "when a key has opted in, then prompt and answer are kept for its own time or the default one",
-    () =>
-      Effect.gen(function* () {
-        const world = yield* Kept
-        for (const [days, expected] of [
-          [undefined, defaultDays],
-          [3, 3]
-        ] as const) {
-          const id = yield* asked(yield* world.optedIn(days), "one?", ["It is", " one."])
-          assert.deepStrictEqual(yield* kept(id), {
-            prompt: '{"prompt":"one?"}',
-            answer: "It is one.",
-            truncated: false,
-            endpoint: "/api/chat",
-            days: expected
-          })
-        }
+  const test = testWith(it.effect)
+
+  test("when a key has opted in, then prompt and answer are kept for its own time or the default one", function* () {
+    const world = yield* Kept
+    for (const [days, expected] of [
+      [undefined, defaultDays],
+      [3, 3]
+    ] as const) {
+      const id = yield* asked(yield* world.optedIn(days), "one?", ["It is", " one."])
+      assert.deepStrictEqual(yield* kept(id), {
+        prompt: '{"prompt":"one?"}',
+        answer: "It is one.",
+        truncated: false,
+        endpoint: "/api/chat",
+        days: expected
       })
-  )
+    }
+  })
 
-  it.effect("when a key opts out while its request runs, then nothing of the request is kept", () =>
-    Effect.gen(function* () {
-      const [log, world] = [yield* PromptLog, yield* Kept]
-      const [leaving, staying] = [yield* world.optedIn(), yield* world.optedIn()]
-      const id = randomUUIDv7()
-      const transcript = log.transcript(leaving, arrivalOf(id), asking({ prompt: "one?" }))
-      transcript?.add([frame("one")])
-      yield* world.optOut(leaving)
-      yield* transcript?.keep ?? Effect.void
-      // What comes later is written later.
-      yield* kept(yield* asked(staying, "two?", ["two"]))
-      assert.isUndefined(yield* world.row(id))
-    })
-  )
+  test("when a key opts out while its request runs, then nothing of the request is kept", function* () {
+    const [log, world] = [yield* PromptLog, yield* Kept]
+    const [leaving, staying] = [yield* world.optedIn(), yield* world.optedIn()]
+    const id = randomUUIDv7()
+    const transcript = log.transcript(leaving, arrivalOf(id), asking({ prompt: "one?" }))
+    transcript?.add([frame("one")])
+    yield* world.optOut(leaving)
+    yield* transcript?.keep ?? Effect.void
+    // What comes later is written later.
+    yield* kept(yield* asked(staying, "two?", ["two"]))
+    assert.isUndefined(yield* world.row(id))
+  })
 
-  it.effect("when a request is written twice, then the first one is kept", () =>
-    Effect.gen(function* () {
-      const world = yield* Kept
-      const caller = yield* world.optedIn()
-      const id = yield* asked(caller, "one?", ["first"])
-      yield* kept(id)
-      yield* asked(caller, "one?", ["second"], id)
-      yield* kept(yield* asked(caller, "two?", ["two"]))
-      assert.strictEqual((yield* world.row(id))?.answer, "first")
-    })
-  )
+  test("when a request is written twice, then the first one is kept", function* () {
+    const world = yield* Kept
+    const caller = yield* world.optedIn()
+    const id = yield* asked(caller, "one?", ["first"])
+    yield* kept(id)
+    yield* asked(caller, "one?", ["second"], id)
+    yield* kept(yield* asked(caller, "two?", ["two"]))
+    assert.strictEqual((yield* world.row(id))?.answer, "first")
+  })
 
-  it.effect("when a text is longer than 64 KiB, then it is cut and marked, and any text is accepted", () =>
-    Effect.gen(function* () {
-      const caller = yield* (yield* Kept).optedIn()
-      const long = yield* kept(yield* asked(caller, "ö".repeat(40_000), ["€".repeat(1000), "x"]))
-      assert.isTrue(long?.truncated)
-      assert.isAtMost(Buffer.byteLength(long?.prompt ?? ""), 65_536)
-      assert.notInclude(long?.prompt, "\ufffd")
-      const odd = yield* kept(yield* asked(caller, "\u0000\ud800", ["\u0000", "\udc00", "'\\\"%;--"]))
-      assert.include(odd?.answer, "'\\\"%;--")
-    })
-  )
+  test("when a text is longer than 64 KiB, then it is cut and marked, and any text is accepted", function* () {
+    const caller = yield* (yield* Kept).optedIn()
+    const long = yield* kept(yield* asked(caller, "ö".repeat(40_000), ["€".repeat(1000), "x"]))
+    assert.isTrue(long?.truncated)
+    assert.isAtMost(Buffer.byteLength(long?.prompt ?? ""), 65_536)
+    assert.notInclude(long?.prompt, "\ufffd")
+    const odd = yield* kept(yield* asked(caller, "\u0000\ud800", ["\u0000", "\udc00", "'\\\"%;--"]))
+    assert.include(odd?.answer, "'\\\"%;--")
+  })
 
-  it.effect("when the caller is unknown, then nothing is stored and nothing fails", () =>
-    Effect.gen(function* () {
-      const world = yield* Kept
-      const id = yield* asked({ ...callerOf(randomUUID()), promptLogDays: 3 }, "one?", ["one"])
-      yield* kept(yield* asked(yield* world.optedIn(), "two?", ["two"]))
-      assert.isUndefined(yield* world.row(id))
-    })
-  )
+  test("when the caller is unknown, then nothing is stored and nothing fails", function* () {
+    const world = yield* Kept
+    const id = yield* asked({ ...callerOf(randomUUID()), promptLogDays: 3 }, "one?", ["one"])
+    yield* kept(yield* asked(yield* world.optedIn(), "two?", ["two"]))
+    assert.isUndefined(yield* world.row(id))
+  })
 })

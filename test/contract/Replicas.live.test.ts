@@ -6,63 +6,62 @@ import { forgetAfterS, layerHeartbeat, layerPostgres, Replicas } from "../../src
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
+import { testWith } from "../support/testWith.ts"
 
 layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTestServices: true })(
   "the table of processes",
   (it) => {
-    it.effect("when processes report and one leaves, then the list has the last report of the others", () =>
-      Effect.gen(function* () {
-        const { leave, list, report } = yield* Replicas
-        const [one, other] = [
-          { id: randomUUID(), host: "a", version: "1.0.0" },
-          { id: randomUUID(), host: "b", version: "1.0.1" }
-        ]
-        yield* report({ ...one, gauges: { models: 1 } })
-        yield* report({ ...other, gauges: {} })
-        const [before] = (yield* list).rows
-        yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
-        const both = (yield* list).rows
-        assert.deepStrictEqual(
-          both.map(({ host }) => host),
-          ["a", "b"]
-        )
-        const [first] = both
-        assert.deepStrictEqual(
-          { ...first, silentS: 0, upS: 0 },
-          {
-            ...one,
-            started: before?.started ?? new Date(0),
-            silentS: 0,
-            upS: 0,
-            gauges: { models: 2, age: null, "ready{cache}": 0 }
-          }
-        )
-        assert.isBelow(both[0]?.silentS ?? Number.NaN, 30)
-        yield* leave(other.id)
-        yield* leave(other.id)
-        assert.deepStrictEqual(
-          (yield* list).rows.map(({ id }) => id),
-          [one.id]
-        )
-      })
-    )
+    const test = testWith(it.effect)
 
-    it.effect("when a process has been silent for an hour, then the report of another one removes it", () =>
-      Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        const { leave, list, report } = yield* Replicas
-        const [silent, alive] = [randomUUID(), randomUUID()]
-        yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
-        yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
-        assert.isAbove((yield* list).rows[0]?.silentS ?? 0, forgetAfterS)
-        yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
-        assert.deepStrictEqual(
-          (yield* list).rows.map(({ id }) => id),
-          [alive]
-        )
-        yield* leave(alive)
-      })
-    )
+    test("when processes report and one leaves, then the list has the last report of the others", function* () {
+      const { leave, list, report } = yield* Replicas
+      const [one, other] = [
+        { id: randomUUID(), host: "a", version: "1.0.0" },
+        { id: randomUUID(), host: "b", version: "1.0.1" }
+      ]
+      yield* report({ ...one, gauges: { models: 1 } })
+      yield* report({ ...other, gauges: {} })
+      const [before] = (yield* list).rows
+      yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
+      const both = (yield* list).rows
+      assert.deepStrictEqual(
+        both.map(({ host }) => host),
+        ["a", "b"]
+      )
+      const [first] = both
+      assert.deepStrictEqual(
+        { ...first, silentS: 0, upS: 0 },
+        {
+          ...one,
+          started: before?.started ?? new Date(0),
+          silentS: 0,
+          upS: 0,
+          gauges: { models: 2, age: null, "ready{cache}": 0 }
+        }
+      )
+      assert.isBelow(both[0]?.silentS ?? Number.NaN, 30)
+      yield* leave(other.id)
+      yield* leave(other.id)
+      assert.deepStrictEqual(
+        (yield* list).rows.map(({ id }) => id),
+        [one.id]
+      )
+    })
+
+    test("when a process has been silent for an hour, then the report of another one removes it", function* () {
+      const sql = yield* SqlClient.SqlClient
+      const { leave, list, report } = yield* Replicas
+      const [silent, alive] = [randomUUID(), randomUUID()]
+      yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
+      yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
+      assert.isAbove((yield* list).rows[0]?.silentS ?? 0, forgetAfterS)
+      yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
+      assert.deepStrictEqual(
+        (yield* list).rows.map(({ id }) => id),
+        [alive]
+      )
+      yield* leave(alive)
+    })
 
     it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
       Effect.gen(function* () {

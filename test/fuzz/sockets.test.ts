@@ -15,6 +15,7 @@ import { rawPost, talk, type Talk } from "../support/RawClient.ts"
 import { mutateBytes } from "./bytes.ts"
 import { Random } from "./Random.ts"
 import { full, keep, kept, seed, tell } from "./run.ts"
+import { testWith } from "../support/testWith.ts"
 
 const count = full ? 3000 : 200
 
@@ -67,57 +68,51 @@ const say = Effect.fnUntraced(function* (secret: string, bytes: Buffer) {
 })
 
 layer(layerGateway(), live)("mangled bytes on the socket", (it) => {
-  it.effect(
-    "when bytes are random, then the answer is whole and in our shape or there is none, and nothing is left behind",
-    () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        const { secret } = yield* newKey({ concurrent: 50 })
-        yield* call("/api/version", { secret })
-        const random = new Random(seed)
-        const statuses = new Map<number, number>()
-        const cases = Array.from({ length: count }, () => {
-          const bytes = random.pick([...seeds])
-          return mutateBytes(bytes, random, random.chance(2) ? 1 : 4)
-        })
-        yield* Effect.forEach(
-          cases,
-          (bytes, i) =>
-            say(secret, bytes).pipe(
-              Effect.tapCause(() =>
-                Effect.sync(() => tell(`run ${i} failed, kept as ${keep("socket", bytes)}`))
-              ),
-              Effect.map((seen) => {
-                for (const status of seen) statuses.set(status, (statuses.get(status) ?? 0) + 1)
-              })
-            ),
-          { concurrency: 8, discard: true }
-        )
-        tell(`${count} connections: ${JSON.stringify(Object.fromEntries([...statuses].sort()))}`)
-        for (const request of backend.requests) {
-          assert.include(["/api/chat", "/api/generate"], request.path)
-          assert.include(installed, request.body?.["model"])
-        }
-        assert.strictEqual((yield* call("/healthz")).status, 200)
-        // Every slot that was taken is free again.
-        const metrics = yield* eventually(
-          call("/metrics"),
-          ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text)
-        )
-        assert.notMatch(metrics.text, /^tollgate_open_leases [1-9]/m)
-        const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-        assert.strictEqual(after.status, 200, after.text)
-      })
-  )
+  const test = testWith(it.effect)
+
+  test("when bytes are random, then the answer is whole and in our shape or there is none, and nothing is left behind", function* () {
+    const backend = yield* Fake
+    const { secret } = yield* newKey({ concurrent: 50 })
+    yield* call("/api/version", { secret })
+    const random = new Random(seed)
+    const statuses = new Map<number, number>()
+    const cases = Array.from({ length: count }, () => {
+      const bytes = random.pick([...seeds])
+      return mutateBytes(bytes, random, random.chance(2) ? 1 : 4)
+    })
+    yield* Effect.forEach(
+      cases,
+      (bytes, i) =>
+        say(secret, bytes).pipe(
+          Effect.tapCause(() => Effect.sync(() => tell(`run ${i} failed, kept as ${keep("socket", bytes)}`))),
+          Effect.map((seen) => {
+            for (const status of seen) statuses.set(status, (statuses.get(status) ?? 0) + 1)
+          })
+        ),
+      { concurrency: 8, discard: true }
+    )
+    tell(`${count} connections: ${JSON.stringify(Object.fromEntries([...statuses].sort()))}`)
+    for (const request of backend.requests) {
+      assert.include(["/api/chat", "/api/generate"], request.path)
+      assert.include(installed, request.body?.["model"])
+    }
+    assert.strictEqual((yield* call("/healthz")).status, 200)
+    // Every slot that was taken is free again.
+    const metrics = yield* eventually(
+      call("/metrics"),
+      ({ text }) => !/^tollgate_open_leases [1-9]/m.test(text)
+    )
+    assert.notMatch(metrics.text, /^tollgate_open_leases [1-9]/m)
+    const after = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+    assert.strictEqual(after.status, 200, after.text)
+  })
 
   for (const { name, target, bytes } of kept) {
     if (target !== "socket") continue
-    it.effect(`when ${name} of the corpus is sent, then the same holds`, () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        yield* say(secret, bytes)
-        assert.strictEqual((yield* call("/healthz")).status, 200)
-      })
-    )
+    test(`when ${name} of the corpus is sent, then the same holds`, function* () {
+      const { secret } = yield* newKey()
+      yield* say(secret, bytes)
+      assert.strictEqual((yield* call("/healthz")).status, 200)
+    })
   }
 })

@@ -7,6 +7,7 @@ import { TestClock } from "effect/testing"
 import { backgroundTasks, layer as layerMetrics, Metrics } from "../../src/observability/Metrics.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { background, later, spaced } from "../../src/observability/background.ts"
+import { testWith } from "../support/testWith.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const home = "src/observability/background.ts"
@@ -105,56 +106,54 @@ const failures: Readonly<Record<string, Effect.Effect<never, string>>> = {
   "is interrupted from within": Effect.interrupt
 }
 
+const test = testWith(it.effect, Layer.fresh(layerMetrics))
+
 for (const [how, failure] of Object.entries(failures)) {
-  it.effect(`when a run ${how}, then it is not the last, it is counted each time and logged once`, () =>
-    Effect.gen(function* () {
-      let [runs, down] = [0, true]
-      const work = Effect.suspend(() => {
-        runs += 1
-        return down ? failure : Effect.void
-      })
-      const { counted, lines, stop } = yield* running(work)
-      yield* TestClock.adjust("9 seconds")
-      assert.strictEqual(runs, 10)
-      assert.strictEqual(yield* counted, 10)
-      assert.deepStrictEqual(
-        lines.map(({ level }) => level),
-        ["warn"]
-      )
-      down = false
-      yield* TestClock.adjust("5 seconds")
-      assert.deepStrictEqual(
-        lines.map(({ level }) => level),
-        ["warn", "info"]
-      )
-      down = true
-      yield* TestClock.adjust("5 seconds")
-      assert.deepStrictEqual(
-        lines.map(({ level, message, task }) => `${level} ${message} ${task}`),
-        [
-          "warn background task failed crash_recovery",
-          "info background task works again crash_recovery",
-          "warn background task failed crash_recovery"
-        ]
-      )
-      yield* stop
-      const [before] = [runs]
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(runs, before, "it ends with its scope, and not before")
-    }).pipe(Effect.provide(Layer.fresh(layerMetrics)))
-  )
+  test(`when a run ${how}, then it is not the last, it is counted each time and logged once`, function* () {
+    let [runs, down] = [0, true]
+    const work = Effect.suspend(() => {
+      runs += 1
+      return down ? failure : Effect.void
+    })
+    const { counted, lines, stop } = yield* running(work)
+    yield* TestClock.adjust("9 seconds")
+    assert.strictEqual(runs, 10)
+    assert.strictEqual(yield* counted, 10)
+    assert.deepStrictEqual(
+      lines.map(({ level }) => level),
+      ["warn"]
+    )
+    down = false
+    yield* TestClock.adjust("5 seconds")
+    assert.deepStrictEqual(
+      lines.map(({ level }) => level),
+      ["warn", "info"]
+    )
+    down = true
+    yield* TestClock.adjust("5 seconds")
+    assert.deepStrictEqual(
+      lines.map(({ level, message, task }) => `${level} ${message} ${task}`),
+      [
+        "warn background task failed crash_recovery",
+        "info background task works again crash_recovery",
+        "warn background task failed crash_recovery"
+      ]
+    )
+    yield* stop
+    const [before] = [runs]
+    yield* TestClock.adjust("1 minute")
+    assert.strictEqual(runs, before, "it ends with its scope, and not before")
+  })
 }
 
-it.effect("when the first run waits, then nothing happens before the pause", () =>
-  Effect.gen(function* () {
-    let runs = 0
-    yield* running(
-      Effect.sync(() => void (runs += 1)),
-      "later"
-    )
-    yield* TestClock.adjust("999 millis")
-    assert.strictEqual(runs, 0)
-    yield* TestClock.adjust("1 millis")
-    assert.strictEqual(runs, 1)
-  }).pipe(Effect.provide(Layer.fresh(layerMetrics)))
-)
+test("when the first run waits, then nothing happens before the pause", function* () {
+  let runs = 0
+  yield* running(
+    Effect.sync(() => void (runs += 1)),
+    "later"
+  )
+  yield* TestClock.adjust("999 millis")
+  assert.strictEqual(runs, 0)
+  yield* TestClock.adjust("1 millis")
+  assert.strictEqual(runs, 1)
+})

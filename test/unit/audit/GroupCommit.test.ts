@@ -2,6 +2,7 @@ import { assert, it } from "@effect/vitest"
 import { Data, Deferred, Effect, Exit, Fiber } from "effect"
 import { TestClock } from "effect/testing"
 import { type GroupCommitOptions, makeGroupCommit } from "../../../src/audit/GroupCommit.ts"
+import { testWith } from "../../support/testWith.ts"
 
 class StoreDown extends Data.TaggedError("StoreDown")<{}> {}
 class BadRow extends Data.TaggedError("BadRow")<{}> {}
@@ -50,293 +51,253 @@ const held = Effect.fnUntraced(function* (store: Store) {
   })
 })
 
-it.effect(
-  "when items come in one turn, then they are written at its end, and those that come meanwhile are written together after it",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const commit = yield* commitTo(store)
-      const release = yield* held(store)
-      const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
-      assert.deepStrictEqual(store.batches, [])
-      yield* turn
-      assert.deepStrictEqual(store.batches, [[1, 2]])
-      const second = yield* Effect.forEach([3, 4, 5], (n) => fork(commit.submit(n)))
-      yield* turn
-      assert.deepStrictEqual(store.batches, [[1, 2]])
-      assert.strictEqual(commit.backlog(), 5)
-      yield* release
-      yield* Fiber.joinAll([...first, ...second])
-      assert.deepStrictEqual(store.batches, [
-        [1, 2],
-        [3, 4, 5]
-      ])
-      assert.strictEqual(commit.backlog(), 0)
-      yield* commit.submit(6)
-      assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
-    })
-)
+const test = testWith(it.effect)
 
-it.effect("when there are two writers, then at most two writes run at once and each has items", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store, { writers: 2 })
-    const release = yield* held(store)
-    const fibers: Array<Fiber.Fiber<void, unknown>> = []
-    for (const items of [[1, 2], [3], [4], [5]]) {
-      for (const item of items) fibers.push(yield* fork(commit.submit(item)))
-      yield* turn
-    }
-    assert.deepStrictEqual(store.batches, [[1, 2], [3]])
-    assert.strictEqual(commit.backlog(), 5)
-    yield* TestClock.adjust("3 seconds")
-    assert.strictEqual(commit.lagMs(), 3000)
-    yield* release
-    yield* Fiber.joinAll(fibers)
-    assert.deepStrictEqual(store.batches, [[1, 2], [3], [4, 5]])
-    assert.strictEqual(commit.lagMs(), 0)
-    yield* commit.submit(6)
-    assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
-  })
-)
+test("when items come in one turn, then they are written at its end, and those that come meanwhile are written together after it", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  const release = yield* held(store)
+  const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
+  assert.deepStrictEqual(store.batches, [])
+  yield* turn
+  assert.deepStrictEqual(store.batches, [[1, 2]])
+  const second = yield* Effect.forEach([3, 4, 5], (n) => fork(commit.submit(n)))
+  yield* turn
+  assert.deepStrictEqual(store.batches, [[1, 2]])
+  assert.strictEqual(commit.backlog(), 5)
+  yield* release
+  yield* Fiber.joinAll([...first, ...second])
+  assert.deepStrictEqual(store.batches, [
+    [1, 2],
+    [3, 4, 5]
+  ])
+  assert.strictEqual(commit.backlog(), 0)
+  yield* commit.submit(6)
+  assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
+})
 
-it.effect("when it closes, then it waits for every writer", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store, { writers: 2 })
-    const first = yield* held(store)
-    yield* commit.offer(1)
+test("when there are two writers, then at most two writes run at once and each has items", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store, { writers: 2 })
+  const release = yield* held(store)
+  const fibers: Array<Fiber.Fiber<void, unknown>> = []
+  for (const items of [[1, 2], [3], [4], [5]]) {
+    for (const item of items) fibers.push(yield* fork(commit.submit(item)))
     yield* turn
-    const second = yield* held(store)
-    yield* commit.offer(2)
-    yield* turn
-    const closing = yield* fork(commit.close(5000))
-    yield* second
-    yield* turn
-    assert.isUndefined(closing.pollUnsafe())
-    yield* first
-    assert.strictEqual(yield* Fiber.join(closing), 0)
-    assert.deepStrictEqual(store.rows, [2, 1])
-  })
-)
+  }
+  assert.deepStrictEqual(store.batches, [[1, 2], [3]])
+  assert.strictEqual(commit.backlog(), 5)
+  yield* TestClock.adjust("3 seconds")
+  assert.strictEqual(commit.lagMs(), 3000)
+  yield* release
+  yield* Fiber.joinAll(fibers)
+  assert.deepStrictEqual(store.batches, [[1, 2], [3], [4, 5]])
+  assert.strictEqual(commit.lagMs(), 0)
+  yield* commit.submit(6)
+  assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
+})
 
-it.effect("when a write has not happened yet, then its submitter still waits", () =>
-  Effect.gen(function* () {
+test("when it closes, then it waits for every writer", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store, { writers: 2 })
+  const first = yield* held(store)
+  yield* commit.offer(1)
+  yield* turn
+  const second = yield* held(store)
+  yield* commit.offer(2)
+  yield* turn
+  const closing = yield* fork(commit.close(5000))
+  yield* second
+  yield* turn
+  assert.isUndefined(closing.pollUnsafe())
+  yield* first
+  assert.strictEqual(yield* Fiber.join(closing), 0)
+  assert.deepStrictEqual(store.rows, [2, 1])
+})
+
+test("when a write has not happened yet, then its submitter still waits", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  const release = yield* held(store)
+  const fiber = yield* fork(commit.submit(1))
+  yield* Effect.yieldNow
+  assert.isUndefined(fiber.pollUnsafe())
+  assert.deepStrictEqual(store.rows, [])
+  yield* release
+  yield* Fiber.join(fiber)
+  assert.deepStrictEqual(store.rows, [1])
+})
+
+test("when many items come, then no batch is larger than its bound and the queue refuses more than its capacity", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
+  const release = yield* held(store)
+  const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
+  const full = yield* Effect.flip(commit.submit(6))
+  assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
+  yield* release
+  yield* Fiber.joinAll(fibers)
+  assert.deepStrictEqual(store.batches, [[1, 2], [3, 4], [5]])
+  yield* commit.submit(6)
+})
+
+test("when one row cannot be written, then its submitter fails and the other rows are written", function* () {
+  for (const onStoreFailure of ["fail", "keep"] as const) {
     const store = new Store()
-    const commit = yield* commitTo(store)
-    const release = yield* held(store)
-    const fiber = yield* fork(commit.submit(1))
-    yield* Effect.yieldNow
-    assert.isUndefined(fiber.pollUnsafe())
-    assert.deepStrictEqual(store.rows, [])
-    yield* release
-    yield* Fiber.join(fiber)
-    assert.deepStrictEqual(store.rows, [1])
-  })
-)
-
-it.effect(
-  "when many items come, then no batch is larger than its bound and the queue refuses more than its capacity",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
-      const release = yield* held(store)
-      const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
-      const full = yield* Effect.flip(commit.submit(6))
-      assert.deepInclude(full, { _tag: "QueueFull", capacity: 5 })
-      yield* release
-      yield* Fiber.joinAll(fibers)
-      assert.deepStrictEqual(store.batches, [[1, 2], [3, 4], [5]])
-      yield* commit.submit(6)
-    })
-)
-
-it.effect("when one row cannot be written, then its submitter fails and the other rows are written", () =>
-  Effect.gen(function* () {
-    for (const onStoreFailure of ["fail", "keep"] as const) {
-      const store = new Store()
-      store.bad = 3
-      const commit = yield* commitTo(store, { onStoreFailure })
-      const exits = yield* Effect.forEach([1, 2, 3, 4], (n) => Effect.exit(commit.submit(n)), {
-        concurrency: "unbounded"
-      })
-      assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true], onStoreFailure)
-      assert.deepStrictEqual(store.rows, [1, 2, 4])
-    }
-  })
-)
-
-it.effect("when a row cannot be encoded, then its submitter fails and the other rows are written", () =>
-  Effect.gen(function* () {
-    const written: Array<number> = []
-    const commit = yield* makeGroupCommit<number, Failure>({
-      write: (batch) =>
-        Effect.sync(() => {
-          if (batch.includes(2)) throw new TypeError("no JSON")
-          written.push(...batch)
-        }),
-      poisoned: () => false,
-      onStoreFailure: "keep",
-      maxBatch: 10,
-      capacity: 10
-    })
-    const exits = yield* Effect.forEach([1, 2, 3], (n) => Effect.exit(commit.submit(n)), {
+    store.bad = 3
+    const commit = yield* commitTo(store, { onStoreFailure })
+    const exits = yield* Effect.forEach([1, 2, 3, 4], (n) => Effect.exit(commit.submit(n)), {
       concurrency: "unbounded"
     })
-    assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
-    assert.deepStrictEqual(written, [1, 3])
+    assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, true, false, true], onStoreFailure)
+    assert.deepStrictEqual(store.rows, [1, 2, 4])
+  }
+})
+
+test("when a row cannot be encoded, then its submitter fails and the other rows are written", function* () {
+  const written: Array<number> = []
+  const commit = yield* makeGroupCommit<number, Failure>({
+    write: (batch) =>
+      Effect.sync(() => {
+        if (batch.includes(2)) throw new TypeError("no JSON")
+        written.push(...batch)
+      }),
+    poisoned: () => false,
+    onStoreFailure: "keep",
+    maxBatch: 10,
+    capacity: 10
   })
-)
-
-it.effect("when the store fails, then its submitters fail and the next write is tried", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store)
-    store.down = true
-    assert.deepInclude(yield* Effect.flip(commit.submit(1)), { _tag: "StoreDown" })
-    store.down = false
-    yield* commit.submit(2)
-    assert.deepStrictEqual(store.rows, [2])
+  const exits = yield* Effect.forEach([1, 2, 3], (n) => Effect.exit(commit.submit(n)), {
+    concurrency: "unbounded"
   })
-)
+  assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
+  assert.deepStrictEqual(written, [1, 3])
+})
 
-it.effect(
-  "when the store comes back, then the kept items are written in order, and the lag was shown meanwhile",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const settled: Array<number> = []
-      const commit = yield* commitTo(store, {
-        onStoreFailure: "keep",
-        capacity: 4,
-        settled: (n) => settled.push(n)
-      })
-      assert.strictEqual(commit.lagMs(), 0)
-      store.down = true
-      const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
-      yield* TestClock.adjust("10 seconds")
-      assert.isAtLeast(commit.lagMs(), 10_000)
-      // What waits to be tried again fills the queue like everything else: an outage is bounded too.
-      assert.strictEqual(commit.backlog(), 4)
-      assert.deepInclude(yield* Effect.flip(commit.submit(5)), { _tag: "QueueFull" })
-      assert.deepStrictEqual(settled, [])
-      store.down = false
-      yield* TestClock.adjust("2 seconds")
-      yield* Fiber.joinAll(fibers)
-      assert.deepStrictEqual(store.rows, [1, 2, 3, 4])
-      assert.deepStrictEqual(settled, [1, 2, 3, 4])
-      assert.strictEqual(commit.lagMs(), 0)
-    })
-)
+test("when the store fails, then its submitters fail and the next write is tried", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  store.down = true
+  assert.deepInclude(yield* Effect.flip(commit.submit(1)), { _tag: "StoreDown" })
+  store.down = false
+  yield* commit.submit(2)
+  assert.deepStrictEqual(store.rows, [2])
+})
 
-it.effect("when the store is away, then it is tried soon at first and later every two seconds", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    store.down = true
-    const commit = yield* commitTo(store, { onStoreFailure: "keep" })
-    yield* fork(commit.submit(1))
-    yield* TestClock.adjust("1 seconds")
-    assert.strictEqual(store.batches.length, 4)
-    yield* TestClock.adjust("60 seconds")
-    assert.isAtMost(store.batches.length, 36)
-    assert.isAtLeast(store.batches.length, 30)
+test("when the store comes back, then the kept items are written in order, and the lag was shown meanwhile", function* () {
+  const store = new Store()
+  const settled: Array<number> = []
+  const commit = yield* commitTo(store, {
+    onStoreFailure: "keep",
+    capacity: 4,
+    settled: (n) => settled.push(n)
   })
-)
+  assert.strictEqual(commit.lagMs(), 0)
+  store.down = true
+  const fibers = yield* Effect.forEach([1, 2, 3, 4], (n) => fork(commit.submit(n)))
+  yield* TestClock.adjust("10 seconds")
+  assert.isAtLeast(commit.lagMs(), 10_000)
+  // What waits to be tried again fills the queue like everything else: an outage is bounded too.
+  assert.strictEqual(commit.backlog(), 4)
+  assert.deepInclude(yield* Effect.flip(commit.submit(5)), { _tag: "QueueFull" })
+  assert.deepStrictEqual(settled, [])
+  store.down = false
+  yield* TestClock.adjust("2 seconds")
+  yield* Fiber.joinAll(fibers)
+  assert.deepStrictEqual(store.rows, [1, 2, 3, 4])
+  assert.deepStrictEqual(settled, [1, 2, 3, 4])
+  assert.strictEqual(commit.lagMs(), 0)
+})
 
-it.effect(
-  "when a submitter leaves, then its item is taken back unless it is being written or was offered",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const commit = yield* commitTo(store)
-      const release = yield* held(store)
-      const flying = yield* fork(commit.submit(1))
-      yield* turn
-      const queued = yield* fork(commit.submit(2))
-      const offered = yield* commit.offer(3)
-      yield* Fiber.interrupt(flying)
-      yield* Fiber.interrupt(queued)
-      yield* release
-      yield* offered()
-      assert.deepStrictEqual(store.rows, [1, 3])
-    })
-)
+test("when the store is away, then it is tried soon at first and later every two seconds", function* () {
+  const store = new Store()
+  store.down = true
+  const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+  yield* fork(commit.submit(1))
+  yield* TestClock.adjust("1 seconds")
+  assert.strictEqual(store.batches.length, 4)
+  yield* TestClock.adjust("60 seconds")
+  assert.isAtMost(store.batches.length, 36)
+  assert.isAtLeast(store.batches.length, 30)
+})
 
-it.effect(
-  "when it closes, then it writes what it accepted, accepts nothing more, and counts what it gave up",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const commit = yield* commitTo(store, { onStoreFailure: "keep" })
-      store.down = true
-      const first = yield* commit.offer(1)
-      const closing = yield* fork(commit.close(5000))
-      assert.deepInclude(yield* Effect.flip(commit.submit(2)), { _tag: "QueueClosed" })
-      store.down = false
-      yield* TestClock.adjust("3 seconds")
-      assert.strictEqual(yield* Fiber.join(closing), 0)
-      yield* first()
-      assert.deepStrictEqual(store.rows, [1])
+test("when a submitter leaves, then its item is taken back unless it is being written or was offered", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  const release = yield* held(store)
+  const flying = yield* fork(commit.submit(1))
+  yield* turn
+  const queued = yield* fork(commit.submit(2))
+  const offered = yield* commit.offer(3)
+  yield* Fiber.interrupt(flying)
+  yield* Fiber.interrupt(queued)
+  yield* release
+  yield* offered()
+  assert.deepStrictEqual(store.rows, [1, 3])
+})
 
-      const gone = new Store()
-      gone.down = true
-      const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
-      const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
-      const ending = yield* fork(hopeless.close(5000))
-      yield* TestClock.adjust("5 seconds")
-      assert.strictEqual(yield* Fiber.join(ending), 2)
-      for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
-    })
-)
+test("when it closes, then it writes what it accepted, accepts nothing more, and counts what it gave up", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+  store.down = true
+  const first = yield* commit.offer(1)
+  const closing = yield* fork(commit.close(5000))
+  assert.deepInclude(yield* Effect.flip(commit.submit(2)), { _tag: "QueueClosed" })
+  store.down = false
+  yield* TestClock.adjust("3 seconds")
+  assert.strictEqual(yield* Fiber.join(closing), 0)
+  yield* first()
+  assert.deepStrictEqual(store.rows, [1])
 
-it.effect("when a write hangs, then closing still ends in time", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const release = yield* held(store)
-    const commit = yield* commitTo(store)
-    const written = yield* commit.offer(1)
-    const closing = yield* fork(commit.close(1000))
-    yield* TestClock.adjust("1 seconds")
-    assert.strictEqual(yield* Fiber.join(closing), 1)
-    assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
-    yield* release
-  })
-)
+  const gone = new Store()
+  gone.down = true
+  const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
+  const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
+  const ending = yield* fork(hopeless.close(5000))
+  yield* TestClock.adjust("5 seconds")
+  assert.strictEqual(yield* Fiber.join(ending), 2)
+  for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
+})
 
-it.effect("when a submitter waits no longer, then only its own unwritten item is taken back", () =>
-  Effect.gen(function* () {
-    const store = new Store()
-    const commit = yield* commitTo(store)
-    const release = yield* held(store)
-    const waiting = [yield* fork(Effect.flip(commit.submit(1, 500)))]
-    yield* turn
-    waiting.push(yield* fork(Effect.flip(commit.submit(2, 500))))
-    const offered = yield* commit.offer(3)
-    const impatient = yield* fork(Effect.flip(offered(700)))
-    yield* TestClock.adjust("700 millis")
-    for (const fiber of [...waiting, impatient]) {
-      assert.deepInclude(yield* Fiber.join(fiber), { _tag: "Late" })
-    }
-    yield* release
-    yield* offered()
-    assert.deepStrictEqual(store.rows, [1, 3])
-  })
-)
+test("when a write hangs, then closing still ends in time", function* () {
+  const store = new Store()
+  const release = yield* held(store)
+  const commit = yield* commitTo(store)
+  const written = yield* commit.offer(1)
+  const closing = yield* fork(commit.close(1000))
+  yield* TestClock.adjust("1 seconds")
+  assert.strictEqual(yield* Fiber.join(closing), 1)
+  assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
+  yield* release
+})
 
-it.effect(
-  "when an item was written before anyone waits for it, then the wait that was made earlier ends at once",
-  () =>
-    Effect.gen(function* () {
-      const store = new Store()
-      const commit = yield* commitTo(store)
-      const written = (yield* commit.offer(1))(500)
-      store.bad = 2
-      const failed = (yield* commit.offer(2))(500)
-      yield* turn
-      while (commit.backlog() > 0) yield* turn
-      yield* written
-      assert.deepInclude(yield* Effect.flip(failed), { _tag: "BadRow" })
-      assert.deepStrictEqual(store.rows, [1])
-    })
-)
+test("when a submitter waits no longer, then only its own unwritten item is taken back", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  const release = yield* held(store)
+  const waiting = [yield* fork(Effect.flip(commit.submit(1, 500)))]
+  yield* turn
+  waiting.push(yield* fork(Effect.flip(commit.submit(2, 500))))
+  const offered = yield* commit.offer(3)
+  const impatient = yield* fork(Effect.flip(offered(700)))
+  yield* TestClock.adjust("700 millis")
+  for (const fiber of [...waiting, impatient]) {
+    assert.deepInclude(yield* Fiber.join(fiber), { _tag: "Late" })
+  }
+  yield* release
+  yield* offered()
+  assert.deepStrictEqual(store.rows, [1, 3])
+})
+
+test("when an item was written before anyone waits for it, then the wait that was made earlier ends at once", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store)
+  const written = (yield* commit.offer(1))(500)
+  store.bad = 2
+  const failed = (yield* commit.offer(2))(500)
+  yield* turn
+  while (commit.backlog() > 0) yield* turn
+  yield* written
+  assert.deepInclude(yield* Effect.flip(failed), { _tag: "BadRow" })
+  assert.deepStrictEqual(store.rows, [1])
+})

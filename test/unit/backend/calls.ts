@@ -1,5 +1,6 @@
 /** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
 import { type AnswerMemory, uncounted } from "../../../src/backend/AnswerMemory.ts"
+import { it } from "@effect/vitest"
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
@@ -9,6 +10,7 @@ import { Drain } from "../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
+import type { Steps } from "../../support/testWith.ts"
 
 export const withBackend = <A, E>(
   test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, AnswerMemory | Backend | Scope.Scope>,
@@ -19,17 +21,24 @@ export const withBackend = <A, E>(
     const backend = yield* makeFakeBackend
     const layer = layerOllama({
       url: new URL(backend.url),
-      connectTimeoutMs: 1000,
-      firstByteTimeoutMs: 3000,
-      idleTimeoutMs: 3000,
+      // Patient: a busy machine is no failure. A test of a limit sets its own.
+      connectTimeoutMs: 60_000,
+      firstByteTimeoutMs: 60_000,
+      idleTimeoutMs: 60_000,
       connections: 8,
       ...options
     }).pipe(
       Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]),
       Layer.provideMerge(memory)
     )
-    return yield* Effect.provide(test(backend), layer)
+    return yield* Effect.provide(Effect.scoped(test(backend)), layer)
   })
+
+export const test = (
+  name: string,
+  steps: Steps<AnswerMemory | Backend, [backend: FakeBackend]>,
+  options: Partial<OllamaOptions> = {}
+) => it.live(name, () => withBackend((backend) => Effect.gen(() => steps(backend)), options))
 
 export const forward = (call = callOf()) =>
   Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest", call), uncounted))

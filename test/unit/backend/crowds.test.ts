@@ -7,7 +7,7 @@ import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
-import { forward, stream, withBackend } from "./calls.ts"
+import { forward, stream, test } from "./calls.ts"
 
 it.live("when 400 streams are asked for at once, then all are under way at the same time", () =>
   Effect.gen(function* () {
@@ -30,19 +30,17 @@ it.live("when 400 streams are asked for at once, then all are under way at the s
   })
 )
 
-it.live("when every connection for answers is taken, then a list and a ping are answered", () =>
-  withBackend(
-    (backend) =>
-      Effect.gen(function* () {
-        const { models, ping } = yield* Backend
-        backend.script({ does: "hang" })
-        const streaming = yield* Effect.forkChild(forward(), { startImmediately: true })
-        yield* backend.until(() => backend.requests.length === 1)
-        yield* Effect.timeout(ping, "1 minute")
-        assert.strictEqual((yield* Effect.timeout(models, "1 minute")).length, 1)
-        assert.isUndefined(streaming.pollUnsafe())
-        yield* Fiber.interrupt(streaming)
-      }).pipe(Effect.scoped),
-    { connections: 1 }
-  )
+test(
+  "when every connection for answers is taken, then a list and a ping are answered",
+  function* (backend) {
+    const { models, ping } = yield* Backend
+    backend.script({ does: "hang" })
+    const streaming = yield* Effect.forkChild(forward(), { startImmediately: true })
+    yield* backend.until(() => backend.requests.length === 1)
+    yield* Effect.timeout(ping, "1 minute")
+    assert.strictEqual((yield* Effect.timeout(models, "1 minute")).length, 1)
+    assert.isUndefined(streaming.pollUnsafe())
+    yield* Fiber.interrupt(streaming)
+  },
+  { connections: 1 }
 )

@@ -12,6 +12,7 @@ import { makePage } from "../../../src/http/playground.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const post = (url: string, body: object) =>
   Effect.promise(async (signal) => {
@@ -20,64 +21,60 @@ const post = (url: string, body: object) =>
     return { status: response.status, answer }
   })
 
-describe("the demo backend", () => {
-  it.live(
-    "when it is used as a backend, then it lists models, streams words with exact counts, and keeps to the bound",
-    () =>
-      Effect.gen(function* () {
-        const demo = yield* makeDemoBackend
-        const layer = layerOllama({
-          url: new URL(demo.url),
-          connectTimeoutMs: 1000,
-          firstByteTimeoutMs: 2000,
-          idleTimeoutMs: 2000
-        }).pipe(
-          Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-        )
-        yield* Effect.gen(function* () {
-          const backend = yield* Backend
-          yield* backend.ping
-          const models = yield* backend.models
-          assert.deepStrictEqual(
-            models.map(({ name }) => name),
-            ["demo-chat:latest", "demo-embed:latest"]
-          )
-          const body = { messages: [{ role: "user", content: "marmalade" }] }
-          const full = yield* Effect.flatMap(
-            backend.forward(permitFor("demo-chat:latest", callOf({ body })), uncounted),
-            Stream.runCollect
-          )
-          assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
-          assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
-          const cut = yield* Effect.flatMap(
-            backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3)), uncounted),
-            Stream.runCollect
-          )
-          const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
-          const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)
-          assert.deepStrictEqual(
-            vectors.map(({ length }) => length),
-            [64, 64]
-          )
-          const shown = yield* backend.show(permitFor("demo-chat:latest"), uncounted)
-          assert.deepInclude(shown, { capabilities: ["completion"] })
-          assert.strictEqual(cut.length, 4)
-          assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
-        }).pipe(Effect.scoped, Effect.provide(layer))
-      })
-  )
+const test = testWith(it.live)
 
-  it.live("when a request is not streamed or not allowed, then it answers as the real server does", () =>
-    Effect.gen(function* () {
-      const { url } = yield* makeDemoBackend
-      const whole = yield* post(`${url}/api/generate`, { model: "DEMO-chat", prompt: "hi", stream: false })
-      assert.deepInclude(whole.answer, { done: true, done_reason: "stop" })
-      assert.strictEqual((yield* post(`${url}/api/chat`, { model: "nope" })).status, 404)
-      assert.strictEqual((yield* post(`${url}/api/chat`, { model: "demo-embed", messages: [] })).status, 400)
-      const loaded = yield* post(`${url}/api/chat`, { model: "demo-chat", messages: [] })
-      assert.deepInclude(loaded.answer, { done: true, done_reason: "load" })
-    })
-  )
+describe("the demo backend", () => {
+  test("when it is used as a backend, then it lists models, streams words with exact counts, and keeps to the bound", function* () {
+    const demo = yield* makeDemoBackend
+    const layer = layerOllama({
+      url: new URL(demo.url),
+      connectTimeoutMs: 1000,
+      firstByteTimeoutMs: 2000,
+      idleTimeoutMs: 2000
+    }).pipe(
+      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
+    )
+    yield* Effect.gen(function* () {
+      const backend = yield* Backend
+      yield* backend.ping
+      const models = yield* backend.models
+      assert.deepStrictEqual(
+        models.map(({ name }) => name),
+        ["demo-chat:latest", "demo-embed:latest"]
+      )
+      const body = { messages: [{ role: "user", content: "marmalade" }] }
+      const full = yield* Effect.flatMap(
+        backend.forward(permitFor("demo-chat:latest", callOf({ body })), uncounted),
+        Stream.runCollect
+      )
+      assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
+      assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
+      const cut = yield* Effect.flatMap(
+        backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3)), uncounted),
+        Stream.runCollect
+      )
+      const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
+      const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)
+      assert.deepStrictEqual(
+        vectors.map(({ length }) => length),
+        [64, 64]
+      )
+      const shown = yield* backend.show(permitFor("demo-chat:latest"), uncounted)
+      assert.deepInclude(shown, { capabilities: ["completion"] })
+      assert.strictEqual(cut.length, 4)
+      assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
+    }).pipe(Effect.scoped, Effect.provide(layer))
+  })
+
+  test("when a request is not streamed or not allowed, then it answers as the real server does", function* () {
+    const { url } = yield* makeDemoBackend
+    const whole = yield* post(`${url}/api/generate`, { model: "DEMO-chat", prompt: "hi", stream: false })
+    assert.deepInclude(whole.answer, { done: true, done_reason: "stop" })
+    assert.strictEqual((yield* post(`${url}/api/chat`, { model: "nope" })).status, 404)
+    assert.strictEqual((yield* post(`${url}/api/chat`, { model: "demo-embed", messages: [] })).status, 400)
+    const loaded = yield* post(`${url}/api/chat`, { model: "demo-chat", messages: [] })
+    assert.deepInclude(loaded.answer, { done: true, done_reason: "load" })
+  })
 })
 
 describe("the ideas of the playground", () => {

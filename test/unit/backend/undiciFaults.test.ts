@@ -6,7 +6,7 @@ import { describe } from "vitest"
 import { refusals } from "../../../src/backend/ollama/errors.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { freePort } from "../../support/servers/processes.ts"
-import { withBackend, forward, run, failure, texts, stream, named } from "./calls.ts"
+import { failure, forward, named, run, stream, test, texts, withBackend } from "./calls.ts"
 
 describe("a backend that fails", () => {
   const first = fake.chat("Hello")
@@ -40,16 +40,12 @@ describe("a backend that fails", () => {
     ["with a reset", { does: "reset" }, "cut"]
   ]
   for (const [how, behaviour, fault] of cases) {
-    it.live(`when it fails ${how} before a frame, then it is a 502 with the fault ${fault}`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.script(behaviour)
-          assert.strictEqual(yield* failure, fault)
-          assert.strictEqual(backend.requests.length, 1)
-          assert.strictEqual(yield* texts, "Hello| world|!|")
-        })
-      )
-    )
+    test(`when it fails ${how} before a frame, then it is a 502 with the fault ${fault}`, function* (backend) {
+      backend.script(behaviour)
+      assert.strictEqual(yield* failure, fault)
+      assert.strictEqual(backend.requests.length, 1)
+      assert.strictEqual(yield* texts, "Hello| world|!|")
+    })
   }
 
   for (const [how, behaviour, fault] of [
@@ -64,22 +60,16 @@ describe("a backend that fails", () => {
     ["with a reset inside a frame", stream([first, `{"mess`], { unterminated: true, ends: "reset" }), "cut"],
     ["with garbage", stream([first, "oops"]), "protocol"]
   ] as const) {
-    it.live(
-      `when it fails ${how} after a frame, then the client gets that frame and then the fault ${fault}`,
-      () =>
-        withBackend((backend) =>
-          Effect.gen(function* () {
-            backend.script(behaviour)
-            const seen: Array<string> = []
-            const frames = yield* forward()
-            const error = yield* Effect.flip(
-              Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
-            )
-            assert.strictEqual(named(error), fault)
-            assert.deepStrictEqual(seen, ["Hello"])
-          }).pipe(Effect.scoped)
-        )
-    )
+    test(`when it fails ${how} after a frame, then the client gets that frame and then the fault ${fault}`, function* (backend) {
+      backend.script(behaviour)
+      const seen: Array<string> = []
+      const frames = yield* forward()
+      const error = yield* Effect.flip(
+        Stream.runForEach(frames, ({ text }) => Effect.sync(() => seen.push(text)))
+      )
+      assert.strictEqual(named(error), fault)
+      assert.deepStrictEqual(seen, ["Hello"])
+    })
   }
 
   for (const [how, behaviour, frames] of [
@@ -87,33 +77,25 @@ describe("a backend that fails", () => {
     ["with a frame of a single object", stream([first], { contentType: "application/json" }), ["Hello", ""]],
     ["in words", stream([first, fake.error("prediction aborted, token repeat limit reached")]), ["Hello", ""]]
   ] as const) {
-    it.live(`when it ends cleanly without a final frame ${how}, then the answer ends as length`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.script(behaviour)
-          const answer = yield* run()
-          assert.deepStrictEqual(
-            answer.map(({ text }) => text),
-            [...frames]
-          )
-          const last = answer.at(-1)
-          assert.deepInclude(last, { done: true, doneReason: "length" })
-          assert.notProperty(last, "evalCount")
-          assert.strictEqual(yield* texts, "Hello| world|!|")
-        })
+    test(`when it ends cleanly without a final frame ${how}, then the answer ends as length`, function* (backend) {
+      backend.script(behaviour)
+      const answer = yield* run()
+      assert.deepStrictEqual(
+        answer.map(({ text }) => text),
+        [...frames]
       )
-    )
+      const last = answer.at(-1)
+      assert.deepInclude(last, { done: true, doneReason: "length" })
+      assert.notProperty(last, "evalCount")
+      assert.strictEqual(yield* texts, "Hello| world|!|")
+    })
   }
 
-  it.live("when a line never ends, then the call is given up before the line fills the memory", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        backend.script({ does: "flood", line: "x".repeat(65_536) })
-        assert.strictEqual(yield* failure, "protocol")
-        assert.isBelow(backend.requests[0]?.written ?? 0, 32 * 1024 * 1024)
-      })
-    )
-  )
+  test("when a line never ends, then the call is given up before the line fills the memory", function* (backend) {
+    backend.script({ does: "flood", line: "x".repeat(65_536) })
+    assert.strictEqual(yield* failure, "protocol")
+    assert.isBelow(backend.requests[0]?.written ?? 0, 32 * 1024 * 1024)
+  })
 
   it.live("when nobody listens, then the fault is unreachable", () =>
     withBackend(() => Effect.map(failure, (fault) => assert.strictEqual(fault, "unreachable")), {
@@ -145,57 +127,49 @@ describe("a backend that fails", () => {
     })
   )
 
-  it.live("when it says nothing, then the call is given up in time and its connection closed", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script({ does: "hang" })
-          assert.strictEqual(yield* failure, "timeout")
-          yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
-        }),
-      { firstByteTimeoutMs: 100 }
-    )
+  test(
+    "when it says nothing, then the call is given up in time and its connection closed",
+    function* (backend) {
+      backend.script({ does: "hang" })
+      assert.strictEqual(yield* failure, "timeout")
+      yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
+    },
+    { firstByteTimeoutMs: 100 }
   )
 
-  it.live("when it sends a head and nothing else, then the call is given up in time", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script(stream([], { ends: "hang" }))
-          assert.strictEqual(yield* failure, "timeout")
-        }),
-      { firstByteTimeoutMs: 100 }
-    )
+  test(
+    "when it sends a head and nothing else, then the call is given up in time",
+    function* (backend) {
+      backend.script(stream([], { ends: "hang" }))
+      assert.strictEqual(yield* failure, "timeout")
+    },
+    { firstByteTimeoutMs: 100 }
   )
 
-  it.live("when it falls silent in a stream, then the call is given up in time", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script(stream([first], { ends: "hang" }))
-          const frames = yield* forward()
-          assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
-          yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
-        }).pipe(Effect.scoped),
-      { idleTimeoutMs: 100 }
-    )
+  test(
+    "when it falls silent in a stream, then the call is given up in time",
+    function* (backend) {
+      backend.script(stream([first], { ends: "hang" }))
+      const frames = yield* forward()
+      assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
+      yield* backend.until(() => backend.requests[0]?.closedAt !== undefined)
+    },
+    { idleTimeoutMs: 100 }
   )
 
-  it.live("when it sends slowly for ever, then the answer is ended after its longest time", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          backend.script(
-            stream(
-              Array.from({ length: 500 }, () => first),
-              { gapMs: 20 }
-            )
-          )
-          const frames = yield* forward()
-          assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
-        }).pipe(Effect.scoped),
-      { maxDurationMs: 150 }
-    )
+  test(
+    "when it sends slowly for ever, then the answer is ended after its longest time",
+    function* (backend) {
+      backend.script(
+        stream(
+          Array.from({ length: 500 }, () => first),
+          { gapMs: 20 }
+        )
+      )
+      const frames = yield* forward()
+      assert.strictEqual(named(yield* Effect.flip(Stream.runDrain(frames))), "timeout")
+    },
+    { maxDurationMs: 150 }
   )
 
   for (const [text, sentence] of [
@@ -203,26 +177,18 @@ describe("a backend that fails", () => {
     [`the input length exceeds the context length`, refusals.context],
     [`json: cannot unmarshal at ${leaky}`, refusals.other]
   ] as const) {
-    it.live(`when it refuses with "${text.slice(0, 30)}…", then the client gets our own sentence`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.script({ does: "answer", status: 400, body: JSON.stringify({ error: text }) })
-          assert.deepInclude(yield* Effect.flip(run()), { _tag: "BadRequest", detail: sentence })
-        })
-      )
-    )
+    test(`when it refuses with "${text.slice(0, 30)}…", then the client gets our own sentence`, function* (backend) {
+      backend.script({ does: "answer", status: 400, body: JSON.stringify({ error: text }) })
+      assert.deepInclude(yield* Effect.flip(run()), { _tag: "BadRequest", detail: sentence })
+    })
   }
 
-  it.live("when it is busy, then the client learns when to come back, within a bound", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        backend.script(
-          { does: "answer", status: 503, headers: { "retry-after": "7" } },
-          { does: "answer", status: 503 }
-        )
-        assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 7 })
-        assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 1 })
-      })
+  test("when it is busy, then the client learns when to come back, within a bound", function* (backend) {
+    backend.script(
+      { does: "answer", status: 503, headers: { "retry-after": "7" } },
+      { does: "answer", status: 503 }
     )
-  )
+    assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 7 })
+    assert.deepInclude(yield* Effect.flip(run()), { fault: "busy", retryAfterS: 1 })
+  })
 })

@@ -3,6 +3,7 @@ import { Effect, Fiber, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { noResets } from "../../../src/domain/Limits.ts"
 import { FreeWork } from "../../../src/http/FreeWork.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const layer = FreeWork.layer({ perSecond: 10, burst: 20, keys: 3, maxWaiting: 5 })
 
@@ -23,62 +24,52 @@ const ask = (count: number, keyId = "key", bodyBytes = 0) =>
     return passed
   })
 
-it.effect("when a key has used its burst, then it is refused until the second brings it more", () =>
-  Effect.gen(function* () {
-    assert.strictEqual(yield* ask(100), 20)
-    yield* TestClock.adjust("500 millis")
-    assert.strictEqual(yield* ask(100), 5)
-    yield* TestClock.adjust("10 seconds")
-    assert.strictEqual(yield* ask(100), 20, "never more than the burst")
-    assert.strictEqual(yield* ask(100, "another"), 20, "another key has its own")
-  }).pipe(Effect.provide(layer))
-)
+const test = testWith(it.effect, layer)
 
-it.effect("when bodies were read for refusals, then each 16 KiB counts as one refusal more", () =>
-  Effect.gen(function* () {
-    assert.strictEqual(yield* ask(100, "key", 9 * 16_384), 2)
-    yield* TestClock.adjust("1 second")
-    assert.strictEqual(yield* ask(100, "key", 9 * 16_384), 1)
-  }).pipe(Effect.provide(layer))
-)
+test("when a key has used its burst, then it is refused until the second brings it more", function* () {
+  assert.strictEqual(yield* ask(100), 20)
+  yield* TestClock.adjust("500 millis")
+  assert.strictEqual(yield* ask(100), 5)
+  yield* TestClock.adjust("10 seconds")
+  assert.strictEqual(yield* ask(100), 20, "never more than the burst")
+  assert.strictEqual(yield* ask(100, "another"), 20, "another key has its own")
+})
 
-it.effect(
-  "when a refusal cost more than there is, then the key waits for it, but never above ten seconds",
-  () =>
-    Effect.gen(function* () {
-      const freeWork = yield* FreeWork
-      freeWork.spend(key, 64 * 1024 * 1024)
-      const { retryAfterS, value } = yield* Effect.flip(Effect.fromResult(freeWork.check(key)))
-      assert.strictEqual(value, 10)
-      assert.strictEqual(retryAfterS, 11)
-      yield* TestClock.adjust("10 seconds")
-      assert.isTrue(Result.isFailure(freeWork.check(key)))
-      yield* TestClock.adjust("1 second")
-      assert.isTrue(Result.isSuccess(freeWork.check(key)))
-    }).pipe(Effect.provide(layer))
-)
+test("when bodies were read for refusals, then each 16 KiB counts as one refusal more", function* () {
+  assert.strictEqual(yield* ask(100, "key", 9 * 16_384), 2)
+  yield* TestClock.adjust("1 second")
+  assert.strictEqual(yield* ask(100, "key", 9 * 16_384), 1)
+})
 
-it.effect("when more keys come than have a bucket, then the one used longest ago is forgotten", () =>
-  Effect.gen(function* () {
-    assert.strictEqual(yield* ask(100, "first"), 20)
-    yield* Effect.forEach(["a", "b", "c"], (keyId) => ask(1, keyId))
-    assert.strictEqual(yield* ask(100, "first"), 20)
-    assert.strictEqual(yield* ask(100, "c"), 19)
-  }).pipe(Effect.provide(layer))
-)
+test("when a refusal cost more than there is, then the key waits for it, but never above ten seconds", function* () {
+  const freeWork = yield* FreeWork
+  freeWork.spend(key, 64 * 1024 * 1024)
+  const { retryAfterS, value } = yield* Effect.flip(Effect.fromResult(freeWork.check(key)))
+  assert.strictEqual(value, 10)
+  assert.strictEqual(retryAfterS, 11)
+  yield* TestClock.adjust("10 seconds")
+  assert.isTrue(Result.isFailure(freeWork.check(key)))
+  yield* TestClock.adjust("1 second")
+  assert.isTrue(Result.isSuccess(freeWork.check(key)))
+})
 
-it.effect("when limits are shown without asking the store, then they are a second old at most", () =>
-  Effect.gen(function* () {
-    const freeWork = yield* FreeWork
-    const full = { limit: 1, remaining: 1 }
-    const headroom = { requests: full, tokens: full, budgets: {}, resets: noResets }
-    freeWork.noteHeadroom("key", headroom)
-    assert.strictEqual(freeWork.headroom("key"), headroom)
-    yield* TestClock.adjust("1 second")
-    assert.isUndefined(freeWork.headroom("key"), "one asker reads it anew")
-    assert.strictEqual(freeWork.headroom("key"), headroom, "the others go on with what there is")
-  }).pipe(Effect.provide(layer))
-)
+test("when more keys come than have a bucket, then the one used longest ago is forgotten", function* () {
+  assert.strictEqual(yield* ask(100, "first"), 20)
+  yield* Effect.forEach(["a", "b", "c"], (keyId) => ask(1, keyId))
+  assert.strictEqual(yield* ask(100, "first"), 20)
+  assert.strictEqual(yield* ask(100, "c"), 19)
+})
+
+test("when limits are shown without asking the store, then they are a second old at most", function* () {
+  const freeWork = yield* FreeWork
+  const full = { limit: 1, remaining: 1 }
+  const headroom = { requests: full, tokens: full, budgets: {}, resets: noResets }
+  freeWork.noteHeadroom("key", headroom)
+  assert.strictEqual(freeWork.headroom("key"), headroom)
+  yield* TestClock.adjust("1 second")
+  assert.isUndefined(freeWork.headroom("key"), "one asker reads it anew")
+  assert.strictEqual(freeWork.headroom("key"), headroom, "the others go on with what there is")
+})
 
 it.effect(
   "when all keys of a tenant have used as much as three may, then the others are refused as well",
@@ -94,25 +85,21 @@ it.effect(
     }).pipe(Effect.provide(FreeWork.layer({ perSecond: 10, burst: 20 })))
 )
 
-it.effect(
-  "when a refusal is delayed, then by a second, and when more of a key wait than may, then the next is closed",
-  () =>
-    Effect.gen(function* () {
-      const freeWork = yield* FreeWork
-      const wait = Effect.forkChild(freeWork.delay("key"), { startImmediately: true })
-      const waiting = yield* Effect.replicateEffect(wait, 5)
-      assert.strictEqual(freeWork.waiting, 5)
-      assert.isFalse(yield* freeWork.delay("key"))
-      const other = yield* Effect.forkChild(freeWork.delay("another"), { startImmediately: true })
-      assert.strictEqual(freeWork.waiting, 6, "another key has its own")
-      yield* Fiber.interrupt(other)
-      const [first, ...others] = waiting
-      if (first !== undefined) yield* Fiber.interrupt(first)
-      assert.strictEqual(freeWork.waiting, 4, "a client that leaves gives its place back")
-      yield* TestClock.adjust("999 millis")
-      assert.isTrue(others.every((fiber) => fiber.pollUnsafe() === undefined))
-      yield* TestClock.adjust("1 millis")
-      for (const fiber of others) assert.isTrue(yield* Fiber.join(fiber))
-      assert.strictEqual(freeWork.waiting, 0)
-    }).pipe(Effect.provide(layer))
-)
+test("when a refusal is delayed, then by a second, and when more of a key wait than may, then the next is closed", function* () {
+  const freeWork = yield* FreeWork
+  const wait = Effect.forkChild(freeWork.delay("key"), { startImmediately: true })
+  const waiting = yield* Effect.replicateEffect(wait, 5)
+  assert.strictEqual(freeWork.waiting, 5)
+  assert.isFalse(yield* freeWork.delay("key"))
+  const other = yield* Effect.forkChild(freeWork.delay("another"), { startImmediately: true })
+  assert.strictEqual(freeWork.waiting, 6, "another key has its own")
+  yield* Fiber.interrupt(other)
+  const [first, ...others] = waiting
+  if (first !== undefined) yield* Fiber.interrupt(first)
+  assert.strictEqual(freeWork.waiting, 4, "a client that leaves gives its place back")
+  yield* TestClock.adjust("999 millis")
+  assert.isTrue(others.every((fiber) => fiber.pollUnsafe() === undefined))
+  yield* TestClock.adjust("1 millis")
+  for (const fiber of others) assert.isTrue(yield* Fiber.join(fiber))
+  assert.strictEqual(freeWork.waiting, 0)
+})

@@ -8,6 +8,7 @@ import type { ExtraSurface } from "../../../src/domain/Surface.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { makeMemory as makeKeys, memoryKey } from "../../../src/gates/keys/memory.ts"
 import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
+import { testWith } from "../../support/testWith.ts"
 
 type Begun = Deferred.Deferred<Stream.Stream<Frame>, BackendFailed>
 
@@ -54,40 +55,32 @@ const heard = Effect.fnUntraced(function* (
   return { before: names(before).slice(0, 2), after: names(after).filter((name) => !isAgain(name)) }
 })
 
-it.live(
-  "when the first frame takes long, then the client hears the start and a ping, and then the answer",
-  () =>
-    Effect.gen(function* () {
-      const { after, before } = yield* heard((begun) => Deferred.succeed(begun, replyWith(["a", "b"], 9)))
-      assert.deepStrictEqual(before, ["message_start", "ping"])
-      assert.deepStrictEqual(after, [
-        "content_block_start",
-        "content_block_delta",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop"
-      ])
-    })
-)
+const test = testWith(it.live)
 
-it.live(
-  "when the model server fails after the client has heard that it waits, then the failure is the last event",
-  () =>
-    Effect.gen(function* () {
-      const { after, before } = yield* heard((begun) =>
-        Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
-      )
-      assert.deepStrictEqual(before, ["message_start", "ping"])
-      assert.deepStrictEqual(after, ["error"])
-    })
-)
+test("when the first frame takes long, then the client hears the start and a ping, and then the answer", function* () {
+  const { after, before } = yield* heard((begun) => Deferred.succeed(begun, replyWith(["a", "b"], 9)))
+  assert.deepStrictEqual(before, ["message_start", "ping"])
+  assert.deepStrictEqual(after, [
+    "content_block_start",
+    "content_block_delta",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop"
+  ])
+})
 
-it.live("when a client of Responses has heard that it waits, then a failure is response.failed", () =>
-  Effect.gen(function* () {
-    const fails = (begun: Begun) => Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
-    const { after, before } = yield* heard(fails, "responses")
-    assert.deepStrictEqual(before, ["response.created", "response.in_progress"])
-    assert.deepStrictEqual(after, ["response.failed"])
-  })
-)
+test("when the model server fails after the client has heard that it waits, then the failure is the last event", function* () {
+  const { after, before } = yield* heard((begun) =>
+    Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
+  )
+  assert.deepStrictEqual(before, ["message_start", "ping"])
+  assert.deepStrictEqual(after, ["error"])
+})
+
+test("when a client of Responses has heard that it waits, then a failure is response.failed", function* () {
+  const fails = (begun: Begun) => Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
+  const { after, before } = yield* heard(fails, "responses")
+  assert.deepStrictEqual(before, ["response.created", "response.in_progress"])
+  assert.deepStrictEqual(after, ["response.failed"])
+})

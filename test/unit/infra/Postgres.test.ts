@@ -4,6 +4,7 @@ import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../../support/TestPostgres.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const planOf = (statement: string) =>
   Effect.gen(function* () {
@@ -12,24 +13,22 @@ const planOf = (statement: string) =>
     return lines.map((line) => line["QUERY PLAN"]).join("\n")
   })
 
-it.live("when a table is empty now, then its statements are planned as for a large one", () =>
-  Effect.gen(function* () {
-    const plan = yield* planOf(
-      "SELECT * FROM audit_log WHERE request_id = '00000000-0000-0000-0000-000000000000'"
-    )
-    assert.match(plan, /audit_log_default_pkey/)
-    assert.notMatch(plan, /Seq Scan/)
-  }).pipe(Effect.provide(TestPostgres))
-)
+const test = testWith(it.live, TestPostgres)
 
-it.live("when a plan without an index is expensive, then it is still not compiled", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`SET jit_above_cost = 0`
-    assert.notMatch(yield* planOf("SELECT count(*) FROM audit_log WHERE latency_ms > 1"), /JIT/)
-    assert.deepStrictEqual(yield* sql`SHOW jit`, [{ jit: "off" }])
-  }).pipe(Effect.provide(TestPostgres))
-)
+test("when a table is empty now, then its statements are planned as for a large one", function* () {
+  const plan = yield* planOf(
+    "SELECT * FROM audit_log WHERE request_id = '00000000-0000-0000-0000-000000000000'"
+  )
+  assert.match(plan, /audit_log_default_pkey/)
+  assert.notMatch(plan, /Seq Scan/)
+})
+
+test("when a plan without an index is expensive, then it is still not compiled", function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`SET jit_above_cost = 0`
+  assert.notMatch(yield* planOf("SELECT count(*) FROM audit_log WHERE latency_ms > 1"), /JIT/)
+  assert.deepStrictEqual(yield* sql`SHOW jit`, [{ jit: "off" }])
+})
 
 it.live("when the URL names the folder of a socket, then no connection goes over the network", () =>
   Effect.gen(function* () {

@@ -3,6 +3,7 @@ import { Effect, Layer, Redacted, Schedule } from "effect"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
 import { layerPrivateRedis, layerTestRedis, TestRedis, TestRedisServer } from "../../support/TestRedis.ts"
 import { makeStopwatch } from "../../support/wait.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const client = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 200 }))
@@ -15,16 +16,16 @@ const ready = Effect.flatMap(Redis, (redis) =>
   redis.send("PING", []).pipe(Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 250 }))
 )
 
-it.live("when the server has forgotten a script, then it is loaded again", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    const add = redis.script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
-    assert.strictEqual(yield* add(["n"], [2]), 2)
-    yield* redis.send("SCRIPT", ["FLUSH"])
-    assert.strictEqual(yield* add(["n"], [3]), 5)
-  }).pipe(Effect.provide(own))
-)
+const test = testWith(it.live, own)
+
+test("when the server has forgotten a script, then it is loaded again", function* () {
+  yield* ready
+  const redis = yield* Redis
+  const add = redis.script("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+  assert.strictEqual(yield* add(["n"], [2]), 2)
+  yield* redis.send("SCRIPT", ["FLUSH"])
+  assert.strictEqual(yield* add(["n"], [3]), 5)
+})
 
 it.live(
   "when a command is refused or not answered, then the two errors differ, and neither is a defect",
@@ -38,38 +39,32 @@ it.live(
     }).pipe(Effect.provide(shared))
 )
 
-it.live(
-  "when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself",
-  () =>
-    Effect.gen(function* () {
-      yield* ready
-      const redis = yield* Redis
-      const server = yield* TestRedisServer
-      yield* server.kill
-      yield* Effect.flip(redis.send("INCR", ["n"]))
-      const before = makeStopwatch()
-      yield* Effect.flip(redis.send("INCR", ["n"]))
-      assert.isBelow(before(), 150)
-      yield* server.start
-      yield* ready
-      assert.isNull(yield* redis.send("GET", ["n"]))
-    }).pipe(Effect.provide(own))
-)
+test("when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself", function* () {
+  yield* ready
+  const redis = yield* Redis
+  const server = yield* TestRedisServer
+  yield* server.kill
+  yield* Effect.flip(redis.send("INCR", ["n"]))
+  const before = makeStopwatch()
+  yield* Effect.flip(redis.send("INCR", ["n"]))
+  assert.isBelow(before(), 150)
+  yield* server.start
+  yield* ready
+  assert.isNull(yield* redis.send("GET", ["n"]))
+})
 
-it.live("when the server is frozen, then a command fails in time and is never sent twice", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    const server = yield* TestRedisServer
-    yield* server.pause
-    const before = makeStopwatch()
-    yield* Effect.flip(redis.send("INCR", ["n"]))
-    assert.isBelow(before(), 1000)
-    yield* server.resume
-    yield* ready
-    assert.isAtMost(Number(yield* redis.send("GET", ["n"])), 1)
-  }).pipe(Effect.provide(own))
-)
+test("when the server is frozen, then a command fails in time and is never sent twice", function* () {
+  yield* ready
+  const redis = yield* Redis
+  const server = yield* TestRedisServer
+  yield* server.pause
+  const before = makeStopwatch()
+  yield* Effect.flip(redis.send("INCR", ["n"]))
+  assert.isBelow(before(), 1000)
+  yield* server.resume
+  yield* ready
+  assert.isAtMost(Number(yield* redis.send("GET", ["n"])), 1)
+})
 
 it.live("when there is no server, then the client is built", () =>
   Effect.gen(function* () {

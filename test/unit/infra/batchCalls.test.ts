@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { batchCalls } from "../../../src/infra/batchCalls.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const make = () => {
   const sent: Array<string> = []
@@ -20,40 +21,32 @@ const make = () => {
 const atOnce = <A, E>(effects: ReadonlyArray<Effect.Effect<A, E>>) =>
   Effect.forEach(effects, Effect.exit, { concurrency: "unbounded" })
 
+const test = testWith(it.live)
+
 describe("calls of one turn of the event loop", () => {
-  it.live(
-    "when they have one place, then as many as may be are sent together, and each gets its answer",
-    () =>
-      Effect.gen(function* () {
-        const { call, sent } = make()
-        const exits = yield* atOnce(["x1", "y1", "x2", "x3", "x4"].map(call))
-        assert.deepStrictEqual(sent, ["x1,x2,x3", "x4", "y1"])
-        assert.deepStrictEqual(exits, ["X1", "Y1", "X2", "X3", "X4"].map(Exit.succeed))
-        assert.strictEqual(yield* call("x5"), "X5")
-        assert.deepStrictEqual(sent.slice(3), ["x5"])
-      })
-  )
+  test("when they have one place, then as many as may be are sent together, and each gets its answer", function* () {
+    const { call, sent } = make()
+    const exits = yield* atOnce(["x1", "y1", "x2", "x3", "x4"].map(call))
+    assert.deepStrictEqual(sent, ["x1,x2,x3", "x4", "y1"])
+    assert.deepStrictEqual(exits, ["X1", "Y1", "X2", "X3", "X4"].map(Exit.succeed))
+    assert.strictEqual(yield* call("x5"), "X5")
+    assert.deepStrictEqual(sent.slice(3), ["x5"])
+  })
 
-  it.live("when sending fails, then its callers fail, no others, and each may call again at once", () =>
-    Effect.gen(function* () {
-      const { call } = make()
-      const again = Effect.catch(call("y broken"), () => call("y2"))
-      const [one, two, other, short] = yield* atOnce([again, call("y1"), call("x1"), call("z short")])
-      assert.deepStrictEqual([one, two, other], [Exit.succeed("Y2"), Exit.fail("lost"), Exit.succeed("X1")])
-      assert.isTrue(short !== undefined && Exit.hasDies(short))
-    })
-  )
+  test("when sending fails, then its callers fail, no others, and each may call again at once", function* () {
+    const { call } = make()
+    const again = Effect.catch(call("y broken"), () => call("y2"))
+    const [one, two, other, short] = yield* atOnce([again, call("y1"), call("x1"), call("z short")])
+    assert.deepStrictEqual([one, two, other], [Exit.succeed("Y2"), Exit.fail("lost"), Exit.succeed("X1")])
+    assert.isTrue(short !== undefined && Exit.hasDies(short))
+  })
 
-  it.live(
-    "when a call is only described, then nothing is sent; when it is run twice, then it is sent twice",
-    () =>
-      Effect.gen(function* () {
-        const { call, sent } = make()
-        const described = call("x1")
-        yield* call("y1")
-        assert.deepStrictEqual(sent, ["y1"])
-        yield* atOnce([described, described])
-        assert.deepStrictEqual(sent, ["y1", "x1,x1"])
-      })
-  )
+  test("when a call is only described, then nothing is sent; when it is run twice, then it is sent twice", function* () {
+    const { call, sent } = make()
+    const described = call("x1")
+    yield* call("y1")
+    assert.deepStrictEqual(sent, ["y1"])
+    yield* atOnce([described, described])
+    assert.deepStrictEqual(sent, ["y1", "x1,x1"])
+  })
 })

@@ -6,41 +6,38 @@ import { TestClock } from "effect/testing"
 import { timeoutDetached } from "../../../src/infra/time.ts"
 import { layerPrivatePostgres, TestCluster } from "../../support/TestPostgres.ts"
 import { makeStopwatch } from "../../support/wait.ts"
+import { testWith } from "../../support/testWith.ts"
 
-it.effect("when the work ends in time, then its result is passed on", () =>
-  Effect.gen(function* () {
-    assert.strictEqual(yield* timeoutDetached("1 second")(Effect.succeed(7)), 7)
-    assert.strictEqual(yield* Effect.flip(timeoutDetached("1 second")(Effect.fail("no"))), "no")
-  })
-)
+const test = testWith(it.effect)
 
-it.effect("when the work cannot be stopped, then the caller does not wait for it", () =>
-  Effect.gen(function* () {
-    const stubborn = Effect.uninterruptible(Effect.sleep("1 hour"))
-    const waiting = yield* Effect.forkChild(Effect.flip(timeoutDetached("1 second")(stubborn)), {
-      startImmediately: true
-    })
-    yield* TestClock.adjust("1 second")
-    assert.strictEqual((yield* Fiber.join(waiting))._tag, "TimeoutError")
-  })
-)
+test("when the work ends in time, then its result is passed on", function* () {
+  assert.strictEqual(yield* timeoutDetached("1 second")(Effect.succeed(7)), 7)
+  assert.strictEqual(yield* Effect.flip(timeoutDetached("1 second")(Effect.fail("no"))), "no")
+})
 
-it.effect("when the deadline passes or the caller leaves, then the work is stopped", () =>
-  Effect.gen(function* () {
-    let stopped = 0
-    const work = Effect.never.pipe(Effect.onInterrupt(() => Effect.sync(() => stopped++)))
-    const late = yield* Effect.forkChild(Effect.exit(timeoutDetached("1 second")(work)), {
-      startImmediately: true
-    })
-    yield* TestClock.adjust("1 second")
-    yield* Fiber.join(late)
-    assert.strictEqual(stopped, 1)
-    const left = yield* Effect.forkChild(timeoutDetached("1 second")(work), { startImmediately: true })
-    yield* Fiber.interrupt(left)
-    yield* Effect.yieldNow
-    assert.strictEqual(stopped, 2)
+test("when the work cannot be stopped, then the caller does not wait for it", function* () {
+  const stubborn = Effect.uninterruptible(Effect.sleep("1 hour"))
+  const waiting = yield* Effect.forkChild(Effect.flip(timeoutDetached("1 second")(stubborn)), {
+    startImmediately: true
   })
-)
+  yield* TestClock.adjust("1 second")
+  assert.strictEqual((yield* Fiber.join(waiting))._tag, "TimeoutError")
+})
+
+test("when the deadline passes or the caller leaves, then the work is stopped", function* () {
+  let stopped = 0
+  const work = Effect.never.pipe(Effect.onInterrupt(() => Effect.sync(() => stopped++)))
+  const late = yield* Effect.forkChild(Effect.exit(timeoutDetached("1 second")(work)), {
+    startImmediately: true
+  })
+  yield* TestClock.adjust("1 second")
+  yield* Fiber.join(late)
+  assert.strictEqual(stopped, 1)
+  const left = yield* Effect.forkChild(timeoutDetached("1 second")(work), { startImmediately: true })
+  yield* Fiber.interrupt(left)
+  yield* Effect.yieldNow
+  assert.strictEqual(stopped, 2)
+})
 
 it.live("when Postgres is frozen, then a query fails in time", () =>
   Effect.gen(function* () {

@@ -6,6 +6,7 @@ import { renderCause } from "../../../src/observability/renderCause.ts"
 import { jsonLine, layerLogging, RequestLines, textLine } from "../../../src/observability/logging.ts"
 import type { AuditRecord } from "../../../src/domain/AuditRecord.ts"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const linesOf = Effect.fnUntraced(function* (
   line: Logger.Logger<unknown, string>,
@@ -47,88 +48,78 @@ const unreadable = new SqlError({
   })
 })
 
+const test = testWith(it.effect)
+
 for (const [name, line] of [
   ["JSON", jsonLine],
   ["text", textLine]
 ] as const) {
-  it.effect(
-    `when a line has a key (${name}), whole, cut short or in a cause, then its secret is redacted`,
-    () =>
+  test(`when a line has a key (${name}), whole, cut short or in a cause, then its secret is redacted`, function* () {
+    const key = mintKey("tg_")
+    const other = mintKey("x9_").slice(0, -4)
+    const error = new Error(`message ${key}`, { cause: new Error(`cause ${key}`) })
+    const lines = yield* linesOf(
+      line,
       Effect.gen(function* () {
-        const key = mintKey("tg_")
-        const other = mintKey("x9_").slice(0, -4)
-        const error = new Error(`message ${key}`, { cause: new Error(`cause ${key}`) })
-        const lines = yield* linesOf(
-          line,
-          Effect.gen(function* () {
-            yield* Effect.logInfo(`words ${key}, ${other}`)
-            yield* Effect.logInfo("field", { [key]: { deep: [`a${other}b`] } })
-            yield* Effect.annotateLogs(Effect.logInfo("annotated"), "k", key)
-            yield* Effect.logError("error", error)
-            yield* Effect.logError("error in a field", { error })
-            yield* Effect.logError("cause", Cause.die(error))
-            yield* Effect.logError("value", Cause.fail({ key }))
-          })
-        )
-        assert.strictEqual(lines.length, 7)
-        for (const text of lines) {
-          assert.notInclude(text, key.slice(12, 24))
-          assert.notInclude(text, other.slice(12, 24))
+        yield* Effect.logInfo(`words ${key}, ${other}`)
+        yield* Effect.logInfo("field", { [key]: { deep: [`a${other}b`] } })
+        yield* Effect.annotateLogs(Effect.logInfo("annotated"), "k", key)
+        yield* Effect.logError("error", error)
+        yield* Effect.logError("error in a field", { error })
+        yield* Effect.logError("cause", Cause.die(error))
+        yield* Effect.logError("value", Cause.fail({ key }))
+      })
+    )
+    assert.strictEqual(lines.length, 7)
+    for (const text of lines) {
+      assert.notInclude(text, key.slice(12, 24))
+      assert.notInclude(text, other.slice(12, 24))
+    }
+    assert.include(lines[0], `${prefixOf(key)}…, ${prefixOf(other)}…`)
+  })
+
+  test(`when a text is logged (${name}), then it is one line and has nothing a terminal obeys`, function* () {
+    const hostile = "a\u001b[31mb\r\nc\u202ed\u2028e\u009bf\u0000g"
+    const lines = yield* linesOf(
+      line,
+      Effect.annotateLogs(Effect.logInfo(hostile, { field: hostile, [hostile]: 1 }), "note", hostile)
+    )
+    assert.strictEqual(lines.length, 1)
+    assert.notMatch(lines[0] ?? "", /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u)
+  })
+
+  test(`when Postgres quotes rows and values (${name}), then they are left out, and the place of the error stays`, function* () {
+    const lines = yield* linesOf(
+      line,
+      Effect.gen(function* () {
+        for (const error of [refusedRow, unreadable]) {
+          yield* Effect.logWarning("as a value", error)
+          yield* Effect.logWarning("as a cause", Cause.fail(error))
+          yield* Effect.logWarning("below another", new Error("outer", { cause: error }))
+          yield* Effect.logWarning("in a field", { error })
         }
-        assert.include(lines[0], `${prefixOf(key)}…, ${prefixOf(other)}…`)
       })
-  )
-
-  it.effect(`when a text is logged (${name}), then it is one line and has nothing a terminal obeys`, () =>
-    Effect.gen(function* () {
-      const hostile = "a\u001b[31mb\r\nc\u202ed\u2028e\u009bf\u0000g"
-      const lines = yield* linesOf(
-        line,
-        Effect.annotateLogs(Effect.logInfo(hostile, { field: hostile, [hostile]: 1 }), "note", hostile)
-      )
-      assert.strictEqual(lines.length, 1)
-      assert.notMatch(lines[0] ?? "", /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u)
-    })
-  )
-
-  it.effect(
-    `when Postgres quotes rows and values (${name}), then they are left out, and the place of the error stays`,
-    () =>
-      Effect.gen(function* () {
-        const lines = yield* linesOf(
-          line,
-          Effect.gen(function* () {
-            for (const error of [refusedRow, unreadable]) {
-              yield* Effect.logWarning("as a value", error)
-              yield* Effect.logWarning("as a cause", Cause.fail(error))
-              yield* Effect.logWarning("below another", new Error("outer", { cause: error }))
-              yield* Effect.logWarning("in a field", { error })
-            }
-          })
-        )
-        assert.strictEqual(lines.length, 8)
-        for (const text of lines) assert.notMatch(text, /marker-(?:prompt|where|hint|value)/)
-        for (const text of lines.slice(0, 4)) assert.match(text, /23514.*prompt_log/)
-        for (const text of lines.slice(4)) assert.include(text, "22P02")
-      })
-  )
+    )
+    assert.strictEqual(lines.length, 8)
+    for (const text of lines) assert.notMatch(text, /marker-(?:prompt|where|hint|value)/)
+    for (const text of lines.slice(0, 4)) assert.match(text, /23514.*prompt_log/)
+    for (const text of lines.slice(4)) assert.include(text, "22P02")
+  })
 }
 
-it.effect("when something is redacted in a line of JSON, then the line is still JSON", () =>
-  Effect.gen(function* () {
-    const key = mintKey("tg_")
-    const lines = yield* linesOf(
-      jsonLine,
-      Effect.logInfo(`\u001b${key}\u009b"\\${key}\n`, { [`"${key}\u2028`]: key })
-    )
-    const line = yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json)))(
-      lines[0] ?? ""
-    )
-    const public_ = `${prefixOf(key)}…`
-    assert.strictEqual(line["message"], `\u001b${public_}\u009b"\\${public_}\n`)
-    assert.strictEqual(line[`"${public_}\u2028`], public_)
-  })
-)
+test("when something is redacted in a line of JSON, then the line is still JSON", function* () {
+  const key = mintKey("tg_")
+  const lines = yield* linesOf(
+    jsonLine,
+    Effect.logInfo(`\u001b${key}\u009b"\\${key}\n`, { [`"${key}\u2028`]: key })
+  )
+  const line = yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Record(Schema.String, Schema.Json)))(
+    lines[0] ?? ""
+  )
+  const public_ = `${prefixOf(key)}…`
+  assert.strictEqual(line["message"], `\u001b${public_}\u009b"\\${public_}\n`)
+  assert.strictEqual(line[`"${public_}\u2028`], public_)
+})
 
 it("when an error has causes, then the first cause comes first, with frames only when they are asked for, and a circle ends", () => {
   const inner = new TypeError("inner")
@@ -186,29 +177,23 @@ describe("the lines of requests", () => {
       )
     }).pipe(Effect.provide(layerLogging(settings, isTerminal)))
 
-  it.effect("when the gateway runs at a terminal, then each request is one short line without keys", () =>
-    Effect.gen(function* () {
-      const [good = "", refused = ""] = (yield* printed({ logLevel: "info", production: false }, true)) ?? []
-      assert.match(good, /^[\d:]{8} INFO  POST \/api\/chat  m:latest  200  7 in, 3 out  41 ms$/)
-      assert.match(refused, /  m:latest  429 rate_limit_exceeded  41 ms$/)
-      assert.isBelow(refused.length, 250)
-      assert.notInclude(refused, secret.slice(12))
-      assert.notInclude(refused, "\u001b")
-    })
-  )
+  test("when the gateway runs at a terminal, then each request is one short line without keys", function* () {
+    const [good = "", refused = ""] = (yield* printed({ logLevel: "info", production: false }, true)) ?? []
+    assert.match(good, /^[\d:]{8} INFO  POST \/api\/chat  m:latest  200  7 in, 3 out  41 ms$/)
+    assert.match(refused, /  m:latest  429 rate_limit_exceeded  41 ms$/)
+    assert.isBelow(refused.length, 250)
+    assert.notInclude(refused, secret.slice(12))
+    assert.notInclude(refused, "\u001b")
+  })
 
-  it.effect("when it runs in production, then the line is the JSON one, at a terminal too", () =>
-    Effect.gen(function* () {
-      const [line = ""] = (yield* printed({ logLevel: "info", production: true }, true)) ?? []
-      assert.match(line, /"message":"request".*"latency_ms":41,"tokens_in":7,"tokens_out":3\}$/)
-    })
-  )
+  test("when it runs in production, then the line is the JSON one, at a terminal too", function* () {
+    const [line = ""] = (yield* printed({ logLevel: "info", production: true }, true)) ?? []
+    assert.match(line, /"message":"request".*"latency_ms":41,"tokens_in":7,"tokens_out":3\}$/)
+  })
 
-  it.effect("when nobody watches, or the level is above info, then requests have no line", () =>
-    Effect.gen(function* () {
-      assert.isUndefined(yield* printed({ logLevel: "info", production: false }, false))
-      assert.isUndefined(yield* printed({ logLevel: "warn", production: false }, true))
-      assert.isUndefined(yield* printed({ logLevel: "warn", production: true }, true))
-    })
-  )
+  test("when nobody watches, or the level is above info, then requests have no line", function* () {
+    assert.isUndefined(yield* printed({ logLevel: "info", production: false }, false))
+    assert.isUndefined(yield* printed({ logLevel: "warn", production: false }, true))
+    assert.isUndefined(yield* printed({ logLevel: "warn", production: true }, true))
+  })
 })

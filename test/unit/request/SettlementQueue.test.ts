@@ -5,6 +5,7 @@ import { TestClock } from "effect/testing"
 import { MeterDown } from "../../../src/gates/meter/Meter.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const layer = SettlementQueue.layer({ drainMs: 0 }).pipe(
   Layer.provide(Metrics.layer),
@@ -28,55 +29,49 @@ const store = () => {
 const refused = <A>(effect: Effect.Effect<A, MeterDown>) =>
   Effect.match(effect, { onSuccess: () => false, onFailure: () => true })
 
-it.effect(
-  "when an account owes a settlement, then its next request settles it first or is refused, and other accounts are not",
-  () =>
-    Effect.gen(function* () {
-      const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
-      yield* settlements.flush(key)
-      yield* settlements.enqueue(key, "settle", settling)
-      const tries = Effect.forEach([1, 2, 3], () => refused(settlements.flush(key)), { concurrency: 3 })
-      const first = yield* Effect.forkChild(tries, { startImmediately: true })
-      yield* settlements.flush(other)
-      yield* TestClock.adjust("400 millis")
-      assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
-      // Once for the three, once for itself.
-      assert.strictEqual(state.asked, 2)
-      state.down = false
-      const second = yield* Effect.forkChild(tries, { startImmediately: true })
-      yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
-      yield* settlements.flush(key)
-      // It is paid: nobody tries any more.
-      const { asked } = state
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(state.asked, asked)
-      assert.isAtLeast(state.settled, 1)
-      assert.strictEqual(yield* settlements.backlog, 0)
-    }).pipe(Effect.provide(layer))
-)
+const test = testWith(it.effect, layer)
 
-it.effect("when a settlement waits, then it is tried again without a request", () =>
-  Effect.gen(function* () {
-    const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
-    yield* settlements.enqueue(key, "settle", settling)
-    yield* TestClock.adjust("10 seconds")
-    state.down = false
-    yield* TestClock.adjust("900 millis")
-    assert.strictEqual(state.settled, 1)
-    yield* settlements.flush(key)
-  }).pipe(Effect.provide(layer))
-)
+test("when an account owes a settlement, then its next request settles it first or is refused, and other accounts are not", function* () {
+  const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
+  yield* settlements.flush(key)
+  yield* settlements.enqueue(key, "settle", settling)
+  const tries = Effect.forEach([1, 2, 3], () => refused(settlements.flush(key)), { concurrency: 3 })
+  const first = yield* Effect.forkChild(tries, { startImmediately: true })
+  yield* settlements.flush(other)
+  yield* TestClock.adjust("400 millis")
+  assert.deepStrictEqual(yield* Fiber.join(first), [true, true, true])
+  // Once for the three, once for itself.
+  assert.strictEqual(state.asked, 2)
+  state.down = false
+  const second = yield* Effect.forkChild(tries, { startImmediately: true })
+  yield* TestClock.adjust("1 second")
+  assert.deepStrictEqual(yield* Fiber.join(second), [false, false, false])
+  yield* settlements.flush(key)
+  // It is paid: nobody tries any more.
+  const { asked } = state
+  yield* TestClock.adjust("1 minute")
+  assert.strictEqual(state.asked, asked)
+  assert.isAtLeast(state.settled, 1)
+  assert.strictEqual(yield* settlements.backlog, 0)
+})
 
-it.effect("when a settlement is given up or breaks, then its account is open again", () =>
-  Effect.gen(function* () {
-    const [settlements, { settling }] = [yield* SettlementQueue, store()]
-    yield* settlements.enqueue(key, "settle", settling)
-    yield* settlements.enqueue(other, "settle", Effect.die("broken"))
-    yield* TestClock.adjust("1 millis")
-    yield* settlements.flush(other)
-    yield* TestClock.adjust("3 minutes")
-    yield* settlements.flush(key)
-    assert.strictEqual(yield* settlements.backlog, 0)
-  }).pipe(Effect.provide(layer))
-)
+test("when a settlement waits, then it is tried again without a request", function* () {
+  const [settlements, { state, settling }] = [yield* SettlementQueue, store()]
+  yield* settlements.enqueue(key, "settle", settling)
+  yield* TestClock.adjust("10 seconds")
+  state.down = false
+  yield* TestClock.adjust("900 millis")
+  assert.strictEqual(state.settled, 1)
+  yield* settlements.flush(key)
+})
+
+test("when a settlement is given up or breaks, then its account is open again", function* () {
+  const [settlements, { settling }] = [yield* SettlementQueue, store()]
+  yield* settlements.enqueue(key, "settle", settling)
+  yield* settlements.enqueue(other, "settle", Effect.die("broken"))
+  yield* TestClock.adjust("1 millis")
+  yield* settlements.flush(other)
+  yield* TestClock.adjust("3 minutes")
+  yield* settlements.flush(key)
+  assert.strictEqual(yield* settlements.backlog, 0)
+})

@@ -15,6 +15,7 @@ import { makeWaitForPlace } from "../../../src/request/waitForPlace.ts"
 import { arrivalOf, askedOf, callOf, callerWith, verified } from "../../support/permits.ts"
 import { layerPorts, leaseS } from "../../support/ports.ts"
 import { noon } from "../../support/records.ts"
+import { testWith } from "../../support/testWith.ts"
 
 /** Admits a chat of an estimated 40 tokens whose intent takes so long to be written. */
 const admitting = Effect.fnUntraced(function* (requestId: string, budget: number, intentMs: number) {
@@ -38,51 +39,43 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
 const ids = ["a", "b", "c"].map((letter) => `01a1fe92-0000-7000-8000-00000000000${letter}`)
 const [first = "", second = "", third = ""] = ids
 
-it.effect("when little remains, then the prompt and one token of the answer are still held in full", () =>
-  Effect.gen(function* () {
-    const { intents } = yield* AuditMemory
-    for (const id of [first, second]) assert.isTrue(Result.isSuccess(yield* admitting(id, 150, 0)))
-    const held = (id: string) => intents.get(id)?.intent.reservation.held
-    assert.deepStrictEqual([held(first), held(second)], [140, 41])
-    const refused = yield* admitting(third, 150, 0)
-    assert.strictEqual(Result.isFailure(refused) ? refused.failure._tag : "", "BudgetExhausted")
-  }).pipe(Effect.provide(layerPorts))
-)
+const test = testWith(it.effect, layerPorts)
 
-it.effect(
-  "when the lease ended before the intent was written, then the request is refused: its hold may be another's",
-  () =>
-    Effect.gen(function* () {
-      assert.isTrue(Result.isSuccess(yield* admitting(first, 1000, leaseS * 1000 - 1)))
-      const late = yield* admitting(second, 1000, leaseS * 1000)
-      assert.strictEqual(Result.isFailure(late) ? late.failure._tag : "", "Unavailable")
-    }).pipe(Effect.provide(layerPorts))
-)
+test("when little remains, then the prompt and one token of the answer are still held in full", function* () {
+  const { intents } = yield* AuditMemory
+  for (const id of [first, second]) assert.isTrue(Result.isSuccess(yield* admitting(id, 150, 0)))
+  const held = (id: string) => intents.get(id)?.intent.reservation.held
+  assert.deepStrictEqual([held(first), held(second)], [140, 41])
+  const refused = yield* admitting(third, 150, 0)
+  assert.strictEqual(Result.isFailure(refused) ? refused.failure._tag : "", "BudgetExhausted")
+})
 
-it.effect(
-  "when the reservation was undone while the request waited for its place, then the request is refused: nothing would count it",
-  () =>
-    Effect.gen(function* () {
-      const meter = yield* Meter
-      const queueOf = (undone: boolean) =>
-        FairQueue.of({
-          limited: true,
-          enter: (reserved) =>
-            (undone ? Effect.orDie(meter.cancel(reserved.facts.reservation)) : Effect.void).pipe(
-              Effect.as(
-                seal.Queue(reserved, {
-                  place: { queuedMs: 2000, loaded: true, giveBack: Effect.succeed(0) }
-                })
-              )
-            ),
-          seeLoaded: () => undefined,
-          pin: () => undefined,
-          toLoad: Effect.never,
-          status: () => ({ running: 0, waiting: new Map(), models: [] })
-        })
-      const waited = admitting(first, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(false)))
-      assert.isTrue(Result.isSuccess(yield* waited))
-      const undone = yield* admitting(second, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(true)))
-      assert.strictEqual(Result.isFailure(undone) ? undone.failure._tag : "", "Unavailable")
-    }).pipe(Effect.provide(layerPorts))
-)
+test("when the lease ended before the intent was written, then the request is refused: its hold may be another's", function* () {
+  assert.isTrue(Result.isSuccess(yield* admitting(first, 1000, leaseS * 1000 - 1)))
+  const late = yield* admitting(second, 1000, leaseS * 1000)
+  assert.strictEqual(Result.isFailure(late) ? late.failure._tag : "", "Unavailable")
+})
+
+test("when the reservation was undone while the request waited for its place, then the request is refused: nothing would count it", function* () {
+  const meter = yield* Meter
+  const queueOf = (undone: boolean) =>
+    FairQueue.of({
+      limited: true,
+      enter: (reserved) =>
+        (undone ? Effect.orDie(meter.cancel(reserved.facts.reservation)) : Effect.void).pipe(
+          Effect.as(
+            seal.Queue(reserved, {
+              place: { queuedMs: 2000, loaded: true, giveBack: Effect.succeed(0) }
+            })
+          )
+        ),
+      seeLoaded: () => undefined,
+      pin: () => undefined,
+      toLoad: Effect.never,
+      status: () => ({ running: 0, waiting: new Map(), models: [] })
+    })
+  const waited = admitting(first, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(false)))
+  assert.isTrue(Result.isSuccess(yield* waited))
+  const undone = yield* admitting(second, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(true)))
+  assert.strictEqual(Result.isFailure(undone) ? undone.failure._tag : "", "Unavailable")
+})

@@ -12,6 +12,7 @@ import { requestLine, RequestLines } from "../../../src/observability/logging.ts
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, callOf, permitFor, reservedFor } from "../../support/permits.ts"
+import { testWith } from "../../support/testWith.ts"
 
 /** Writes down how a reservation ends. */
 const layerWatched = (did: Array<string>) =>
@@ -62,63 +63,53 @@ const world = Effect.gen(function* () {
   return { context, did, end, lines, release }
 })
 
-it.effect("when a request ends, then its place is given back, and one line is logged", () =>
-  Effect.gen(function* () {
-    const { did, end, lines } = yield* world
-    yield* end({ slot: "freed", row: "own" })
-    assert.deepStrictEqual(did, ["place given back", "cancelled"])
-    assert.deepStrictEqual(lines, ["request"])
-  })
-)
+const test = testWith(it.effect)
 
-it.effect("when the answer still has to be read, then its slot is kept until then, and freed once", () =>
-  Effect.gen(function* () {
-    const { context, did, end, release } = yield* world
-    yield* end({ slot: "kept", row: "own" })
-    assert.isTrue(context.cost.slotKept)
-    assert.deepStrictEqual(did, ["place given back", "cancelled"])
-    yield* release(context)
-    yield* release(context)
-    assert.isFalse(context.cost.slotKept)
-  })
-)
+test("when a request ends, then its place is given back, and one line is logged", function* () {
+  const { did, end, lines } = yield* world
+  yield* end({ slot: "freed", row: "own" })
+  assert.deepStrictEqual(did, ["place given back", "cancelled"])
+  assert.deepStrictEqual(lines, ["request"])
+})
 
-it.effect("when a client leaves output that nobody saw, then it is held before it is charged", () =>
-  Effect.gen(function* () {
-    const { context, did, end } = yield* world
-    const { cost } = context
-    cost.send(permitFor("m", callOf({ body: { tools: [] } }, 65_536)), 0)
-    cost.plan = { runs: 1, unseen: true, collects: true }
-    cost.reach = (output) =>
-      Effect.sync(() => {
-        assert.isFalse(cost.settled)
-        cost.extend(cost.promptEstimate + output)
-        did.push("held")
-      })
-    yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "own" })
-    assert.deepStrictEqual(did, ["held", "place given back", "charged"])
-    assert.isTrue(cost.settled)
-  })
-)
+test("when the answer still has to be read, then its slot is kept until then, and freed once", function* () {
+  const { context, did, end, release } = yield* world
+  yield* end({ slot: "kept", row: "own" })
+  assert.isTrue(context.cost.slotKept)
+  assert.deepStrictEqual(did, ["place given back", "cancelled"])
+  yield* release(context)
+  yield* release(context)
+  assert.isFalse(context.cost.slotKept)
+})
 
-it.effect("when a refusal shares its row with others, then it has no log line", () =>
-  Effect.gen(function* () {
-    const { end, lines } = yield* world
-    yield* end({ slot: "freed", row: "shared" })
-    assert.deepStrictEqual(lines, [])
-  })
-)
-
-it.effect(
-  "when a request ends before its call, then it is free if the gateway refused it, and charged if its client left",
-  () =>
-    Effect.gen(function* () {
-      const endOf = Effect.fnUntraced(function* (outcome: Ending["outcome"]) {
-        const { did, end } = yield* world
-        yield* end({ slot: "freed", row: "own", outcome })
-        return did
-      })
-      assert.include(yield* endOf(outcomes.unavailable), "cancelled")
-      assert.include(yield* endOf(outcomes.clientLeft), "charged")
+test("when a client leaves output that nobody saw, then it is held before it is charged", function* () {
+  const { context, did, end } = yield* world
+  const { cost } = context
+  cost.send(permitFor("m", callOf({ body: { tools: [] } }, 65_536)), 0)
+  cost.plan = { runs: 1, unseen: true, collects: true }
+  cost.reach = (output) =>
+    Effect.sync(() => {
+      assert.isFalse(cost.settled)
+      cost.extend(cost.promptEstimate + output)
+      did.push("held")
     })
-)
+  yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "own" })
+  assert.deepStrictEqual(did, ["held", "place given back", "charged"])
+  assert.isTrue(cost.settled)
+})
+
+test("when a refusal shares its row with others, then it has no log line", function* () {
+  const { end, lines } = yield* world
+  yield* end({ slot: "freed", row: "shared" })
+  assert.deepStrictEqual(lines, [])
+})
+
+test("when a request ends before its call, then it is free if the gateway refused it, and charged if its client left", function* () {
+  const endOf = Effect.fnUntraced(function* (outcome: Ending["outcome"]) {
+    const { did, end } = yield* world
+    yield* end({ slot: "freed", row: "own", outcome })
+    return did
+  })
+  assert.include(yield* endOf(outcomes.unavailable), "cancelled")
+  assert.include(yield* endOf(outcomes.clientLeft), "charged")
+})

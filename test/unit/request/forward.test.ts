@@ -8,6 +8,7 @@ import { makeForward } from "../../../src/request/forward.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { layerPorts } from "../../support/ports.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const createdAt = "2026-01-01T00:00:00Z"
 const word = (text: string): Frame => ({ createdAt, text, done: false })
@@ -27,29 +28,25 @@ const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonl
   return { context, frames }
 }, Effect.scoped)
 
-it.effect(
-  "when the backend says its last frame, then the answer ends with it and nobody has finished it",
-  () =>
-    Effect.gen(function* () {
-      const { context, frames } = yield* forwardChunks([[word("a")], [word("b"), final], [word("more")]])
-      assert.deepStrictEqual(
-        frames.map(({ done, text }) => (done ? "end" : text)),
-        ["a", "b", "end"]
-      )
-      assert.isUndefined(context.outcome)
-    }).pipe(Effect.provide(layerPorts))
-)
+const test = testWith(it.effect, layerPorts)
 
-it.effect("when the backend's counts cannot be believed, then the last frame says what is charged", () =>
-  Effect.gen(function* () {
-    const { context, frames } = yield* forwardChunks([
-      [word("a"), word("b"), { ...final, evalCount: 1_000_000 }]
-    ])
-    const last = frames.at(-1)
-    assert.deepStrictEqual(
-      [last?.promptEvalCount, last?.evalCount],
-      [context.cost.usage.tokensIn, context.cost.usage.tokensOut]
-    )
-    assert.isBelow(last?.evalCount ?? Infinity, 1000)
-  }).pipe(Effect.provide(layerPorts))
-)
+test("when the backend says its last frame, then the answer ends with it and nobody has finished it", function* () {
+  const { context, frames } = yield* forwardChunks([[word("a")], [word("b"), final], [word("more")]])
+  assert.deepStrictEqual(
+    frames.map(({ done, text }) => (done ? "end" : text)),
+    ["a", "b", "end"]
+  )
+  assert.isUndefined(context.outcome)
+})
+
+test("when the backend's counts cannot be believed, then the last frame says what is charged", function* () {
+  const { context, frames } = yield* forwardChunks([
+    [word("a"), word("b"), { ...final, evalCount: 1_000_000 }]
+  ])
+  const last = frames.at(-1)
+  assert.deepStrictEqual(
+    [last?.promptEvalCount, last?.evalCount],
+    [context.cost.usage.tokensIn, context.cost.usage.tokensOut]
+  )
+  assert.isBelow(last?.evalCount ?? Infinity, 1000)
+})

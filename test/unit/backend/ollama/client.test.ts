@@ -9,50 +9,44 @@ import { Drain } from "../../../../src/infra/Drain.ts"
 import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
-import { withBackend, forward, run, failure, named, texts, generate, stream } from "../calls.ts"
+import { failure, forward, generate, named, run, stream, test, texts, withBackend } from "../calls.ts"
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
 
 describe("a model server that hangs", () => {
-  it.live(
+  test(
     "when it answers no ping either, then a request ends soon, as an outage for everybody, and has its whole time again later",
-    () =>
-      withBackend(
-        (backend) =>
-          Effect.gen(function* () {
-            const { ping } = yield* Backend
-            backend.onLookup({ does: "hang" })
-            backend.script({ does: "hang" })
-            assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
-            const begun = ownTimeMs()
-            const error = yield* Effect.flip(run())
-            assert.isBelow(ownTimeMs() - begun, atMost(2000))
-            assert.strictEqual(verdictOf(error), "outage")
-            backend.onLookup(undefined)
-            yield* ping
-            backend.script({ does: "hang" })
-            const later = yield* Effect.timed(Effect.flip(run()))
-            assert.isAbove(Duration.toMillis(later[0]), 2900)
-            assert.strictEqual(verdictOf(later[1]), "failure")
-          }),
-        { firstByteTimeoutMs: 3000, notAnsweringMs: 200 }
-      )
+    function* (backend) {
+      const { ping } = yield* Backend
+      backend.onLookup({ does: "hang" })
+      backend.script({ does: "hang" })
+      assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
+      const begun = ownTimeMs()
+      const error = yield* Effect.flip(run())
+      assert.isBelow(ownTimeMs() - begun, atMost(2000))
+      assert.strictEqual(verdictOf(error), "outage")
+      backend.onLookup(undefined)
+      yield* ping
+      backend.script({ does: "hang" })
+      const later = yield* Effect.timed(Effect.flip(run()))
+      assert.isAbove(Duration.toMillis(later[0]), 2900)
+      assert.strictEqual(verdictOf(later[1]), "failure")
+    },
+    { firstByteTimeoutMs: 3000, notAnsweringMs: 200 }
   )
 
-  it.live("when it answers again within the short wait, then the request goes on", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          const { ping } = yield* Backend
-          backend.onLookup({ does: "hang" })
-          assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
-          backend.onLookup(undefined)
-          backend.script(stream([fake.chat("late"), fake.done()], { gapMs: 1200 }))
-          const answer = yield* Effect.forkChild(texts, { startImmediately: true })
-          yield* ping
-          assert.include(yield* Fiber.join(answer), "late")
-        }),
-      { notAnsweringMs: 1000 }
-    )
+  test(
+    "when it answers again within the short wait, then the request goes on",
+    function* (backend) {
+      const { ping } = yield* Backend
+      backend.onLookup({ does: "hang" })
+      assert.strictEqual((yield* Effect.flip(ping)).fault, "timeout")
+      backend.onLookup(undefined)
+      backend.script(stream([fake.chat("late"), fake.done()], { gapMs: 1200 }))
+      const answer = yield* Effect.forkChild(texts, { startImmediately: true })
+      yield* ping
+      assert.include(yield* Fiber.join(answer), "late")
+    },
+    { notAnsweringMs: 1000 }
   )
 
   it.live("when a request comes while another waits in vain, then both end together, as one failure", () =>
@@ -78,92 +72,74 @@ describe("a model server that hangs", () => {
 })
 
 describe("what the backend is sent", () => {
-  it.live(
-    "when it is called, then it gets the discovered name, a stream, a bound, the kept fields, and four headers",
-    () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          yield* run(callOf({ options: { temperature: 0.5, num_predict: 99_999 } }, 42))
-          yield* run(generate)
-          const [chat, generated] = backend.requests
-          assert.strictEqual(chat?.path, "/api/chat")
-          assert.strictEqual(chat?.method, "POST")
-          assert.deepStrictEqual(chat?.body, {
-            messages: [{ role: "user", content: "hi" }],
-            model: "fake:latest",
-            stream: true,
-            options: { temperature: 0.5, num_predict: 42 }
-          })
-          assert.deepStrictEqual(Object.keys(chat?.headers ?? {}).sort(), [
-            "accept",
-            "connection",
-            "content-length",
-            "content-type",
-            "host"
-          ])
-          assert.strictEqual(chat?.headers.host, `127.0.0.1:${backend.port}`)
-          assert.strictEqual(generated?.path, "/api/generate")
-        })
-      )
-  )
+  test("when it is called, then it gets the discovered name, a stream, a bound, the kept fields, and four headers", function* (backend) {
+    yield* run(callOf({ options: { temperature: 0.5, num_predict: 99_999 } }, 42))
+    yield* run(generate)
+    const [chat, generated] = backend.requests
+    assert.strictEqual(chat?.path, "/api/chat")
+    assert.strictEqual(chat?.method, "POST")
+    assert.deepStrictEqual(chat?.body, {
+      messages: [{ role: "user", content: "hi" }],
+      model: "fake:latest",
+      stream: true,
+      options: { temperature: 0.5, num_predict: 42 }
+    })
+    assert.deepStrictEqual(Object.keys(chat?.headers ?? {}).sort(), [
+      "accept",
+      "connection",
+      "content-length",
+      "content-type",
+      "host"
+    ])
+    assert.strictEqual(chat?.headers.host, `127.0.0.1:${backend.port}`)
+    assert.strictEqual(generated?.path, "/api/generate")
+  })
 
-  it.live(
-    "when a model takes no level of reasoning, then it is asked again without one, and later at once",
-    () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          const refusal = {
-            does: "answer",
-            status: 400,
-            body: '{"error":"think value \\"low\\" is not supported for this model"}'
-          } as const
-          const effort = (think: string | boolean, thinkIfAble = true) =>
-            callOf({ body: { messages: [], think }, thinkIfAble })
-          const asked = () => backend.requests.map(({ body }) => body?.["think"])
-          backend.script(refusal)
-          yield* run(effort("low"))
-          assert.deepStrictEqual(asked(), ["low", true])
-          yield* run(effort("high"))
-          yield* run(effort(false))
-          assert.deepStrictEqual(asked().slice(2), [true, false])
-          // On the native surface a client has asked for this very level.
-          backend.script(refusal)
-          const refused = yield* Effect.flip(run(effort("low", false)))
-          assert.deepInclude(refused, {
-            _tag: "BadRequest",
-            detail: "think: the model takes true or false, and no level"
-          })
-          assert.deepStrictEqual(asked().slice(4), ["low"])
-        })
-      )
-  )
+  test("when a model takes no level of reasoning, then it is asked again without one, and later at once", function* (backend) {
+    const refusal = {
+      does: "answer",
+      status: 400,
+      body: '{"error":"think value \\"low\\" is not supported for this model"}'
+    } as const
+    const effort = (think: string | boolean, thinkIfAble = true) =>
+      callOf({ body: { messages: [], think }, thinkIfAble })
+    const asked = () => backend.requests.map(({ body }) => body?.["think"])
+    backend.script(refusal)
+    yield* run(effort("low"))
+    assert.deepStrictEqual(asked(), ["low", true])
+    yield* run(effort("high"))
+    yield* run(effort(false))
+    assert.deepStrictEqual(asked().slice(2), [true, false])
+    // On the native surface a client has asked for this very level.
+    backend.script(refusal)
+    const refused = yield* Effect.flip(run(effort("low", false)))
+    assert.deepInclude(refused, {
+      _tag: "BadRequest",
+      detail: "think: the model takes true or false, and no level"
+    })
+    assert.deepStrictEqual(asked().slice(4), ["low"])
+  })
 
-  it.live("when the backend's address has a path, then the call goes below it", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        const layer = layerOllama({
-          url: new URL(`${backend.url}/gpu-1/`),
-          connectTimeoutMs: 1000,
-          firstByteTimeoutMs: 1000,
-          idleTimeoutMs: 1000
-        }).pipe(
-          Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-        )
-        yield* Effect.provide(run(), layer)
-        assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
-      })
+  test("when the backend's address has a path, then the call goes below it", function* (backend) {
+    const layer = layerOllama({
+      url: new URL(`${backend.url}/gpu-1/`),
+      connectTimeoutMs: 1000,
+      firstByteTimeoutMs: 1000,
+      idleTimeoutMs: 1000
+    }).pipe(
+      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
     )
-  )
+    yield* Effect.provide(run(), layer)
+    assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
+  })
 
-  it.live("when a request has ended, then the next one uses its connection", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          for (let i = 0; i < 10; i += 1) yield* run()
-          assert.strictEqual(backend.connections, 1)
-        }),
-      { connections: 1 }
-    )
+  test(
+    "when a request has ended, then the next one uses its connection",
+    function* (backend) {
+      for (let i = 0; i < 10; i += 1) yield* run()
+      assert.strictEqual(backend.connections, 1)
+    },
+    { connections: 1 }
   )
 })
 
@@ -177,150 +153,118 @@ describe("frames", () => {
     ["without a last newline", { unterminated: true }],
     ["as plain JSON type", { contentType: "application/json; charset=utf-8" }]
   ] as const) {
-    it.live(`when ${how}, then the frames come through whole`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.script(stream(lines, more))
-          assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
-        })
-      )
-    )
+    test(`when ${how}, then the frames come through whole`, function* (backend) {
+      backend.script(stream(lines, more))
+      assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+    })
   }
 
-  it.live("when a model was only loaded, then its answer is one object", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        const body = `{"model":"fake","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`
-        backend.script({ does: "answer", status: 200, body })
-        const frames = yield* run()
-        assert.deepStrictEqual(frames, [
-          { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, doneReason: "load" }
-        ])
-      })
-    )
-  )
+  test("when a model was only loaded, then its answer is one object", function* (backend) {
+    const body = `{"model":"fake","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"load"}`
+    backend.script({ does: "answer", status: 200, body })
+    const frames = yield* run()
+    assert.deepStrictEqual(frames, [
+      { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, doneReason: "load" }
+    ])
+  })
 
-  it.live("when frames come after the final one, then they are dropped", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        const extra = [fake.chat("x"), fake.done("chat", { eval_count: 9999 })]
-        backend.script(stream([...lines, ...extra]), stream([...lines, ...extra], { together: true }))
-        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
-        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
-      })
-    )
-  )
+  test("when frames come after the final one, then they are dropped", function* (backend) {
+    const extra = [fake.chat("x"), fake.done("chat", { eval_count: 9999 })]
+    backend.script(stream([...lines, ...extra]), stream([...lines, ...extra], { together: true }))
+    assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+    assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+  })
 
-  it.live("when a response goes on for a second after its final frame, then its connection is closed", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        const extra = Array.from({ length: 20 }, () => fake.chat("x"))
-        const isClosed = () => backend.requests.at(-1)?.closedAt !== undefined
-        backend.script(stream([...lines, ...extra], { gapMs: 200 }))
-        assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
-        yield* backend.until(isClosed)
-        // The final frame is in the first read.
-        backend.script(stream([fake.done(), ...extra], { gapMs: 200 }))
-        assert.strictEqual(yield* texts, "")
-        yield* backend.until(isClosed)
-      })
-    )
-  )
+  test("when a response goes on for a second after its final frame, then its connection is closed", function* (backend) {
+    const extra = Array.from({ length: 20 }, () => fake.chat("x"))
+    const isClosed = () => backend.requests.at(-1)?.closedAt !== undefined
+    backend.script(stream([...lines, ...extra], { gapMs: 200 }))
+    assert.strictEqual(yield* texts, "Grüße| 🚀|!|")
+    yield* backend.until(isClosed)
+    // The final frame is in the first read.
+    backend.script(stream([fake.done(), ...extra], { gapMs: 200 }))
+    assert.strictEqual(yield* texts, "")
+    yield* backend.until(isClosed)
+  })
 
-  it.live("when frames come one at a time, then each is passed on at once, one chunk a read", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        backend.script(stream(lines, { gapMs: 30 }), stream(lines, { together: true }))
-        const sizes = Effect.scoped(
-          Effect.flatMap(forward(), (frames) =>
-            Stream.runCollect(Stream.map(Stream.chunks(frames), (c) => c.length))
-          )
-        )
-        assert.deepStrictEqual(yield* sizes, [1, 1, 1, 1])
-        assert.deepStrictEqual(yield* sizes, [4])
-      })
+  test("when frames come one at a time, then each is passed on at once, one chunk a read", function* (backend) {
+    backend.script(stream(lines, { gapMs: 30 }), stream(lines, { together: true }))
+    const sizes = Effect.scoped(
+      Effect.flatMap(forward(), (frames) =>
+        Stream.runCollect(Stream.map(Stream.chunks(frames), (c) => c.length))
+      )
     )
-  )
+    assert.deepStrictEqual(yield* sizes, [1, 1, 1, 1])
+    assert.deepStrictEqual(yield* sizes, [4])
+  })
 })
 
 describe("one second attempt", () => {
-  it.live("when a used connection died before any answer, then the call is sent again", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          yield* run()
-          backend.script({ does: "reset" })
-          assert.strictEqual(yield* texts, "Hello| world|!|")
-          assert.deepStrictEqual(
-            backend.requests.map(({ connection }) => connection),
-            [0, 0, 1]
-          )
-        }),
-      { connections: 1 }
-    )
+  test(
+    "when a used connection died before any answer, then the call is sent again",
+    function* (backend) {
+      yield* run()
+      backend.script({ does: "reset" })
+      assert.strictEqual(yield* texts, "Hello| world|!|")
+      assert.deepStrictEqual(
+        backend.requests.map(({ connection }) => connection),
+        [0, 0, 1]
+      )
+    },
+    { connections: 1 }
   )
 
-  it.live("when the second attempt fails as well, then there is no third", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          yield* run()
-          backend.script({ does: "reset" }, { does: "reset" })
-          assert.strictEqual(yield* failure, "cut")
-          assert.strictEqual(backend.requests.length, 3)
-        }),
-      { connections: 1 }
-    )
+  test(
+    "when the second attempt fails as well, then there is no third",
+    function* (backend) {
+      yield* run()
+      backend.script({ does: "reset" }, { does: "reset" })
+      assert.strictEqual(yield* failure, "cut")
+      assert.strictEqual(backend.requests.length, 3)
+    },
+    { connections: 1 }
   )
 
-  it.live("when the first attempt took most of the time, then the second has only the rest", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          yield* run()
-          backend.script({ does: "reset", afterMs: 700 }, { does: "hang" })
-          const begun = ownTimeMs()
-          assert.strictEqual(yield* failure, "timeout")
-          assert.isBelow(ownTimeMs() - begun, atMost(1400))
-          assert.strictEqual(backend.requests.length, 3)
-        }),
-      { connections: 1, firstByteTimeoutMs: 1000 }
-    )
+  test(
+    "when the first attempt took most of the time, then the second has only the rest",
+    function* (backend) {
+      yield* run()
+      backend.script({ does: "reset", afterMs: 700 }, { does: "hang" })
+      const begun = ownTimeMs()
+      assert.strictEqual(yield* failure, "timeout")
+      assert.isBelow(ownTimeMs() - begun, atMost(1400))
+      assert.strictEqual(backend.requests.length, 3)
+    },
+    { connections: 1, firstByteTimeoutMs: 1000 }
   )
 
-  it.live("when an answer has begun, then the call is not sent again", () =>
-    withBackend(
-      (backend) =>
-        Effect.gen(function* () {
-          yield* run()
-          backend.script(stream([], { ends: "reset" }))
-          assert.strictEqual(yield* failure, "cut")
-          assert.strictEqual(backend.requests.length, 2)
-        }),
-      { connections: 1 }
-    )
+  test(
+    "when an answer has begun, then the call is not sent again",
+    function* (backend) {
+      yield* run()
+      backend.script(stream([], { ends: "reset" }))
+      assert.strictEqual(yield* failure, "cut")
+      assert.strictEqual(backend.requests.length, 2)
+    },
+    { connections: 1 }
   )
 })
 
 describe("a client that leaves", () => {
-  it.live(
+  test(
     "when a client leaves while it waits for a connection, then its call never reaches the backend",
-    () =>
-      withBackend(
-        (backend) =>
-          Effect.gen(function* () {
-            backend.script({ does: "hang" })
-            const first = yield* Effect.forkChild(run())
-            yield* backend.until(() => backend.requests.length === 1)
-            const second = yield* Effect.forkChild(run())
-            yield* Effect.sleep("20 millis")
-            yield* Fiber.interrupt(second)
-            yield* Fiber.interrupt(first)
-            yield* run()
-            assert.strictEqual(backend.requests.length, 2)
-          }),
-        { connections: 1 }
-      )
+    function* (backend) {
+      backend.script({ does: "hang" })
+      const first = yield* Effect.forkChild(run())
+      yield* backend.until(() => backend.requests.length === 1)
+      const second = yield* Effect.forkChild(run())
+      yield* Effect.sleep("20 millis")
+      yield* Fiber.interrupt(second)
+      yield* Fiber.interrupt(first)
+      yield* run()
+      assert.strictEqual(backend.requests.length, 2)
+    },
+    { connections: 1 }
   )
 
   it.live(
@@ -355,33 +299,29 @@ describe("a client that leaves", () => {
 })
 
 describe("lists", () => {
-  it.live("when the backend lists remote models or no entries, then they are left out", () =>
-    withBackend((backend) =>
-      Effect.gen(function* () {
-        backend.setModels([
-          "a:latest",
-          { name: "b:latest", remote_host: "https://ollama.com" },
-          { name: "c:latest", remote_model: "c" },
-          { name: "d:cloud" },
-          { name: "e:120b-cloud" },
-          { name: "f:Cloud" },
-          { name: 7 },
-          {
-            name: "cloudy:latest",
-            details: { parent_model: "/root/private", family: "x" },
-            capabilities: ["vision"]
-          }
-        ])
-        const models = yield* Effect.flatMap(Backend, ({ models }) => models)
-        assert.deepStrictEqual(
-          models.map(({ name }) => name),
-          ["a:latest", "cloudy:latest"]
-        )
-        assert.deepInclude(models[1]?.details, { parent_model: "", family: "x" })
-        assert.deepStrictEqual(models[1]?.capabilities, ["vision"])
-      })
+  test("when the backend lists remote models or no entries, then they are left out", function* (backend) {
+    backend.setModels([
+      "a:latest",
+      { name: "b:latest", remote_host: "https://ollama.com" },
+      { name: "c:latest", remote_model: "c" },
+      { name: "d:cloud" },
+      { name: "e:120b-cloud" },
+      { name: "f:Cloud" },
+      { name: 7 },
+      {
+        name: "cloudy:latest",
+        details: { parent_model: "/root/private", family: "x" },
+        capabilities: ["vision"]
+      }
+    ])
+    const models = yield* Effect.flatMap(Backend, ({ models }) => models)
+    assert.deepStrictEqual(
+      models.map(({ name }) => name),
+      ["a:latest", "cloudy:latest"]
     )
-  )
+    assert.deepInclude(models[1]?.details, { parent_model: "", family: "x" })
+    assert.deepStrictEqual(models[1]?.capabilities, ["vision"])
+  })
 
   for (const [how, behaviour] of [
     ["an error", { does: "answer", status: 500 }],
@@ -390,14 +330,10 @@ describe("lists", () => {
     ["a redirect", { does: "answer", status: 301, headers: { location: "http://127.0.0.1:9/" } }],
     ["a 404", { does: "answer", status: 404 }]
   ] as const) {
-    it.live(`when it ${how}, then listing fails`, () =>
-      withBackend((backend) =>
-        Effect.gen(function* () {
-          backend.onLookup(behaviour)
-          const error = yield* Effect.flip(Effect.flatMap(Backend, ({ models }) => models))
-          assert.strictEqual(error._tag, "BackendFailed")
-        })
-      )
-    )
+    test(`when it ${how}, then listing fails`, function* (backend) {
+      backend.onLookup(behaviour)
+      const error = yield* Effect.flip(Effect.flatMap(Backend, ({ models }) => models))
+      assert.strictEqual(error._tag, "BackendFailed")
+    })
   }
 })

@@ -13,6 +13,7 @@ import {
   type Ticket
 } from "../../../../src/gates/queue/QueueStore.ts"
 import { arrivalOf, callerWith, reservedFor } from "../../../support/permits.ts"
+import type { Steps } from "../../../support/testWith.ts"
 
 const ticket = (id: string, tenant = "t"): Ticket => ({
   id,
@@ -81,20 +82,25 @@ const makeStore = (memory: QueueMemory) => {
 
 const test = (
   behaviour: string,
-  body: (world: {
-    /** ids the store was told of that left */
-    readonly left: ReadonlyArray<string>
-    readonly memory: QueueMemory
-    readonly setDown: (down: boolean) => void
-    /** whether messages are lost */
-    readonly setDeaf: (deaf: boolean) => void
-  }) => Effect.Effect<void, unknown, FairQueue | Scope.Scope>
+  steps: Steps<
+    FairQueue,
+    [
+      world: {
+        /** ids the store was told of that left */
+        readonly left: ReadonlyArray<string>
+        readonly memory: QueueMemory
+        readonly setDown: (down: boolean) => void
+        /** whether messages are lost */
+        readonly setDeaf: (deaf: boolean) => void
+      }
+    ]
+  >
 ) =>
   it.effect(behaviour, () =>
     Effect.suspend(() => {
       const memory = new QueueMemory({ leaseS: 30 })
       const { layer, left, setDeaf, setDown } = makeStore(memory)
-      return body({ left, memory, setDeaf, setDown }).pipe(
+      return Effect.gen(() => steps({ left, memory, setDeaf, setDown })).pipe(
         Effect.scoped,
         Effect.provide(Layer.provide(layerFromStore(options), Layer.merge(layer, layerMetrics)))
       )
@@ -115,196 +121,184 @@ const enter = Effect.fnUntraced(function* (id: string, used = 100, tenant = "t",
 const waiting = Effect.map(FairQueue, (queue) => queue.status().waiting.get("t") ?? 0)
 
 describe("the line in front of the backend", () => {
-  test("when a place is free, then nobody waits; when it is taken, then the next waits for it and says how long", () =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      assert.strictEqual(first.queuedMs, 0)
-      const second = yield* Effect.forkChild(enter("2"))
-      yield* TestClock.adjust("1500 millis")
-      assert.strictEqual(yield* waiting, 1)
-      yield* first.close
-      const { close, queuedMs } = yield* Fiber.join(second)
-      assert.strictEqual(queuedMs, 1500)
-      assert.strictEqual((yield* FairQueue).status().running, 1)
-      yield* close
-      assert.strictEqual((yield* FairQueue).status().running, 0)
-    }))
+  test("when a place is free, then nobody waits; when it is taken, then the next waits for it and says how long", function* () {
+    const first = yield* enter("1")
+    assert.strictEqual(first.queuedMs, 0)
+    const second = yield* Effect.forkChild(enter("2"))
+    yield* TestClock.adjust("1500 millis")
+    assert.strictEqual(yield* waiting, 1)
+    yield* first.close
+    const { close, queuedMs } = yield* Fiber.join(second)
+    assert.strictEqual(queuedMs, 1500)
+    assert.strictEqual((yield* FairQueue).status().running, 1)
+    yield* close
+    assert.strictEqual((yield* FairQueue).status().running, 0)
+  })
 
-  test("when users of one key have accounts of their own, then they take turns as keys do", () =>
-    Effect.gen(function* () {
-      const first = yield* enter("1", 100, "t", "ada")
-      const order: Array<string> = []
-      for (const [id, user] of [
-        ["2", "ada"],
-        ["3", "ada"],
-        ["4", "bob"]
-      ] as const) {
-        yield* Effect.forkChild(
-          Effect.flatMap(enter(id, 100, "t", user), ({ close }) => {
-            order.push(user)
-            return close
-          })
-        )
-        yield* TestClock.adjust("10 millis")
-      }
-      yield* first.close
-      yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual(order.slice(0, 2), ["bob", "ada"])
-      assert.lengthOf(order, 3)
-    }))
+  test("when users of one key have accounts of their own, then they take turns as keys do", function* () {
+    const first = yield* enter("1", 100, "t", "ada")
+    const order: Array<string> = []
+    for (const [id, user] of [
+      ["2", "ada"],
+      ["3", "ada"],
+      ["4", "bob"]
+    ] as const) {
+      yield* Effect.forkChild(
+        Effect.flatMap(enter(id, 100, "t", user), ({ close }) => {
+          order.push(user)
+          return close
+        })
+      )
+      yield* TestClock.adjust("10 millis")
+    }
+    yield* first.close
+    yield* TestClock.adjust("1 second")
+    assert.deepStrictEqual(order.slice(0, 2), ["bob", "ada"])
+    assert.lengthOf(order, 3)
+  })
 
-  test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", ({
+  test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", function* ({
     left,
     memory
-  }) =>
-    Effect.gen(function* () {
-      yield* enter("1")
-      const second = yield* Effect.forkChild(Effect.flip(enter("2")))
-      yield* TestClock.adjust(options.maxWaitMs)
-      const error = yield* Fiber.join(second)
-      assert.instanceOf(error, CapacityExceeded)
-      assert.strictEqual(memory.scheduler(0).waiting, 0)
-      assert.deepStrictEqual(left, ["2"], "the store is told once")
-    }))
+  }) {
+    yield* enter("1")
+    const second = yield* Effect.forkChild(Effect.flip(enter("2")))
+    yield* TestClock.adjust(options.maxWaitMs)
+    const error = yield* Fiber.join(second)
+    assert.instanceOf(error, CapacityExceeded)
+    assert.strictEqual(memory.scheduler(0).waiting, 0)
+    assert.deepStrictEqual(left, ["2"], "the store is told once")
+  })
 
-  test("when too many wait, then the next is refused at once", () =>
-    Effect.gen(function* () {
-      yield* enter("1")
-      for (const id of ["2", "3", "4", "5"]) yield* Effect.forkChild(enter(id))
-      yield* Effect.yieldNow
-      assert.instanceOf(yield* Effect.flip(enter("6")), CapacityExceeded)
-    }))
+  test("when too many wait, then the next is refused at once", function* () {
+    yield* enter("1")
+    for (const id of ["2", "3", "4", "5"]) yield* Effect.forkChild(enter(id))
+    yield* Effect.yieldNow
+    assert.instanceOf(yield* Effect.flip(enter("6")), CapacityExceeded)
+  })
 
-  test("when another tenant comes to a full queue, then the newest request of the crowd is refused and left once", ({
+  test("when another tenant comes to a full queue, then the newest request of the crowd is refused and left once", function* ({
     left,
     memory
-  }) =>
-    Effect.gen(function* () {
-      yield* enter("1")
-      const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
-        Effect.forkChild(Effect.flip(enter(id)))
-      )
-      yield* Effect.yieldNow
-      const few = yield* Effect.forkChild(enter("few", 100, "few"))
-      yield* Effect.yieldNow
-      const newest = crowd[3]
-      if (newest === undefined) return assert.fail("no crowd")
-      const error = yield* Fiber.join(newest)
-      assert.instanceOf(error, CapacityExceeded)
-      assert.strictEqual(memory.scheduler(0).waiting, 4)
-      assert.strictEqual(yield* waiting, 3)
-      assert.deepStrictEqual(left, [])
-      yield* Fiber.interrupt(few)
-    }))
+  }) {
+    yield* enter("1")
+    const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
+      Effect.forkChild(Effect.flip(enter(id)))
+    )
+    yield* Effect.yieldNow
+    const few = yield* Effect.forkChild(enter("few", 100, "few"))
+    yield* Effect.yieldNow
+    const newest = crowd[3]
+    if (newest === undefined) return assert.fail("no crowd")
+    const error = yield* Fiber.join(newest)
+    assert.instanceOf(error, CapacityExceeded)
+    assert.strictEqual(memory.scheduler(0).waiting, 4)
+    assert.strictEqual(yield* waiting, 3)
+    assert.deepStrictEqual(left, [])
+    yield* Fiber.interrupt(few)
+  })
 
-  test("when the message that it was displaced is lost, then the next beat tells", ({ setDeaf }) =>
-    Effect.gen(function* () {
-      yield* enter("1")
-      const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
-        Effect.forkChild(Effect.flip(enter(id)))
-      )
-      yield* Effect.yieldNow
-      setDeaf(true)
-      const few = yield* Effect.forkChild(enter("few", 100, "few"))
-      yield* Effect.yieldNow
-      setDeaf(false)
-      assert.isUndefined(crowd[3]?.pollUnsafe())
-      yield* TestClock.adjust(beatMs)
-      assert.isDefined(crowd[3]?.pollUnsafe())
-      assert.isUndefined(crowd[2]?.pollUnsafe())
-      yield* Fiber.interrupt(few)
-    }))
+  test("when the message that it was displaced is lost, then the next beat tells", function* ({ setDeaf }) {
+    yield* enter("1")
+    const crowd = yield* Effect.forEach(["2", "3", "4", "5"], (id) =>
+      Effect.forkChild(Effect.flip(enter(id)))
+    )
+    yield* Effect.yieldNow
+    setDeaf(true)
+    const few = yield* Effect.forkChild(enter("few", 100, "few"))
+    yield* Effect.yieldNow
+    setDeaf(false)
+    assert.isUndefined(crowd[3]?.pollUnsafe())
+    yield* TestClock.adjust(beatMs)
+    assert.isDefined(crowd[3]?.pollUnsafe())
+    assert.isUndefined(crowd[2]?.pollUnsafe())
+    yield* Fiber.interrupt(few)
+  })
 
-  test("when a client leaves the line, then it costs nothing and the others move up", ({ memory }) =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      const second = yield* Effect.forkChild(enter("2"))
-      const third = yield* Effect.forkChild(enter("3"))
-      yield* Effect.yieldNow
-      yield* Fiber.interrupt(second)
-      assert.strictEqual(memory.scheduler(0).waiting, 1)
-      yield* first.close
-      yield* (yield* Fiber.join(third)).close
-      assert.strictEqual(memory.scheduler(0).running, 0)
-    }))
+  test("when a client leaves the line, then it costs nothing and the others move up", function* ({ memory }) {
+    const first = yield* enter("1")
+    const second = yield* Effect.forkChild(enter("2"))
+    const third = yield* Effect.forkChild(enter("3"))
+    yield* Effect.yieldNow
+    yield* Fiber.interrupt(second)
+    assert.strictEqual(memory.scheduler(0).waiting, 1)
+    yield* first.close
+    yield* (yield* Fiber.join(third)).close
+    assert.strictEqual(memory.scheduler(0).running, 0)
+  })
 
-  test("when the message about a place is lost, then the next beat tells", ({ setDeaf }) =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      const second = yield* Effect.forkChild(enter("2"))
-      yield* Effect.yieldNow
-      setDeaf(true)
-      yield* first.close
-      yield* Effect.yieldNow
-      assert.isUndefined(second.pollUnsafe())
-      setDeaf(false)
-      yield* TestClock.adjust(beatMs)
-      yield* (yield* Fiber.join(second)).close
-    }))
+  test("when the message about a place is lost, then the next beat tells", function* ({ setDeaf }) {
+    const first = yield* enter("1")
+    const second = yield* Effect.forkChild(enter("2"))
+    yield* Effect.yieldNow
+    setDeaf(true)
+    yield* first.close
+    yield* Effect.yieldNow
+    assert.isUndefined(second.pollUnsafe())
+    setDeaf(false)
+    yield* TestClock.adjust(beatMs)
+    yield* (yield* Fiber.join(second)).close
+  })
 
-  test("when the store goes away, then whoever waits is refused with 503 and whoever has a place keeps it", ({
+  test("when the store goes away, then whoever waits is refused with 503 and whoever has a place keeps it", function* ({
     memory,
     setDown
-  }) =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      const second = yield* Effect.forkChild(Effect.flip(enter("2")))
-      yield* Effect.yieldNow
-      setDown(true)
-      yield* TestClock.adjust(beatMs)
-      assert.instanceOf(yield* Fiber.join(second), Unavailable)
-      assert.instanceOf(yield* Effect.flip(enter("3")), Unavailable)
-      // The store does not hear that it is over; the beats that follow tell it.
-      yield* first.close
-      setDown(false)
-      yield* TestClock.adjust(3 * beatMs)
-      assert.deepStrictEqual([memory.scheduler(0).running, memory.scheduler(0).waiting], [0, 0])
-    }))
+  }) {
+    const first = yield* enter("1")
+    const second = yield* Effect.forkChild(Effect.flip(enter("2")))
+    yield* Effect.yieldNow
+    setDown(true)
+    yield* TestClock.adjust(beatMs)
+    assert.instanceOf(yield* Fiber.join(second), Unavailable)
+    assert.instanceOf(yield* Effect.flip(enter("3")), Unavailable)
+    // The store does not hear that it is over; the beats that follow tell it.
+    yield* first.close
+    setDown(false)
+    yield* TestClock.adjust(3 * beatMs)
+    assert.deepStrictEqual([memory.scheduler(0).running, memory.scheduler(0).waiting], [0, 0])
+  })
 
-  test("when the store loses everything, then those who have places keep them and the line forms anew", ({
+  test("when the store loses everything, then those who have places keep them and the line forms anew", function* ({
     memory
-  }) =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      const second = yield* Effect.forkChild(enter("2"))
-      yield* TestClock.adjust("1 second")
-      memory.clear()
-      const third = yield* Effect.forkChild(enter("3"))
-      yield* TestClock.adjust("10 seconds")
-      assert.isUndefined(second.pollUnsafe())
-      assert.isUndefined(third.pollUnsafe())
-      yield* first.close
-      yield* (yield* Fiber.join(second)).close
-      yield* (yield* Fiber.join(third)).close
-    }))
+  }) {
+    const first = yield* enter("1")
+    const second = yield* Effect.forkChild(enter("2"))
+    yield* TestClock.adjust("1 second")
+    memory.clear()
+    const third = yield* Effect.forkChild(enter("3"))
+    yield* TestClock.adjust("10 seconds")
+    assert.isUndefined(second.pollUnsafe())
+    assert.isUndefined(third.pollUnsafe())
+    yield* first.close
+    yield* (yield* Fiber.join(second)).close
+    yield* (yield* Fiber.join(third)).close
+  })
 
-  test("when the store loses everything, then it learns what was loaded, and the next goes as soon as it gives places", ({
+  test("when the store loses everything, then it learns what was loaded, and the next goes as soon as it gives places", function* ({
     memory
-  }) =>
-    Effect.gen(function* () {
-      const first = yield* enter("1")
-      const second = yield* Effect.forkChild(enter("2"))
-      yield* TestClock.adjust("1 second")
-      memory.clear()
-      yield* first.close
-      yield* TestClock.adjust(defaultGraceMs - 1)
-      assert.isUndefined(second.pollUnsafe())
-      assert.deepStrictEqual(
-        (yield* FairQueue).status().models.map(({ resident, running }) => [resident, running]),
-        [[true, 0]]
-      )
-      // The beat of the whole second is later.
-      yield* TestClock.adjust("10 millis")
-      assert.isDefined(second.pollUnsafe())
-    }))
+  }) {
+    const first = yield* enter("1")
+    const second = yield* Effect.forkChild(enter("2"))
+    yield* TestClock.adjust("1 second")
+    memory.clear()
+    yield* first.close
+    yield* TestClock.adjust(defaultGraceMs - 1)
+    assert.isUndefined(second.pollUnsafe())
+    assert.deepStrictEqual(
+      (yield* FairQueue).status().models.map(({ resident, running }) => [resident, running]),
+      [[true, 0]]
+    )
+    // The beat of the whole second is later.
+    yield* TestClock.adjust("10 millis")
+    assert.isDefined(second.pollUnsafe())
+  })
 
-  test("when the store loses everything while nobody asks, then a later request waits for nothing", ({
+  test("when the store loses everything while nobody asks, then a later request waits for nothing", function* ({
     memory
-  }) =>
-    Effect.gen(function* () {
-      yield* (yield* enter("1")).close
-      memory.clear()
-      yield* TestClock.adjust(beatMs + defaultGraceMs)
-      assert.strictEqual((yield* enter("2")).queuedMs, 0)
-    }))
+  }) {
+    yield* (yield* enter("1")).close
+    memory.clear()
+    yield* TestClock.adjust(beatMs + defaultGraceMs)
+    assert.strictEqual((yield* enter("2")).queuedMs, 0)
+  })
 })

@@ -9,6 +9,7 @@ import { FairQueue, type PinnedLoad } from "../../../../src/gates/queue/FairQueu
 import { layerPinned, Pins, PinsDown } from "../../../../src/gates/queue/pins.ts"
 import { Drain } from "../../../../src/infra/Drain.ts"
 import * as Metrics from "../../../../src/observability/Metrics.ts"
+import { testWith } from "../../../support/testWith.ts"
 
 const world = Effect.gen(function* () {
   const orders = yield* Queue.unbounded<PinnedLoad>()
@@ -61,50 +62,42 @@ const world = Effect.gen(function* () {
   return { ask, context, now, told }
 })
 
-it.effect(
-  "when the queue asks for a pinned model, then it is loaded, and the queue learns how that ended",
-  () =>
-    Effect.gen(function* () {
-      const { ask, context, now, told } = yield* world
-      assert.isTrue(yield* ask("p:latest"))
-      now.isUp = false
-      assert.isFalse(yield* ask("p:latest 4096"))
-      assert.deepStrictEqual(told, ["pinned p:latest", "load p:latest", "load p:latest"])
-      const text = yield* Effect.provideContext(
-        Effect.flatMap(Metrics.Metrics, ({ exposition }) => exposition),
-        context
-      )
-      assert.include(text, 'tollgate_pinned_loads_total{model="p:latest"} 1')
-      assert.include(text, 'tollgate_background_failures_total{task="pinned_load"} 1')
-    }).pipe(Effect.scoped)
-)
+const test = testWith(it.effect)
 
-it.effect(
-  "when the circuit is open, then nothing is loaded; after that nobody has to ask first, and the next client is still the probe",
-  () =>
-    Effect.gen(function* () {
-      const { ask, context, told } = yield* world
-      const { guard, state } = yield* Effect.provideContext(CircuitBreaker, context)
-      for (const keyId of ["one", "two"])
-        yield* Effect.ignore(guard({ keyId, keyPrefix: keyId }, Effect.fail("down"), () => "outage"))
-      assert.isFalse(yield* ask("p:latest"))
-      assert.deepStrictEqual(told, ["pinned p:latest"])
-      yield* TestClock.adjust("61 seconds")
-      assert.isTrue(yield* ask("p:latest"))
-      assert.include(told, "load p:latest")
-      assert.strictEqual(yield* state, "half-open")
-    }).pipe(Effect.scoped)
-)
+test("when the queue asks for a pinned model, then it is loaded, and the queue learns how that ended", function* () {
+  const { ask, context, now, told } = yield* world
+  assert.isTrue(yield* ask("p:latest"))
+  now.isUp = false
+  assert.isFalse(yield* ask("p:latest 4096"))
+  assert.deepStrictEqual(told, ["pinned p:latest", "load p:latest", "load p:latest"])
+  const text = yield* Effect.provideContext(
+    Effect.flatMap(Metrics.Metrics, ({ exposition }) => exposition),
+    context
+  )
+  assert.include(text, 'tollgate_pinned_loads_total{model="p:latest"} 1')
+  assert.include(text, 'tollgate_background_failures_total{task="pinned_load"} 1')
+})
 
-it.effect("when the database does not answer, then the pins stay as they are", () =>
-  Effect.gen(function* () {
-    const { now, told } = yield* world
-    yield* TestClock.adjust("1 second")
-    now.pins = undefined
-    yield* TestClock.adjust("30 seconds")
-    assert.deepStrictEqual(new Set(told), new Set(["pinned p:latest"]))
-    now.pins = []
-    yield* TestClock.adjust("5 seconds")
-    assert.strictEqual(told.at(-1), "pinned ")
-  }).pipe(Effect.scoped)
-)
+test("when the circuit is open, then nothing is loaded; after that nobody has to ask first, and the next client is still the probe", function* () {
+  const { ask, context, told } = yield* world
+  const { guard, state } = yield* Effect.provideContext(CircuitBreaker, context)
+  for (const keyId of ["one", "two"])
+    yield* Effect.ignore(guard({ keyId, keyPrefix: keyId }, Effect.fail("down"), () => "outage"))
+  assert.isFalse(yield* ask("p:latest"))
+  assert.deepStrictEqual(told, ["pinned p:latest"])
+  yield* TestClock.adjust("61 seconds")
+  assert.isTrue(yield* ask("p:latest"))
+  assert.include(told, "load p:latest")
+  assert.strictEqual(yield* state, "half-open")
+})
+
+test("when the database does not answer, then the pins stay as they are", function* () {
+  const { now, told } = yield* world
+  yield* TestClock.adjust("1 second")
+  now.pins = undefined
+  yield* TestClock.adjust("30 seconds")
+  assert.deepStrictEqual(new Set(told), new Set(["pinned p:latest"]))
+  now.pins = []
+  yield* TestClock.adjust("5 seconds")
+  assert.strictEqual(told.at(-1), "pinned ")
+})

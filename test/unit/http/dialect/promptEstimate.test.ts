@@ -15,7 +15,7 @@ import { dropUnsupported } from "../../../../src/domain/Model.ts"
 import { type FakeBackend } from "../../../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../../../support/permits.ts"
 import { bodiesWith } from "../../../support/requestFields.ts"
-import { withBackend } from "../../backend/calls.ts"
+import { test } from "../../backend/calls.ts"
 import { decoding } from "../decoding.ts"
 
 const letters = (count: number) => "zqxj".repeat(count / 4)
@@ -162,21 +162,17 @@ const request = (body: DecodedRequest["body"], more: Partial<DecodedRequest> = {
 
 describe("the estimate of a prompt", () => {
   for (const [name, dialect] of dialects) {
-    it.live(`when a text of any field of ${name} reaches the backend, then it has been estimated`, () =>
-      withBackend((fake) =>
-        Effect.gen(function* () {
-          const { all, asJson, forwarded } = yield* places(fake, dialect)
-          const rest = [...all].filter((path) => !forwarded.has(path))
-          assert.sameMembers(rest, [...(notForwarded[name] ?? [])])
-          if (["nativeChat", "openaiChat", "responses"].includes(name)) {
-            assert.isTrue(
-              [...asJson].some((path) => path.includes("arguments")),
-              [...asJson].join(" ")
-            )
-          }
-        })
-      )
-    )
+    test(`when a text of any field of ${name} reaches the backend, then it has been estimated`, function* (fake) {
+      const { all, asJson, forwarded } = yield* places(fake, dialect)
+      const rest = [...all].filter((path) => !forwarded.has(path))
+      assert.sameMembers(rest, [...(notForwarded[name] ?? [])])
+      if (["nativeChat", "openaiChat", "responses"].includes(name)) {
+        assert.isTrue(
+          [...asJson].some((path) => path.includes("arguments")),
+          [...asJson].join(" ")
+        )
+      }
+    })
   }
 
   it("when a body has strings, keys and numbers, then it is at least a quarter of their bytes", () => {

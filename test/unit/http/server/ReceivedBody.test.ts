@@ -2,10 +2,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import { connect, type Socket } from "node:net"
 import { assert, it } from "@effect/vitest"
-import { Effect, type Scope } from "effect"
+import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge, Unavailable } from "../../../../src/domain/Errors.ts"
 import { ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
 import type { Share } from "../../../../src/http/server/RequestBodies.ts"
+import { testWith } from "../../../support/testWith.ts"
 
 interface Arrived {
   readonly incoming: IncomingMessage
@@ -59,151 +60,122 @@ const chunked = ["Transfer-Encoding: chunked"]
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
 const pause = Effect.sleep("50 millis")
 
-const scoped = (name: string, body: () => Effect.Effect<void, unknown, Scope.Scope>) =>
-  it.live(name, () => Effect.scoped(Effect.orDie(body())))
+const test = testWith(it.live)
 
-scoped("when a body comes in many pieces, then its bytes are the same, and memory is taken in steps", () =>
-  Effect.gen(function* () {
-    const { client, received } = yield* arrived(chunked)
-    const text = Array.from({ length: 3000 }, (_, i) => `${i},`.padEnd(100, "x")).join("")
-    const { asked, share } = generous()
-    for (let at = 0; at < text.length; at += 100) client.write(chunk(text.slice(at, at + 100)))
-    client.write("0\r\n\r\n")
-    const bytes = yield* read(received, share)
-    assert.strictEqual(bytes.toString(), text)
-    assert.isBelow(asked.length, 20)
-    assert.isAtLeast(asked.at(-1) ?? 0, text.length)
-    assert.isBelow(asked.at(-1) ?? 0, 2 * text.length + 200)
+test("when a body comes in many pieces, then its bytes are the same, and memory is taken in steps", function* () {
+  const { client, received } = yield* arrived(chunked)
+  const text = Array.from({ length: 3000 }, (_, i) => `${i},`.padEnd(100, "x")).join("")
+  const { asked, share } = generous()
+  for (let at = 0; at < text.length; at += 100) client.write(chunk(text.slice(at, at + 100)))
+  client.write("0\r\n\r\n")
+  const bytes = yield* read(received, share)
+  assert.strictEqual(bytes.toString(), text)
+  assert.isBelow(asked.length, 20)
+  assert.isAtLeast(asked.at(-1) ?? 0, text.length)
+  assert.isBelow(asked.at(-1) ?? 0, 2 * text.length + 200)
+})
+
+test("when the pieces of a body are put together, then the memory of each piece is freed", function* () {
+  const text = "x".repeat(500_000)
+  const { client, incoming, received } = yield* arrived([`Content-Length: ${text.length}`])
+  const pieces: Array<Buffer> = []
+  incoming.prependListener("data", (piece: Buffer) => void pieces.push(piece))
+  client.write(text)
+  const bytes = yield* read(received, generous().share)
+  assert.isAbove(pieces.length, 2)
+  assert.isTrue(pieces.every(({ buffer }) => buffer instanceof ArrayBuffer && buffer.detached))
+  assert.isTrue(bytes.equals(Buffer.from(text)))
+})
+
+test("when a body comes byte by byte, then it is refused long before it is whole", function* () {
+  const { client, received } = yield* arrived(chunked)
+  client.write(chunk("x").repeat(1024 + 100))
+  assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
+    detail: "body: expected fewer chunks, of more bytes"
   })
-)
+})
 
-scoped("when the pieces of a body are put together, then the memory of each piece is freed", () =>
-  Effect.gen(function* () {
-    const text = "x".repeat(500_000)
-    const { client, incoming, received } = yield* arrived([`Content-Length: ${text.length}`])
-    const pieces: Array<Buffer> = []
-    incoming.prependListener("data", (piece: Buffer) => void pieces.push(piece))
-    client.write(text)
-    const bytes = yield* read(received, generous().share)
-    assert.isAbove(pieces.length, 2)
-    assert.isTrue(pieces.every(({ buffer }) => buffer instanceof ArrayBuffer && buffer.detached))
-    assert.isTrue(bytes.equals(Buffer.from(text)))
-  })
-)
+test("when a body is small, then it may come byte by byte", function* () {
+  const { client, received } = yield* arrived(chunked)
+  client.write(`${chunk("x").repeat(1000)}0\r\n\r\n`)
+  assert.strictEqual((yield* read(received, generous().share)).length, 1000)
+})
 
-scoped("when a body comes byte by byte, then it is refused long before it is whole", () =>
-  Effect.gen(function* () {
-    const { client, received } = yield* arrived(chunked)
-    client.write(chunk("x").repeat(1024 + 100))
-    assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
-      detail: "body: expected fewer chunks, of more bytes"
-    })
-  })
-)
+test("when nobody wants a body yet, then no more is taken than its beginning, and the rest when it is wanted", function* () {
+  const size = 900_000
+  const { client, incoming, received } = yield* arrived([`Content-Length: ${size}`])
+  client.write(Buffer.alloc(size, "y"))
+  yield* pause
+  assert.isBelow(incoming.socket.bytesRead, 200_000)
+  assert.strictEqual(incoming.readableLength, 0)
+  assert.strictEqual((yield* read(received, generous().share)).length, size)
+})
 
-scoped("when a body is small, then it may come byte by byte", () =>
-  Effect.gen(function* () {
-    const { client, received } = yield* arrived(chunked)
-    client.write(`${chunk("x").repeat(1000)}0\r\n\r\n`)
-    assert.strictEqual((yield* read(received, generous().share)).length, 1000)
-  })
-)
-
-scoped(
-  "when nobody wants a body yet, then no more is taken than its beginning, and the rest when it is wanted",
-  () =>
-    Effect.gen(function* () {
-      const size = 900_000
-      const { client, incoming, received } = yield* arrived([`Content-Length: ${size}`])
-      client.write(Buffer.alloc(size, "y"))
-      yield* pause
-      assert.isBelow(incoming.socket.bytesRead, 200_000)
-      assert.strictEqual(incoming.readableLength, 0)
-      assert.strictEqual((yield* read(received, generous().share)).length, size)
-    })
-)
-
-scoped("when nobody wants a body in tiny chunks, then they are not kept", () =>
-  Effect.gen(function* () {
-    const { client, incoming, received } = yield* arrived(chunked)
-    client.write(chunk("x").repeat(50_000))
-    yield* pause
-    assert.strictEqual(incoming.readableLength, 0)
-    assert.isBelow(incoming.socket.bytesRead, 200_000)
-    assert.instanceOf(yield* Effect.flip(read(received, generous().share)), BadRequest)
-  })
-)
+test("when nobody wants a body in tiny chunks, then they are not kept", function* () {
+  const { client, incoming, received } = yield* arrived(chunked)
+  client.write(chunk("x").repeat(50_000))
+  yield* pause
+  assert.strictEqual(incoming.readableLength, 0)
+  assert.isBelow(incoming.socket.bytesRead, 200_000)
+  assert.instanceOf(yield* Effect.flip(read(received, generous().share)), BadRequest)
+})
 
 for (const early of [true, false]) {
-  scoped(
-    `when a body is too large and comes ${early ? "before" : "after"} it is wanted, then it is refused`,
-    () =>
-      Effect.gen(function* () {
-        const { client, received } = yield* arrived(chunked)
-        const send = () => client.write(`${chunk("x".repeat(10_000))}0\r\n\r\n`)
-        if (early) {
-          send()
-          yield* pause
-        } else setTimeout(send, 20)
-        const { asked, share } = generous()
-        assert.instanceOf(yield* Effect.flip(read(received, share, 9999)), PayloadTooLarge)
-        assert.deepStrictEqual(asked, [0].slice(early ? 1 : 0))
-      })
-  )
+  test(`when a body is too large and comes ${early ? "before" : "after"} it is wanted, then it is refused`, function* () {
+    const { client, received } = yield* arrived(chunked)
+    const send = () => client.write(`${chunk("x".repeat(10_000))}0\r\n\r\n`)
+    if (early) {
+      send()
+      yield* pause
+    } else setTimeout(send, 20)
+    const { asked, share } = generous()
+    assert.instanceOf(yield* Effect.flip(read(received, share, 9999)), PayloadTooLarge)
+    assert.deepStrictEqual(asked, [0].slice(early ? 1 : 0))
+  })
 }
 
-scoped("when there is no memory for a body, then it is refused as the share says", () =>
-  Effect.gen(function* () {
-    const { client, received } = yield* arrived(chunked)
-    const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
-    client.write(chunk("x".repeat(10)))
-    yield* pause
-    setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
-    const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
-    assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
-  })
-)
+test("when there is no memory for a body, then it is refused as the share says", function* () {
+  const { client, received } = yield* arrived(chunked)
+  const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+  client.write(chunk("x".repeat(10)))
+  yield* pause
+  setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
+  const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
+  assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
+})
 
-scoped(
-  "when there is no memory for what comes before its sender is known, then it is refused when it is asked for",
-  () =>
-    Effect.gen(function* () {
-      const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
-      const { client, received } = yield* arrived(chunked, {
-        grow: () => crowded,
-        close: () => undefined
-      })
-      client.write(chunk("x".repeat(10)))
-      yield* pause
-      assert.strictEqual(yield* Effect.flip(read(received, generous().share)), crowded)
-    })
-)
-
-scoped("when a request is answered without its body, then the rest is read and thrown away", () =>
-  Effect.gen(function* () {
-    const { client, incoming, response } = yield* arrived(chunked)
-    client.write(chunk("x".repeat(40_000)))
-    yield* pause
-    response.end("no")
-    client.resume()
-    yield* pause
-    incoming.resume()
-    client.write(chunk("x".repeat(400_000)))
-    yield* pause
-    assert.isAbove(incoming.socket.bytesRead, 400_000)
+test("when there is no memory for what comes before its sender is known, then it is refused when it is asked for", function* () {
+  const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+  const { client, received } = yield* arrived(chunked, {
+    grow: () => crowded,
+    close: () => undefined
   })
-)
+  client.write(chunk("x".repeat(10)))
+  yield* pause
+  assert.strictEqual(yield* Effect.flip(read(received, generous().share)), crowded)
+})
 
-scoped("when the client leaves, then whoever waits is told", () =>
-  Effect.gen(function* () {
-    const { client, received } = yield* arrived(["Content-Length: 100"])
-    client.write("half")
-    setTimeout(() => client.destroy(), 20)
-    assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
-      detail: "body: not received whole"
-    })
+test("when a request is answered without its body, then the rest is read and thrown away", function* () {
+  const { client, incoming, response } = yield* arrived(chunked)
+  client.write(chunk("x".repeat(40_000)))
+  yield* pause
+  response.end("no")
+  client.resume()
+  yield* pause
+  incoming.resume()
+  client.write(chunk("x".repeat(400_000)))
+  yield* pause
+  assert.isAbove(incoming.socket.bytesRead, 400_000)
+})
+
+test("when the client leaves, then whoever waits is told", function* () {
+  const { client, received } = yield* arrived(["Content-Length: 100"])
+  client.write("half")
+  setTimeout(() => client.destroy(), 20)
+  assert.deepInclude(yield* Effect.flip(read(received, generous().share)), {
+    detail: "body: not received whole"
   })
-)
+})
 
 it.live("when bodies come in one read with others, then Node gives each piece a memory of its own", () =>
   Effect.gen(function* () {

@@ -6,6 +6,7 @@ import { Effect } from "effect"
 import { type ConnectionLimits, limitConnections } from "../../../../src/http/server/connections.ts"
 import { type Client, dialled } from "../../../support/nodeServer.ts"
 import { atMost, comesTrue } from "../../../support/wait.ts"
+import { testWith } from "../../../support/testWith.ts"
 
 const proxy = "127.0.0.9"
 const plenty = { perSecond: 10_000, burst: 10_000 }
@@ -50,140 +51,118 @@ const makeWorld = (limits: Partial<ConnectionLimits> = {}) =>
 const many = (count: number) => Array.from({ length: count })
 const closed = (clients: ReadonlyArray<Client>) => clients.filter(({ socket }) => socket.destroyed).length
 
-it.live(
-  "when an address has all its connections, then a newcomer takes the place of the one that has waited longest (H14)",
-  () =>
-    Effect.gen(function* () {
-      const { answers, connections, open } = yield* makeWorld()
-      const silent = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
-      const other = yield* open("127.0.0.3")
-      // The first one was used since, so the second one has waited longest.
-      assert.isTrue(yield* answers(silent[0] ?? other))
-      const newcomer = yield* open("127.0.0.2")
-      assert.isTrue(yield* answers(newcomer))
-      assert.isTrue(yield* comesTrue(() => closed(silent) === 1))
-      assert.isTrue(silent[1]?.socket.destroyed)
-      assert.isTrue(yield* answers(other))
-      assert.strictEqual(connections.open, 6)
-      assert.strictEqual(connections.cut, 1)
-    })
-)
+const test = testWith(it.live)
 
-it.live("when all connections of an address have a request under way, then the newcomer is cut (H14)", () =>
-  Effect.gen(function* () {
-    const { answers, ask, begun, open } = yield* makeWorld()
-    const busy = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
-    for (const client of busy) ask(client, "/wait")
-    assert.isTrue(yield* comesTrue(() => begun.length === 5))
-    const newcomer = yield* open("127.0.0.2")
-    assert.isFalse(yield* answers(newcomer))
-    assert.strictEqual(closed(busy), 0)
-    assert.isTrue(yield* Effect.flatMap(open("127.0.0.3"), answers))
-  })
-)
+test("when an address has all its connections, then a newcomer takes the place of the one that has waited longest (H14)", function* () {
+  const { answers, connections, open } = yield* makeWorld()
+  const silent = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
+  const other = yield* open("127.0.0.3")
+  // The first one was used since, so the second one has waited longest.
+  assert.isTrue(yield* answers(silent[0] ?? other))
+  const newcomer = yield* open("127.0.0.2")
+  assert.isTrue(yield* answers(newcomer))
+  assert.isTrue(yield* comesTrue(() => closed(silent) === 1))
+  assert.isTrue(silent[1]?.socket.destroyed)
+  assert.isTrue(yield* answers(other))
+  assert.strictEqual(connections.open, 6)
+  assert.strictEqual(connections.cut, 1)
+})
 
-it.live("when the connections of many addresses have ended, then no address is remembered (H14)", () =>
-  Effect.gen(function* () {
-    const { ask, begun, connections, open } = yield* makeWorld({ max: 5 })
-    const clients = yield* Effect.forEach(many(5), (_, n) => open(`127.0.0.${n + 2}`))
-    assert.strictEqual(connections.addresses, 5)
-    for (const client of clients) ask(client, "/wait")
-    assert.isTrue(yield* comesTrue(() => begun.length === 5))
-    // There is no room for it, nor for its address.
-    yield* open("127.0.0.77")
-    assert.isTrue(yield* comesTrue(() => connections.addresses === 5))
-    for (const { socket } of clients) socket.destroy()
-    assert.isTrue(yield* comesTrue(() => connections.open === 0))
-    assert.isTrue(yield* comesTrue(() => connections.addresses === 0))
-  })
-)
+test("when all connections of an address have a request under way, then the newcomer is cut (H14)", function* () {
+  const { answers, ask, begun, open } = yield* makeWorld()
+  const busy = yield* Effect.forEach(many(5), () => open("127.0.0.2"))
+  for (const client of busy) ask(client, "/wait")
+  assert.isTrue(yield* comesTrue(() => begun.length === 5))
+  const newcomer = yield* open("127.0.0.2")
+  assert.isFalse(yield* answers(newcomer))
+  assert.strictEqual(closed(busy), 0)
+  assert.isTrue(yield* Effect.flatMap(open("127.0.0.3"), answers))
+})
 
-it.live(
-  "when an address is a trusted proxy, then it may have as many as there are, and opens them at once (H14)",
-  () =>
-    Effect.gen(function* () {
-      const { connections, open } = yield* makeWorld({ newPerAddress: { perSecond: 1, burst: 1 } })
-      const clients = yield* Effect.forEach(many(20), () => open(proxy))
-      assert.strictEqual(closed(clients), 0)
-      assert.strictEqual(connections.open, 20)
-      assert.strictEqual(connections.delayed, 0)
-    })
-)
+test("when the connections of many addresses have ended, then no address is remembered (H14)", function* () {
+  const { ask, begun, connections, open } = yield* makeWorld({ max: 5 })
+  const clients = yield* Effect.forEach(many(5), (_, n) => open(`127.0.0.${n + 2}`))
+  assert.strictEqual(connections.addresses, 5)
+  for (const client of clients) ask(client, "/wait")
+  assert.isTrue(yield* comesTrue(() => begun.length === 5))
+  // There is no room for it, nor for its address.
+  yield* open("127.0.0.77")
+  assert.isTrue(yield* comesTrue(() => connections.addresses === 5))
+  for (const { socket } of clients) socket.destroy()
+  assert.isTrue(yield* comesTrue(() => connections.open === 0))
+  assert.isTrue(yield* comesTrue(() => connections.addresses === 0))
+})
 
-it.live("when silent connections of many addresses fill the server, then an honest one is served (H14)", () =>
-  Effect.gen(function* () {
-    const { answers, connections, open } = yield* makeWorld({ max: 20 })
-    for (const n of [2, 3, 4, 5, 6]) yield* Effect.forEach(many(4), () => open(`127.0.0.${n}`))
-    assert.strictEqual(connections.open, 20)
-    assert.isTrue(yield* Effect.flatMap(open("127.0.0.7"), answers))
-    assert.strictEqual(connections.open, 20)
-  })
-)
+test("when an address is a trusted proxy, then it may have as many as there are, and opens them at once (H14)", function* () {
+  const { connections, open } = yield* makeWorld({ newPerAddress: { perSecond: 1, burst: 1 } })
+  const clients = yield* Effect.forEach(many(20), () => open(proxy))
+  assert.strictEqual(closed(clients), 0)
+  assert.strictEqual(connections.open, 20)
+  assert.strictEqual(connections.delayed, 0)
+})
 
-it.live("when a head comes byte by byte, then its connection is one that waits (H14)", () =>
-  Effect.gen(function* () {
-    const { answers, open } = yield* makeWorld({ perAddress: 1 })
-    const slow = yield* open("127.0.0.2")
-    slow.socket.write("GET / HTTP/1.1\r\nX-A: ")
-    assert.isTrue(yield* Effect.flatMap(open("127.0.0.2"), answers))
-    assert.isTrue(yield* comesTrue(() => slow.socket.destroyed))
-  })
-)
+test("when silent connections of many addresses fill the server, then an honest one is served (H14)", function* () {
+  const { answers, connections, open } = yield* makeWorld({ max: 20 })
+  for (const n of [2, 3, 4, 5, 6]) yield* Effect.forEach(many(4), () => open(`127.0.0.${n}`))
+  assert.strictEqual(connections.open, 20)
+  assert.isTrue(yield* Effect.flatMap(open("127.0.0.7"), answers))
+  assert.strictEqual(connections.open, 20)
+})
 
-it.live("when a client takes nothing of its answer, then it is cut, and one that reads slowly is not", () =>
-  Effect.gen(function* () {
-    const { ask, open } = yield* makeWorld({ stallMs: 400 })
-    const [stalled, slow] = [yield* open("127.0.0.2"), yield* open("127.0.0.2")]
-    for (const client of [stalled, slow]) {
-      client.socket.pause()
-      ask(client, "/large")
-    }
-    const timer = setInterval(() => slow.socket.read(), 50)
-    yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
-    let over = false
-    stalled.socket.on("close", () => (over = true))
-    yield* Effect.sleep("2 seconds")
-    stalled.socket.resume()
-    assert.isTrue(yield* comesTrue(() => over))
-    assert.isBelow(stalled.socket.bytesRead, 50_000_000)
-    assert.isFalse(slow.socket.destroyed)
-  })
-)
+test("when a head comes byte by byte, then its connection is one that waits (H14)", function* () {
+  const { answers, open } = yield* makeWorld({ perAddress: 1 })
+  const slow = yield* open("127.0.0.2")
+  slow.socket.write("GET / HTTP/1.1\r\nX-A: ")
+  assert.isTrue(yield* Effect.flatMap(open("127.0.0.2"), answers))
+  assert.isTrue(yield* comesTrue(() => slow.socket.destroyed))
+})
+
+test("when a client takes nothing of its answer, then it is cut, and one that reads slowly is not", function* () {
+  const { ask, open } = yield* makeWorld({ stallMs: 400 })
+  const [stalled, slow] = [yield* open("127.0.0.2"), yield* open("127.0.0.2")]
+  for (const client of [stalled, slow]) {
+    client.socket.pause()
+    ask(client, "/large")
+  }
+  const timer = setInterval(() => slow.socket.read(), 50)
+  yield* Effect.addFinalizer(() => Effect.sync(() => clearInterval(timer)))
+  let over = false
+  stalled.socket.on("close", () => (over = true))
+  yield* Effect.sleep("2 seconds")
+  stalled.socket.resume()
+  assert.isTrue(yield* comesTrue(() => over))
+  assert.isBelow(stalled.socket.bytesRead, 50_000_000)
+  assert.isFalse(slow.socket.destroyed)
+})
 
 const paced = { perAddress: 100, newPerAddress: { perSecond: 5, burst: 3 } }
 
-it.live(
-  "when an address opens too many connections at once, then the others are read later, and all are answered",
-  () =>
-    Effect.gen(function* () {
-      const { ask, connections, dial } = yield* makeWorld(paced)
-      const answered = Effect.fnUntraced(function* (from: string) {
-        const since = performance.now()
-        const client = yield* dial(from)
-        ask(client)
-        // The answer may come before anybody waits for it.
-        return { waited: once(client.socket, "data").then(() => performance.now() - since) }
-      })
-      const sent = yield* Effect.forEach(many(8), () => answered("127.0.0.2"))
-      const other = yield* answered("127.0.0.3")
-      const waits = yield* Effect.promise(() => Promise.all(sent.map(({ waited }) => waited)))
-      for (const ms of waits.slice(0, 3)) assert.isBelow(ms, atMost(150))
-      for (const ms of waits.slice(5)) assert.isAbove(ms, 200)
-      for (const ms of waits) assert.isBelow(ms, atMost(2000))
-      assert.isBelow(yield* Effect.promise(() => other.waited), atMost(150))
-      assert.strictEqual(connections.delayed, 5)
-    })
-)
-
-it.live("when a client leaves before its connection is read, then its request never arrives", () =>
-  Effect.gen(function* () {
-    const { ask, begun, connections, dial } = yield* makeWorld(paced)
-    const clients = yield* Effect.forEach(many(10), () => dial("127.0.0.2"))
-    for (const client of clients) ask(client)
-    assert.isTrue(yield* comesTrue(() => begun.length === 3))
-    for (const { socket } of clients) socket.resetAndDestroy()
-    // Each is read when its time has come.
-    assert.isTrue(yield* comesTrue(() => connections.open === 0))
-    assert.strictEqual(begun.length, 3)
+test("when an address opens too many connections at once, then the others are read later, and all are answered", function* () {
+  const { ask, connections, dial } = yield* makeWorld(paced)
+  const answered = Effect.fnUntraced(function* (from: string) {
+    const since = performance.now()
+    const client = yield* dial(from)
+    ask(client)
+    // The answer may come before anybody waits for it.
+    return { waited: once(client.socket, "data").then(() => performance.now() - since) }
   })
-)
+  const sent = yield* Effect.forEach(many(8), () => answered("127.0.0.2"))
+  const other = yield* answered("127.0.0.3")
+  const waits = yield* Effect.promise(() => Promise.all(sent.map(({ waited }) => waited)))
+  for (const ms of waits.slice(0, 3)) assert.isBelow(ms, atMost(150))
+  for (const ms of waits.slice(5)) assert.isAbove(ms, 200)
+  for (const ms of waits) assert.isBelow(ms, atMost(2000))
+  assert.isBelow(yield* Effect.promise(() => other.waited), atMost(150))
+  assert.strictEqual(connections.delayed, 5)
+})
+
+test("when a client leaves before its connection is read, then its request never arrives", function* () {
+  const { ask, begun, connections, dial } = yield* makeWorld(paced)
+  const clients = yield* Effect.forEach(many(10), () => dial("127.0.0.2"))
+  for (const client of clients) ask(client)
+  assert.isTrue(yield* comesTrue(() => begun.length === 3))
+  for (const { socket } of clients) socket.resetAndDestroy()
+  // Each is read when its time has come.
+  assert.isTrue(yield* comesTrue(() => connections.open === 0))
+  assert.strictEqual(begun.length, 3)
+})

@@ -10,6 +10,7 @@ import {
   runtimeFile,
   writeRuntime
 } from "../../../../src/infra/embedded/RuntimeFile.ts"
+import { testWith } from "../../../support/testWith.ts"
 
 const folder = Effect.acquireRelease(
   Effect.promise(() => fs.mkdtemp(path.join(tmpdir(), "tgf-"))),
@@ -17,42 +18,36 @@ const folder = Effect.acquireRelease(
 )
 const database = { path: "/run/s", database: "postgres", username: "tollgate" }
 
-it.effect("when it is written, then others read the same values, and only its owner may read it", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder
-    const runtime = { pid: process.pid, database, baseUrl: "http://127.0.0.1:8080" }
-    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
-    yield* writeRuntime(dataDir, runtime)
-    assert.deepStrictEqual(yield* readRuntime(dataDir), Option.some(runtime))
-    const { mode } = yield* Effect.promise(() => fs.stat(runtimeFile(dataDir)))
-    assert.strictEqual(mode & 0o777, 0o600)
-    yield* removeRuntime(dataDir)
-    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
-  })
-)
+const test = testWith(it.effect)
 
-it.effect("when its process has ended, then it is ignored", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder
-    const ended = spawnSync("true").pid
-    yield* writeRuntime(dataDir, { pid: ended, database })
-    assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
-  })
-)
+test("when it is written, then others read the same values, and only its owner may read it", function* () {
+  const dataDir = yield* folder
+  const runtime = { pid: process.pid, database, baseUrl: "http://127.0.0.1:8080" }
+  assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+  yield* writeRuntime(dataDir, runtime)
+  assert.deepStrictEqual(yield* readRuntime(dataDir), Option.some(runtime))
+  const { mode } = yield* Effect.promise(() => fs.stat(runtimeFile(dataDir)))
+  assert.strictEqual(mode & 0o777, 0o600)
+  yield* removeRuntime(dataDir)
+  assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+})
 
-it.effect("when another living process wrote it, then it is not removed", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder
-    yield* writeRuntime(dataDir, { pid: process.ppid, database })
-    yield* removeRuntime(dataDir)
-    assert.isTrue(Option.isSome(yield* readRuntime(dataDir)))
-  })
-)
+test("when its process has ended, then it is ignored", function* () {
+  const dataDir = yield* folder
+  const ended = spawnSync("true").pid
+  yield* writeRuntime(dataDir, { pid: ended, database })
+  assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
+})
 
-it.effect("when it cannot be understood, then it is an error and not an empty file", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder
-    yield* Effect.promise(() => fs.writeFile(runtimeFile(dataDir), "{}"))
-    assert.strictEqual((yield* Effect.flip(readRuntime(dataDir)))._tag, "RuntimeFileFailed")
-  })
-)
+test("when another living process wrote it, then it is not removed", function* () {
+  const dataDir = yield* folder
+  yield* writeRuntime(dataDir, { pid: process.ppid, database })
+  yield* removeRuntime(dataDir)
+  assert.isTrue(Option.isSome(yield* readRuntime(dataDir)))
+})
+
+test("when it cannot be understood, then it is an error and not an empty file", function* () {
+  const dataDir = yield* folder
+  yield* Effect.promise(() => fs.writeFile(runtimeFile(dataDir), "{}"))
+  assert.strictEqual((yield* Effect.flip(readRuntime(dataDir)))._tag, "RuntimeFileFailed")
+})

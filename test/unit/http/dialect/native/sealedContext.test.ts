@@ -16,6 +16,7 @@ import { checkCapabilities } from "../../../../../src/gates/models/resolveModel.
 import { ContextSecret } from "../../../../../src/secrets/ContextSecret.ts"
 import { modelNamed } from "../../../../support/permits.ts"
 import { decoding } from "../../decoding.ts"
+import { testWith } from "../../../../support/testWith.ts"
 
 const secret = randomBytes(32)
 const owner = { keyId: "key-1", digest: "d" }
@@ -23,6 +24,8 @@ const kept = { read: Effect.succeed(secret) }
 const down = { read: Effect.fail(new Unavailable({ gate: "KeyStore", cause: "down" })) }
 const ids = fc.array(fc.integer({ min: 0, max: 300_000 }), { maxLength: 200 })
 const seal = (of: ReadonlyArray<number>, for_ = owner) => sealContext(secret, for_, of) ?? []
+
+const test = testWith(it.effect)
 
 describe("a sealed context", () => {
   it("when it is opened, then it has the ids that were sealed, and its form is a list of numbers that clients accept", () => {
@@ -83,40 +86,32 @@ describe("a sealed context", () => {
   const request = (context: ReadonlyArray<number>) =>
     decoding(nativeGenerate).accepted({ model: "m", prompt: "p", context: [...context] })
 
-  it.effect(
-    "when it is not opened yet, then it is not forwarded, and after that it counts a token for each id",
-    () =>
-      Effect.gen(function* () {
-        const sealed = request(seal([7, 8, 9]))
-        assert.notProperty(sealed.body, "context")
-        const opened = yield* withContext(kept, owner.keyId, sealed)
-        assert.deepStrictEqual(opened.body["context"], [7, 8, 9])
-        assert.strictEqual(opened.contextDigest, "d")
-        for (const forged of [
-          [99_999_999 & maxContextNumber],
-          [1, 2, 3],
-          seal([1], { keyId: "other", digest: "d" })
-        ]) {
-          const refused = yield* Effect.flip(withContext(kept, owner.keyId, request(forged)))
-          assert.deepInclude(refused, { detail: "context: expected what an earlier answer to this key gave" })
-        }
-        assert.strictEqual((yield* Effect.flip(withContext(down, owner.keyId, sealed)))._tag, "Unavailable")
-      })
-  )
+  test("when it is not opened yet, then it is not forwarded, and after that it counts a token for each id", function* () {
+    const sealed = request(seal([7, 8, 9]))
+    assert.notProperty(sealed.body, "context")
+    const opened = yield* withContext(kept, owner.keyId, sealed)
+    assert.deepStrictEqual(opened.body["context"], [7, 8, 9])
+    assert.strictEqual(opened.contextDigest, "d")
+    for (const forged of [
+      [99_999_999 & maxContextNumber],
+      [1, 2, 3],
+      seal([1], { keyId: "other", digest: "d" })
+    ]) {
+      const refused = yield* Effect.flip(withContext(kept, owner.keyId, request(forged)))
+      assert.deepInclude(refused, { detail: "context: expected what an earlier answer to this key gave" })
+    }
+    assert.strictEqual((yield* Effect.flip(withContext(down, owner.keyId, sealed)))._tag, "Unavailable")
+  })
 
-  it.effect(
-    "when it belongs to another version of the model, then it is refused before anything is consumed",
-    () =>
-      Effect.gen(function* () {
-        const model = modelNamed("m:latest")
-        const base = request([])
-        yield* Effect.fromResult(checkCapabilities({ ...base, contextDigest: model.digest }, model))
-        const refused = yield* Effect.flip(
-          Effect.fromResult(checkCapabilities({ ...base, contextDigest: "older" }, model))
-        )
-        assert.include(refused.detail, "context: expected one of this model")
-      })
-  )
+  test("when it belongs to another version of the model, then it is refused before anything is consumed", function* () {
+    const model = modelNamed("m:latest")
+    const base = request([])
+    yield* Effect.fromResult(checkCapabilities({ ...base, contextDigest: model.digest }, model))
+    const refused = yield* Effect.flip(
+      Effect.fromResult(checkCapabilities({ ...base, contextDigest: "older" }, model))
+    )
+    assert.include(refused.detail, "context: expected one of this model")
+  })
 
   it.effect(
     "when an answer has a context, then the client gets the sealed one, and without the secret none",
