@@ -93,7 +93,8 @@ it.live("when the database was lost, then the dump brings everything back, and k
         })
         assert.strictEqual(status, 0, `${command}\n${stderr}`)
       })
-    const inside = (database: string) => layerPostgres({ url: cluster.url(database), maxConnections: 2 })
+    const inside = (database: string) =>
+      layerPostgres({ url: cluster.url(database), maxConnections: 2, statementTimeoutMs: 60_000 })
     const emptied = Effect.gen(function* () {
       const sql = yield* SqlClient.SqlClient
       yield* sql`DROP DATABASE IF EXISTS tollgate WITH (FORCE)`

@@ -10,11 +10,11 @@ import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertAudit } from "../../src/audit/statements.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
-import { eventually, Fake, hello, layerFake } from "../support/Gateway.ts"
+import { eventually, hello, layerFake } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
-import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { layerTestRedis } from "../support/TestRedis.ts"
 
 const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
 
@@ -62,7 +62,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     () =>
       Effect.gen(function* () {
         yield* grant
-        const [sql, redis, fake] = [yield* SqlClient.SqlClient, yield* TestRedis, yield* Fake]
+        const sql = yield* SqlClient.SqlClient
         const DATABASE_URL = yield* urlOf("tollgate_cli")
         const tollgate = (...args: ReadonlyArray<string>) =>
           Effect.tap(tollgateWith({ DATABASE_URL }, args), (ran) => Effect.sync(() => succeeds(ran)))
@@ -82,27 +82,19 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
         yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
           SELECT gen_random_uuid(), id, now() - interval '1 hour', '/api/chat', 'old', '' FROM api_keys`
 
-        const gateway = yield* makeGatewayProcess({
-          NODE_ENV: "production",
+        const gateway = yield* makeGatewayOnStores({
           DATABASE_URL: yield* urlOf("tollgate_gateway"),
-          REDIS_URL: redis.url,
-          BACKEND_URL: fake.url,
           CONCURRENCY_LEASE_S: "3",
           MODEL_DISCOVERY_REFRESH_S: "1"
         })
-        const post = (endpoint: string, body: unknown) =>
-          Effect.promise(() =>
-            fetch(new URL(endpoint, gateway.url), {
-              method: "POST",
-              headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-              body: JSON.stringify(body)
-            }).then(async (answer) => ({ status: answer.status, text: await answer.text() }))
-          )
-        const chat = post("/api/chat", hello())
+        const chat = post(gateway, secret, hello())
         const first = yield* eventually(chat, ({ status }) => status === 200)
         assert.strictEqual(first.status, 200, gateway.printed())
-        assert.strictEqual((yield* post("/v1/embeddings", { model: "embedder", input: "x" })).status, 200)
-        assert.strictEqual((yield* post("/api/pull", {})).status, 403)
+        assert.strictEqual(
+          (yield* post(gateway, secret, { model: "embedder", input: "x" }, "/v1/embeddings")).status,
+          200
+        )
+        assert.strictEqual((yield* post(gateway, secret, {}, "/api/pull")).status, 403)
 
         const done = yield* eventually(
           sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT

@@ -12,10 +12,10 @@ import { SqlClient } from "effect/sql"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { assertSchema, knownVersion, migrations, minimumVersion } from "../../src/infra/Migrations.ts"
 import { root } from "../support/Checkout.ts"
-import { eventually, Fake, generous, hello, layerFake } from "../support/Gateway.ts"
-import { makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { generous, hello, layerFake } from "../support/Gateway.ts"
+import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { layerTestRedis } from "../support/TestRedis.ts"
 
 const git = (...words: ReadonlyArray<string>) =>
   spawnSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28 })
@@ -66,21 +66,13 @@ layer(world, { excludeTestServices: true })(`the version before migration ${mini
     () =>
       Effect.gen(function* () {
         const folder = yield* checkoutOf(Result.getOrThrow(previous))
-        const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
-        const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+        const [database, registry, sql] = [yield* TestDatabase, yield* Registry, yield* SqlClient.SqlClient]
         yield* assertSchema
-        const env = {
-          NODE_ENV: "production",
-          DATABASE_URL: Redacted.value(database.url),
-          REDIS_URL: redis.url,
-          BACKEND_URL: fake.url,
-          SHUTDOWN_DRAIN_MS: "0"
-        }
         const oldCommand = (...words: ReadonlyArray<string>) => {
           const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...words], {
             cwd: folder,
             encoding: "utf8",
-            env: { PATH: process.env["PATH"], ...env }
+            env: { PATH: process.env["PATH"], DATABASE_URL: Redacted.value(database.url) }
           })
           assert.strictEqual(ran.status, 0, `${words.join(" ")}: ${ran.stderr}`)
           return ran.stdout
@@ -94,23 +86,13 @@ layer(world, { excludeTestServices: true })(`the version before migration ${mini
         assert.include(oldCommand("migrate", "--plan"), `newer than this tollgate (${minimumVersion})`)
         assert.include(oldCommand("migrate"), "up to date")
 
-        const now = yield* makeGatewayProcess(env)
-        const before = yield* makeGatewayProcess(env, path.join(folder, "src/main.ts"))
+        const now = yield* makeGatewayOnStores()
+        const before = yield* makeGatewayOnStores({}, path.join(folder, "src/main.ts"))
         for (const { printed, url } of [now, before]) {
-          const ready = yield* eventually(
-            Effect.promise(() => fetch(`${url}/readyz`).then((answer) => answer.status)),
-            (status) => status === 200
-          )
-          assert.strictEqual(ready, 200, printed())
+          assert.strictEqual(yield* readiness({ url }), 200, printed())
           for (const one of [secret, oldSecret]) {
-            const answer = yield* Effect.promise(() =>
-              fetch(`${url}/api/chat`, {
-                method: "POST",
-                headers: { authorization: `Bearer ${one}`, "content-type": "application/json" },
-                body: JSON.stringify(hello())
-              }).then(async (response) => `${response.status} ${await response.text()}`)
-            )
-            assert.match(answer, /^200 .*"done":true/s, printed())
+            const { status, text } = yield* post({ url }, one, hello())
+            assert.match(`${status} ${text}`, /^200 .*"done":true/s, printed())
           }
         }
         const ledger = yield* Effect.flatMap(

@@ -1,12 +1,12 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Fiber, Layer, Redacted } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
-import { makeGatewayProcess } from "../support/GatewayProcess.ts"
-import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
+import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
+import { layerTestRedis } from "../support/TestRedis.ts"
 
 const world = Layer.mergeAll(
   Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),
@@ -18,35 +18,17 @@ let serial = 0
 
 /** A gateway with a stream of about three seconds under way. */
 const busy = Effect.fnUntraced(function* (graceMs: number) {
-  const [database, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
-  const [registry, tenant] = [yield* Registry, `t${++serial}`]
+  const [fake, registry, tenant] = [yield* Fake, yield* Registry, `t${++serial}`]
   yield* registry.createTenant({ name: tenant, allowAllModels: true })
   const { secret } = yield* registry.createKey({ tenant, name: "k" })
-  const gateway = yield* makeGatewayProcess({
-    NODE_ENV: "production",
-    DATABASE_URL: Redacted.value(database.url),
-    REDIS_URL: redis.url,
-    BACKEND_URL: fake.url,
-    SHUTDOWN_DRAIN_MS: "0",
-    SHUTDOWN_GRACE_MS: String(graceMs)
-  })
+  const gateway = yield* makeGatewayOnStores({ SHUTDOWN_GRACE_MS: String(graceMs) })
   const asked = fake.requests.length
   fake.script({
     does: "stream",
     lines: [...Array.from({ length: 15 }, (_, i) => wire.chat(` ${i}`)), wire.done()],
     gapMs: 200
   })
-  const stream = yield* Effect.forkChild(
-    Effect.promise(() =>
-      fetch(new URL("/api/chat", gateway.url), {
-        method: "POST",
-        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-        body: JSON.stringify(hello())
-      })
-        .then((response) => response.text())
-        .catch(() => "cut")
-    )
-  )
+  const stream = yield* Effect.forkChild(Effect.map(post(gateway, secret, hello()), ({ text }) => text))
   yield* fake.until(() => fake.requests.length > asked)
   return { gateway, stream }
 })

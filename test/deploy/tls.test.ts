@@ -11,7 +11,7 @@ import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { failsWith, succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { makeCertificates } from "../support/certificates.ts"
 import { eventually, Fake, generous, layerFake } from "../support/Gateway.ts"
-import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { chatWith, makeGatewayProcess, readiness } from "../support/GatewayProcess.ts"
 import { makePostgresClusterWith, nobody } from "../support/servers/PostgresCluster.ts"
 import { makeRedis, reply } from "../support/redisTls.ts"
 
@@ -42,7 +42,12 @@ const makePostgres = Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient
     yield* sql`CREATE DATABASE tollgate TEMPLATE postgres`
     yield* sql`CREATE DATABASE guarded TEMPLATE postgres`
-  }).pipe(Effect.provide(layerPostgres({ url: cluster.socket("template1"), maxConnections: 1 })))
+    // A copy of a database takes longer than a statement of a gateway may.
+  }).pipe(
+    Effect.provide(
+      layerPostgres({ url: cluster.socket("template1"), maxConnections: 1, statementTimeoutMs: 60_000 })
+    )
+  )
   const url = (parameters: string, host = "localhost", database = "tollgate") =>
     `postgres://tollgate:hidden-word@${host}:${cluster.port}/${database}${parameters}`
   /** The server presents this certificate from now on. */
@@ -218,13 +223,8 @@ it.live(
           BACKEND_URL: backend.url,
           SHUTDOWN_DRAIN_MS: "0"
         })
-      const readiness = (url: string, wanted: number) =>
-        eventually(
-          Effect.promise(() => fetch(`${url}/readyz`).then((answer) => answer.status)),
-          (status) => status === wanted
-        )
       const gateway = yield* start("ca.crt")
-      assert.strictEqual(yield* readiness(gateway.url, 200), 200, gateway.printed())
+      assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
       const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
       assert.strictEqual(yield* chat, 200)
       const sessions = yield* Effect.flatMap(
@@ -244,13 +244,13 @@ it.live(
         for (const { file } of [postgres, redis]) copyFileSync(file(`${name}.crt`), file("used.crt"))
         yield* postgres.cluster.stop
         yield* postgres.cluster.start
-        assert.strictEqual(yield* readiness(gateway.url, 200), 200, gateway.printed())
+        assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
         assert.strictEqual(yield* chat, 200)
       }
       assert.strictEqual(yield* gateway.stop, 0)
 
       const wrong = yield* start("other.crt")
-      assert.strictEqual(yield* readiness(wrong.url, 503), 503)
+      assert.strictEqual(yield* readiness(wrong, 503), 503)
       const said = yield* eventually(
         Effect.sync(wrong.printed),
         (text) => text.includes("database does not answer") && text.includes("redis connection error")

@@ -8,7 +8,7 @@ import { makeCertificates } from "../support/certificates.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"
-import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { chatWith, makeGatewayProcess, readiness } from "../support/GatewayProcess.ts"
 import { reply, tlsWords } from "../support/redisTls.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
@@ -115,10 +115,7 @@ it.live(
         BACKEND_MAX_CONCURRENT: "1",
         SHUTDOWN_DRAIN_MS: "0"
       })
-      yield* eventually(
-        Effect.promise(() => fetch(`${gateway.url}/readyz`).then(({ status }) => status)),
-        (status) => status === 200
-      )
+      yield* readiness(gateway)
       const chat = chatWith(gateway, secret)
       const answers = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
       assert.deepStrictEqual(

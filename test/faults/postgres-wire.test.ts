@@ -4,52 +4,11 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Meter } from "../../src/gates/meter/Meter.ts"
-import { Registry } from "../../src/admin/Registry.ts"
-import { settledBooks } from "../support/books.ts"
-import { call, eventually, Fake, hello, newKey } from "../support/Gateway.ts"
-import { layerWired, leaseS, Wires, writing } from "../support/Wires.ts"
-import { makeStopwatch, atMost } from "../support/wait.ts"
-
-const budget = 1000
-const rpm = 100
-const tpm = 1_000_000
-/** What the fake backend says that "Hello" and its answer are. */
-const cost = 10
+import { call, eventually, Fake, hello } from "../support/Gateway.ts"
+import { asIf, booksClosed, chat, granted, layerWired, usedKey, Wires, writing } from "../support/Wires.ts"
+import { atMost } from "../support/wait.ts"
 
 let serial = 0
-
-const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = `calm-${++serial}`) {
-  const began = makeStopwatch()
-  const answer = yield* call("/api/chat", {
-    secret,
-    body: hello({ stream }),
-    headers: { "x-request-id": id }
-  })
-  return { ...answer, ms: began() }
-})
-
-const usedKey = Effect.gen(function* () {
-  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm, tpm })
-  yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: budget }))
-  const first = yield* eventually(chat(secret), ({ status }) => status === 200)
-  assert.strictEqual(first.status, 200, first.text)
-  return { secret, prefix }
-})
-
-/** Soon served again, and what is left is as if only `paid` requests had ever come. */
-const asIf = Effect.fnUntraced(function* (secret: string, paid: number) {
-  const last = yield* eventually(chat(secret), ({ status }) => status === 200)
-  assert.strictEqual(last.status, 200, last.text)
-  const used = (paid + 1) * cost
-  assert.deepStrictEqual(
-    [
-      last.headers.get("x-budget-tokens-remaining"),
-      last.headers.get("x-ratelimit-remaining-requests"),
-      last.headers.get("x-ratelimit-remaining-tokens")
-    ],
-    [budget - used, rpm - paid - 1, tpm - used].map(String)
-  )
-})
 
 /** Rows of the log, their tokens and the open intents of a request, by the client's own id. */
 const rowsOf = Effect.fnUntraced(function* (id: string) {
@@ -59,11 +18,6 @@ const rowsOf = Effect.fnUntraced(function* (id: string) {
       (SELECT count(*) FROM intents WHERE client_request_id = ${id})::float8 AS intents
     FROM audit_log WHERE client_request_id = ${id}`
   return rows.map((row) => ({ ...row }))
-})
-
-const booksClosed = Effect.gen(function* () {
-  const { open, difference } = yield* settledBooks(leaseS + 5)
-  assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
 })
 
 layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", (it) => {
@@ -103,7 +57,7 @@ layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", 
             assert.strictEqual(postgres.cuts, cuts + 2)
             assert.strictEqual(answer.status, 200, answer.text)
             assert.include(answer.text, '"eval_count":3')
-            assert.deepStrictEqual(yield* rowsOf(id), [{ status: 200, tokens: cost, intents: 0 }])
+            assert.deepStrictEqual(yield* rowsOf(id), [{ status: 200, tokens: granted.cost, intents: 0 }])
             const ledger = yield* sql<{ readonly n: number }>`
             SELECT sum(requests)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
             assert.strictEqual(ledger[0]?.n, 2)
@@ -146,8 +100,8 @@ layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", 
         const verdict = yield* meter.reserve(
           {
             account: { group, key },
-            limits: { rpm, tpm, concurrent: 1 },
-            budgets: { total: budget }
+            limits: { rpm: granted.rpm, tpm: granted.tpm, concurrent: 1 },
+            budgets: { total: granted.budget }
           },
           { id: request, tokens: 50, slot: true }
         )
@@ -168,7 +122,7 @@ layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", 
         const ledger = yield* sql<{ readonly n: number }>`
           SELECT sum(tokens_in + tokens_out)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id
           WHERE k.prefix = ${prefix}`
-        assert.strictEqual(ledger[0]?.n, cost + 30)
+        assert.strictEqual(ledger[0]?.n, granted.cost + 30)
         assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
         yield* booksClosed
       })

@@ -2,14 +2,13 @@
  * docs/hardening.md, A21: a full run of everything a gateway does, at LOG_LEVEL=debug, with keys and passwords in
  * every place a client or an operator can put them; then a look through all it said, printed, sent and stored.
  */
-import { createServer } from "node:http"
-import type { AddressInfo } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { type Ran, tollgateWith } from "../cli/tollgate.ts"
+import { Collector, layerCollector } from "../support/Collector.ts"
 import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { fake as wire, makeFakeBackend } from "../support/FakeBackend.ts"
 import { eventually, generous, installed } from "../support/Gateway.ts"
@@ -22,27 +21,9 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 const redisPassword = "redis-hidden-word"
 const World = layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
   Layer.provideMerge(TestPostgres),
-  Layer.provideMerge(layerPrivateRedis(["--requirepass", redisPassword]))
+  Layer.provideMerge(layerPrivateRedis(["--requirepass", redisPassword])),
+  Layer.provideMerge(layerCollector)
 )
-
-/** A stub of an OpenTelemetry collector: what came, as text. */
-const makeCollector = Effect.gen(function* () {
-  const bodies: Array<string> = []
-  const server = createServer((request, response) => {
-    let body = ""
-    request.on("data", (chunk) => (body += String(chunk)))
-    request.on("end", () => {
-      bodies.push(body)
-      response.end("{}")
-    })
-  })
-  yield* Effect.acquireRelease(
-    Effect.callback<void>((resume) => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
-    () => Effect.sync(() => void server.close())
-  )
-  const address: AddressInfo | string | null = server.address()
-  return { bodies, port: typeof address === "object" && address !== null ? address.port : 0 }
-})
 
 const chat = (more: Readonly<Record<string, unknown>> = {}) => ({
   model: "m",
@@ -52,7 +33,7 @@ const chat = (more: Readonly<Record<string, unknown>> = {}) => ({
 })
 
 const makeRun = Effect.gen(function* () {
-  const [fake, registry, collector] = [yield* makeFakeBackend, yield* Registry, yield* makeCollector]
+  const [fake, registry, collector] = [yield* makeFakeBackend, yield* Registry, yield* Collector]
   const database = new URL(Redacted.value((yield* TestDatabase).url))
   const postgres = yield* makeFaultProxy({ host: database.hostname, port: Number(database.port) })
   const redis = yield* makeFaultProxy({ host: "127.0.0.1", port: (yield* TestRedisServer).port })
@@ -65,7 +46,7 @@ const makeRun = Effect.gen(function* () {
     DATABASE_URL: database.href,
     REDIS_URL: `redis://:${redisPassword}@127.0.0.1:${redis.port}`,
     BACKEND_URL: `http://127.0.0.1:${fake.port}`,
-    OTLP_ENDPOINT: `http://127.0.0.1:${collector.port}`,
+    OTLP_ENDPOINT: collector.url,
     MODEL_DISCOVERY_REFRESH_S: "1",
     BREAKER_FAILURES: "1000",
     SHUTDOWN_DRAIN_MS: "0"

@@ -1,13 +1,13 @@
 /** The connection on which a replica hears that a request has got its place in line. */
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Redacted } from "effect"
+import { Effect, Layer } from "effect"
 import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { eventually, Fake, generous, layerFake, newKey } from "../support/Gateway.ts"
-import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
+import { chatWith, makeGatewayOnStores } from "../support/GatewayProcess.ts"
 import { reply } from "../support/redisTls.ts"
-import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
 
 const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
@@ -20,17 +20,10 @@ it.live(
       const redis = new URL(url)
       const proxy = yield* makeFaultProxy({ host: redis.hostname, port: Number(redis.port) })
       redis.port = String(proxy.port)
-      const [backend, database] = [yield* Fake, yield* TestDatabase]
+      const backend = yield* Fake
       const { secret } = yield* newKey()
       backend.always({ does: "stream", lines: [fake.chat("a"), fake.chat("b"), fake.done()], gapMs: 100 })
-      const gateway = yield* makeGatewayProcess({
-        NODE_ENV: "production",
-        DATABASE_URL: Redacted.value(database.url),
-        REDIS_URL: redis.href,
-        BACKEND_URL: backend.url,
-        BACKEND_MAX_CONCURRENT: "1",
-        SHUTDOWN_DRAIN_MS: "0"
-      })
+      const gateway = yield* makeGatewayOnStores({ REDIS_URL: redis.href, BACKEND_MAX_CONCURRENT: "1" })
       const chat = chatWith(gateway, secret)
       const awaitSubscription = Effect.map(
         eventually(reply(url, "PUBSUB", "CHANNELS", "*:granted:*"), (channels) => String(channels) !== ""),

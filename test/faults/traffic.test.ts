@@ -51,17 +51,6 @@ const faults: ReadonlyArray<Fault> = [
   },
   { name: "Redis forgets everything", begins: tellRedis("FLUSHALL"), lastsMs: 200, empties: true },
   {
-    name: "Redis is a read-only replica",
-    begins: tellRedis("REPLICAOF", "127.0.0.1", "1"),
-    ends: tellRedis("REPLICAOF", "NO", "ONE")
-  },
-  {
-    name: "Redis is out of memory",
-    begins: tellRedis("CONFIG", "SET", "maxmemory", "100kb"),
-    ends: tellRedis("CONFIG", "SET", "maxmemory", "0")
-  },
-  { name: "Redis is 5 s away", begins: Effect.flatMap(redis, (wire) => wire.latency(5000)), lastsMs: 5500 },
-  {
     name: "all connections to Redis are reset and new ones refused",
     begins: Effect.flatMap(redis, (wire) => Effect.andThen(wire.refuse, wire.reset))
   },

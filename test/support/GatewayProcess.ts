@@ -2,10 +2,12 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
 import { fileURLToPath } from "node:url"
-import { Effect, Schedule, type Scope } from "effect"
-import { hello } from "./Gateway.ts"
-import { maxWaitMs } from "./wait.ts"
+import { Effect, Redacted, Schedule, type Scope } from "effect"
+import { Fake, hello } from "./Gateway.ts"
+import { eventually, maxWaitMs } from "./wait.ts"
 import { compileCache, freePort, TestServerFailed } from "./servers/processes.ts"
+import { TestDatabase } from "./TestPostgres.ts"
+import { TestRedis } from "./TestRedis.ts"
 
 export interface GatewayProcess {
   readonly url: string
@@ -84,14 +86,37 @@ export const makeGatewayProcess = (
     }
   })
 
-/** A short chat with model `m`: its status, and how long it waited in line. */
-export const chatWith = ({ url }: { readonly url: string }, secret: string) =>
+/** A gateway in production on the stores and the backend of the test, which need not wait for a balancer when it stops. */
+export const makeGatewayOnStores = Effect.fnUntraced(function* (
+  more: Readonly<Record<string, string>> = {},
+  main?: string
+) {
+  const [database, redis, backend] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+  const own = { DATABASE_URL: Redacted.value(database.url), REDIS_URL: redis.url, BACKEND_URL: backend.url }
+  return yield* makeGatewayProcess({ NODE_ENV: "production", ...own, SHUTDOWN_DRAIN_MS: "0", ...more }, main)
+})
+
+/** Asks `/readyz` until it answers with `wanted`; the last status. */
+export const readiness = ({ url }: { readonly url: string }, wanted = 200) =>
+  eventually(
+    Effect.promise(() => fetch(`${url}/readyz`).then(({ status }) => status)),
+    (status) => status === wanted
+  )
+
+/** One request, its body read to the end; `cut` where it breaks off. */
+export const post = ({ url }: { readonly url: string }, secret: string, body: unknown, path = "/api/chat") =>
   Effect.promise(async () => {
-    const answer = await fetch(`${url}/api/chat`, {
+    const answer = await fetch(new URL(path, url), {
       method: "POST",
       headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-      body: JSON.stringify(hello())
+      body: JSON.stringify(body)
     })
-    await answer.text()
-    return { status: answer.status, waitedMs: Number(answer.headers.get("x-queue-wait-ms")) }
+    return { status: answer.status, headers: answer.headers, text: await answer.text().catch(() => "cut") }
   })
+
+/** A short chat with model `m`: its status, and how long it waited in line. */
+export const chatWith = (gateway: { readonly url: string }, secret: string) =>
+  Effect.map(post(gateway, secret, hello()), ({ headers, status }) => ({
+    status,
+    waitedMs: Number(headers.get("x-queue-wait-ms"))
+  }))

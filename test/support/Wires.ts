@@ -3,17 +3,21 @@
  * test itself sees the stores without that network: its SqlClient and its Meter are on them directly.
  */
 import { createHash } from "node:crypto"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { Redis } from "ioredis"
+import { Registry } from "../../src/admin/Registry.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { accountScripts, type AccountVerb } from "../../src/gates/meter/redis/scripts.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { type FaultProxy, makeFaultProxy } from "./FaultProxy.ts"
-import { type Environment, layerFake, layerGatewayOn } from "./Gateway.ts"
+import { settledBooks } from "./books.ts"
+import { call, type Environment, eventually, hello, layerFake, layerGatewayOn, newKey } from "./Gateway.ts"
 import { testUser } from "./servers/PostgresCluster.ts"
 import { layerPrivatePostgres, TestCluster } from "./TestPostgres.ts"
 import { layerPatientRedis, layerPrivateRedis, TestRedis, TestRedisServer } from "./TestRedis.ts"
+import { makeStopwatch } from "./wait.ts"
 
 /** The network to each store. */
 export class Wires extends Context.Service<
@@ -84,3 +88,48 @@ export const writing =
   (what: "intent" | "completion", clientRequestId: string) =>
   (bytes: Buffer): boolean =>
     bytes.includes(clientRequestId) && bytes.includes('"held":') === (what === "intent")
+
+/** What the keys of these tests may use, and what the fake backend says that "Hello" and its answer are. */
+export const granted = { budget: 1000, rpm: 100, tpm: 1_000_000, cost: 10 }
+
+/** A chat, and how long it took. */
+export const chat = Effect.fnUntraced(function* (secret: string, stream = false, id = "calm") {
+  const began = makeStopwatch()
+  const headers = { "x-request-id": id }
+  const answer = yield* call("/api/chat", { secret, body: hello({ stream }), headers })
+  return { ...answer, ms: began() }
+})
+
+const served = (secret: string) =>
+  Effect.tap(
+    eventually(chat(secret), ({ status }) => status === 200),
+    ({ status, text }) => Effect.sync(() => assert.strictEqual(status, 200, text))
+  )
+
+/** A key with one slot that has been used once, so that its counters are there. */
+export const usedKey = Effect.gen(function* () {
+  const { secret, prefix } = yield* newKey({ concurrent: 1, rpm: granted.rpm, tpm: granted.tpm })
+  yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: granted.budget }))
+  yield* served(secret)
+  return { secret, prefix }
+})
+
+/** The slot is soon free, and what is left is as if only `paid` requests had ever cost tokens, and `counted` had come. */
+export const asIf = Effect.fnUntraced(function* (secret: string, paid: number, counted = paid) {
+  yield* served(secret)
+  const left = (answer: { readonly headers: Headers }) => [
+    answer.headers.get("x-budget-tokens-remaining"),
+    answer.headers.get("x-ratelimit-remaining-requests"),
+    answer.headers.get("x-ratelimit-remaining-tokens")
+  ]
+  const used = (paid + 1) * granted.cost
+  const expected = [granted.budget - used, granted.rpm - counted - 1, granted.tpm - used].map(String)
+  const version = call("/api/version", { secret })
+  const seen = yield* eventually(version, (answer) => left(answer).join() === expected.join())
+  assert.deepStrictEqual(left(seen), expected)
+})
+
+export const booksClosed = Effect.gen(function* () {
+  const { open, difference } = yield* settledBooks(leaseS + 5)
+  assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+})
