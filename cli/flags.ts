@@ -9,7 +9,7 @@ import {
   TenantSettings,
   tenantTexts
 } from "../src/domain/settings.ts"
-import { InvalidValue } from "../src/admin/Errors.ts"
+import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
 import { prefix as keyPrefix } from "../src/admin/Values.ts"
 import { aLifetime, readLifetime } from "./times.ts"
 
@@ -66,7 +66,7 @@ export const readOwner = (
   if (key !== undefined && tenant === undefined) return Effect.succeed({ key })
   if (tenant !== undefined && key === undefined) return Effect.succeed({ tenant })
   const other = first === "key" ? "tenant" : "key"
-  return Effect.fail(new InvalidValue({ field: first, expected: `given, or --${other}, but not both` }))
+  return mustBe(first, `given, or --${other}, but not both`)
 }
 
 type Texts = Readonly<Record<string, SettingText>>
@@ -125,9 +125,7 @@ export const checkOwner = (given: GivenSettings, owner: Owner): Effect.Effect<vo
   const [of, other, texts] = "key" in owner ? ["key", "tenant", keyTexts] : ["tenant", "key", tenantTexts]
   const alien = Object.keys(given).find((setting) => given[setting] !== undefined && !(setting in texts))
   const expected = `given with --${other}, not with --${of}`
-  return alien === undefined
-    ? Effect.void
-    : Effect.fail(new InvalidValue({ field: bothTexts[alien]?.name ?? alien, expected }))
+  return alien === undefined ? Effect.void : mustBe(bothTexts[alien]?.name ?? alien, expected)
 }
 
 /** Fails when none of the options is given. */
@@ -135,7 +133,7 @@ export const requireOne = (given: GivenSettings): Effect.Effect<void, InvalidVal
   if (Object.values(given).some(Predicate.isNotUndefined)) return Effect.void
   const [field = "", ...others] = Object.keys(given).map((setting) => bothTexts[setting]?.name ?? "")
   const expected = `given, or --${others.slice(0, -1).join(", --")} or --${others.at(-1)}`
-  return Effect.fail(new InvalidValue({ field, expected }))
+  return mustBe(field, expected)
 }
 
 /** `a, b` as `["a", "b"]`. Empty parts are left out. */

@@ -1,5 +1,5 @@
 /** What an operator should know about names of models that the model server does not have. */
-import { Effect, type Layer } from "effect"
+import { Context, Effect, Layer } from "effect"
 import type { TenantInfo } from "../src/admin/rows.ts"
 import { Backend } from "../src/backend/Backend.ts"
 import type { Caller } from "../src/domain/Caller.ts"
@@ -11,14 +11,22 @@ export const namesOf = (tenant: TenantInfo): Pick<Caller, "aliases" | "models"> 
   aliases: new Map(tenant.modelAliases.map(({ alias, model }) => [alias, model]))
 })
 
-/** The models of the model server; undefined when it does not answer. */
-export const installedModels = <E>(backend: Layer.Layer<Backend, E>) =>
-  Effect.flatMap(Backend, ({ models }) => models).pipe(
-    Effect.timeout("5 seconds"),
-    Effect.provide(backend),
-    Effect.map((models) => new Catalog(models)),
-    Effect.orElseSucceed(() => undefined)
-  )
+/** The models of the model server; undefined when it does not answer. Only a command that names models asks it. */
+export class Installed extends Context.Service<Installed, Effect.Effect<Catalog | undefined>>()(
+  "tollgate/cli/Installed"
+) {
+  static readonly layer = <E>(backend: Layer.Layer<Backend, E>) =>
+    Layer.succeed(
+      Installed,
+      Effect.flatMap(Backend, ({ models }) => models).pipe(
+        Effect.timeout("5 seconds"),
+        Effect.provide(backend),
+        Effect.map((models) => new Catalog(models)),
+        Effect.orElseSucceed(() => undefined)
+      )
+    )
+}
+export const installedModels = Effect.flatten(Installed)
 
 /** At most this many models are named. */
 const maxNamed = 5

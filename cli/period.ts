@@ -1,7 +1,7 @@
 /** The options of commands that look at a period, and at some of its requests. */
 import { Effect, Option } from "effect"
 import { Flag } from "effect/cli"
-import { InvalidValue } from "../src/admin/Errors.ts"
+import { mustBe } from "../src/admin/Errors.ts"
 import type { Bounds, Period } from "../src/admin/records/period.ts"
 import * as flags from "./flags.ts"
 import { minute } from "./terminal.ts"
@@ -31,7 +31,7 @@ export const boundsOf = ({ month, since, until }: Bounds & { readonly month: Bou
     ? Effect.succeed<Bounds>({ since, until })
     : since === undefined && until === undefined
       ? Effect.succeed(month)
-      : Effect.fail(new InvalidValue({ field: "month", expected: "given without --since and --until" }))
+      : mustBe("month", "given without --since and --until")
 
 /** `429`, or `4xx` for a class. */
 const readStatus = (text: string): Option.Option<readonly [lowest: number, highest: number]> => {

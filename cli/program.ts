@@ -10,38 +10,22 @@ import type { Registry } from "../src/admin/Registry.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
 import { connect } from "./commands/connect.ts"
-import { exportTenants, makeApply } from "./commands/file.ts"
-import {
-  createKey,
-  disableKey,
-  enableKey,
-  listKeys,
-  moveKey,
-  revokeKey,
-  rotateKey,
-  showKey
-} from "./commands/keys.ts"
+import * as file from "./commands/file.ts"
+import * as keys from "./commands/keys.ts"
 import { createKeys } from "./commands/create-keys.ts"
-import { makeLetters } from "./commands/letters.ts"
-import { makeListModels, makeSetModels } from "./commands/models.ts"
-import { erasePromptLog, showPromptLog } from "./commands/prompt-log.ts"
+import { letters } from "./commands/letters.ts"
+import { makeListModels, setModels } from "./commands/models.ts"
+import * as promptLog from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
-import { setBudget, setEndUser, setLimits, setPromptLog, showBudget } from "./commands/settings.ts"
-import {
-  createTenant,
-  deleteTenant,
-  disableTenant,
-  enableTenant,
-  listTenants,
-  renameTenant,
-  showUsage
-} from "./commands/tenants.ts"
+import * as settings from "./commands/settings.ts"
+import * as tenants from "./commands/tenants.ts"
 import { pruneAudit } from "./commands/prune-audit.ts"
 import { reconcile } from "./commands/reconcile.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
 import { makePresenter, reportFailure, wantsJson } from "./exit.ts"
 import { layerHelp, withoutHelpCommand } from "./help.ts"
+import { Installed } from "./modelHints.ts"
 import { Json } from "./terminal.ts"
 
 export interface Needs<E, S> {
@@ -65,51 +49,51 @@ export interface Needs<E, S> {
 }
 
 const makeProgram = <E, S>(needs: Needs<E, S>) => {
-  const { registry } = needs
+  const registry = Layer.merge(needs.registry, Installed.layer(needs.backend))
   return Command.make("tollgate").pipe(
     Command.withDescription("Administers the gateway: tenants, keys, limits, budgets, models and usage"),
     Command.withSubcommands([
       {
         group: "Tenants",
         commands: [
-          createTenant.pipe(Command.provide(registry)),
-          listTenants.pipe(Command.provide(registry)),
-          disableTenant.pipe(Command.provide(registry)),
-          enableTenant.pipe(Command.provide(registry)),
-          renameTenant.pipe(Command.provide(registry)),
-          deleteTenant.pipe(Command.provide(registry)),
-          makeSetModels(needs.backend).pipe(Command.provide(registry)),
-          makeListModels(registry).pipe(Command.provide(needs.backend)),
-          showUsage.pipe(Command.provide(registry))
+          tenants.createTenant.pipe(Command.provide(registry)),
+          tenants.listTenants.pipe(Command.provide(registry)),
+          tenants.disableTenant.pipe(Command.provide(registry)),
+          tenants.enableTenant.pipe(Command.provide(registry)),
+          tenants.renameTenant.pipe(Command.provide(registry)),
+          tenants.deleteTenant.pipe(Command.provide(registry)),
+          setModels.pipe(Command.provide(registry)),
+          makeListModels(needs.registry).pipe(Command.provide(needs.backend)),
+          tenants.showUsage.pipe(Command.provide(registry))
         ]
       },
       {
         group: "Keys",
         commands: [
-          createKey.pipe(Command.provide(registry)),
+          keys.createKey.pipe(Command.provide(registry)),
           createKeys.pipe(Command.provide(registry)),
-          makeLetters(needs.backend).pipe(Command.provide(registry)),
-          listKeys.pipe(Command.provide(registry)),
-          showKey.pipe(Command.provide(registry)),
-          rotateKey.pipe(Command.provide(registry)),
-          revokeKey.pipe(Command.provide(registry)),
-          moveKey.pipe(Command.provide(registry)),
-          disableKey.pipe(Command.provide(registry)),
-          enableKey.pipe(Command.provide(registry)),
-          setBudget.pipe(Command.provide(registry)),
-          showBudget.pipe(Command.provide(registry)),
-          setEndUser.pipe(Command.provide(registry)),
-          setPromptLog.pipe(Command.provide(registry)),
-          showPromptLog.pipe(Command.provide(registry)),
-          erasePromptLog.pipe(Command.provide(registry))
+          letters.pipe(Command.provide(registry)),
+          keys.listKeys.pipe(Command.provide(registry)),
+          keys.showKey.pipe(Command.provide(registry)),
+          keys.rotateKey.pipe(Command.provide(registry)),
+          keys.revokeKey.pipe(Command.provide(registry)),
+          keys.moveKey.pipe(Command.provide(registry)),
+          keys.disableKey.pipe(Command.provide(registry)),
+          keys.enableKey.pipe(Command.provide(registry)),
+          settings.setBudget.pipe(Command.provide(registry)),
+          settings.showBudget.pipe(Command.provide(registry)),
+          settings.setEndUser.pipe(Command.provide(registry)),
+          settings.setPromptLog.pipe(Command.provide(registry)),
+          promptLog.showPromptLog.pipe(Command.provide(registry)),
+          promptLog.erasePromptLog.pipe(Command.provide(registry))
         ]
       },
       {
         group: "Tenants and keys",
         commands: [
-          setLimits.pipe(Command.provide(registry)),
-          exportTenants.pipe(Command.provide(registry)),
-          makeApply(needs.backend).pipe(Command.provide(registry))
+          settings.setLimits.pipe(Command.provide(registry)),
+          file.exportTenants.pipe(Command.provide(registry)),
+          file.apply.pipe(Command.provide(registry))
         ]
       },
       {

@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { Console, Effect, FileSystem, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { FetchHttpClient } from "effect/http"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { outputCap } from "../environment.ts"
 import { described } from "../help.ts"
 import { FileInvalid } from "../errorMessages.ts"
@@ -25,9 +25,8 @@ const atHome = (file: string): string =>
 export const readKey = Effect.fnUntraced(function* (keyFile: string | undefined) {
   if (keyFile === undefined) return Option.fromUndefinedOr(process.env["TOLLGATE_KEY"])
   const fs = yield* FileSystem.FileSystem
-  const text = yield* Effect.mapError(
-    fs.readFileString(atHome(keyFile)),
-    () => new InvalidValue({ field: "key-file", expected: "a file that can be read" })
+  const text = yield* Effect.mapError(fs.readFileString(atHome(keyFile)), () =>
+    mustBe("key-file", "a file that can be read")
   )
   return Option.some(text.trim())
 })
@@ -71,13 +70,10 @@ const factsOf = Effect.fnUntraced(function* (
   if (given.window === undefined && Option.isNone(told))
     yield* note(`the context window is not known, so ${smallestWindow} is assumed: give --window`)
   const cap = yield* outputCap
-  if (window < 1024) return yield* new InvalidValue({ field: "window", expected: "1024 tokens or more" })
+  if (window < 1024) return yield* mustBe("window", "1024 tokens or more")
   const output = given.output ?? Math.min(cap, mostOutput, Math.floor(window / 4))
   if (output < 1 || output >= window)
-    return yield* new InvalidValue({
-      field: "max-output",
-      expected: `from 1 to less than the window of ${window}`
-    })
+    return yield* mustBe("max-output", `from 1 to less than the window of ${window}`)
   return { model, url, window, output }
 })
 

@@ -1,7 +1,7 @@
 /** Keys for many people at once. */
 import { Array as Arr, Console, Effect, FileSystem, Ref, Stdio } from "effect"
 import { Command } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { MadeKey } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
@@ -19,12 +19,9 @@ const batch = 100
 /** Where the keys go: a file, or stdout. */
 const target = Effect.fnUntraced(function* (out: string | undefined) {
   if (out !== undefined && out !== "-") return out
-  if (yield* Json) return yield* new InvalidValue({ field: "out", expected: "a file when --json is given" })
+  if (yield* Json) return yield* mustBe("out", "a file when --json is given")
   if (out === undefined && process.stdout.isTTY) {
-    return yield* new InvalidValue({
-      field: "out",
-      expected: 'a file, such as keys.csv, or "-" to print the keys on this terminal'
-    })
+    return yield* mustBe("out", 'a file, such as keys.csv, or "-" to print the keys on this terminal')
   }
   return undefined
 })

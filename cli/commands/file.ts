@@ -1,8 +1,7 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { Console, Data, Effect, type Layer } from "effect"
+import { Console, Data, Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
-import type { Backend } from "../../src/backend/Backend.ts"
 import {
   type Declaration,
   declarationOf,
@@ -56,43 +55,41 @@ const changedModels = ({ tenants }: Declaration, changes: ReadonlyArray<Change>)
   return [...new Set(names)]
 }
 
-/** `backend` is built only when models change, because the rest needs no model server. */
-export const makeApply = <E>(backend: Layer.Layer<Backend, E>) =>
-  Command.make(
-    "apply",
-    {
-      file: flags
-        .text("file", "path", "Tenants and settings of keys, as export prints them; - is stdin")
-        .pipe(Flag.withAlias("f")),
-      dryRun: flags.toggle("dry-run", "Print what would change, and change nothing")
-    },
-    Effect.fnUntraced(function* ({ dryRun, file }) {
-      const registry = yield* Registry
-      const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
-      const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
-      yield* nameUnreadable(unreadable)
-      // The database itself says whether each change is possible: a dry run makes them, and takes them back.
-      yield* dryRun
-        ? Effect.catchTag(
-            registry.atomically(Effect.andThen(run, new TakeBack())),
-            "TakeBack",
-            () => Effect.void
-          )
-        : run
-      const end =
-        changes.length === 0
-          ? "nothing to change"
-          : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
-      yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
-      const models = changedModels(wanted, changes)
-      if (models.length === 0) return
-      yield* notesAsText(allowlistHints(yield* installedModels(backend), models))
-    })
-  ).pipe(
-    described(
-      "Change tenants and settings of keys to what a file says, all or nothing",
-      "tollgate apply -f tenants.yaml --dry-run",
-      "tollgate apply -f tenants.yaml",
-      ["tollgate export | ssh other tollgate apply -f -", "Read the file from stdin"]
-    )
+export const apply = Command.make(
+  "apply",
+  {
+    file: flags
+      .text("file", "path", "Tenants and settings of keys, as export prints them; - is stdin")
+      .pipe(Flag.withAlias("f")),
+    dryRun: flags.toggle("dry-run", "Print what would change, and change nothing")
+  },
+  Effect.fnUntraced(function* ({ dryRun, file }) {
+    const registry = yield* Registry
+    const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
+    const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
+    yield* nameUnreadable(unreadable)
+    // The database itself says whether each change is possible: a dry run makes them, and takes them back.
+    yield* dryRun
+      ? Effect.catchTag(
+          registry.atomically(Effect.andThen(run, new TakeBack())),
+          "TakeBack",
+          () => Effect.void
+        )
+      : run
+    const end =
+      changes.length === 0
+        ? "nothing to change"
+        : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
+    yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
+    const models = changedModels(wanted, changes)
+    if (models.length === 0) return
+    yield* notesAsText(allowlistHints(yield* installedModels, models))
+  })
+).pipe(
+  described(
+    "Change tenants and settings of keys to what a file says, all or nothing",
+    "tollgate apply -f tenants.yaml --dry-run",
+    "tollgate apply -f tenants.yaml",
+    ["tollgate export | ssh other tollgate apply -f -", "Read the file from stdin"]
   )
+)

@@ -1,7 +1,7 @@
 /** The commands that create, show, rotate, revoke and disable keys. */
 import { Effect, Option, Stdio, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { scopes } from "../../src/domain/Caller.ts"
@@ -137,7 +137,7 @@ const fromStdin = Effect.gen(function* () {
   const line = stdin.pipe(Stream.decodeText(), Stream.splitLines, Stream.runHead, Effect.option)
   return yield* Effect.mapError(
     Effect.fromOption(Option.flatMap(Option.flatten(yield* line), (found) => flags.readPrefix(found.trim()))),
-    () => new InvalidValue({ field: "key-from-stdin", expected: "given with one key on stdin" })
+    () => mustBe("key-from-stdin", "given with one key on stdin")
   )
 })
 
@@ -150,10 +150,7 @@ export const showKey = Command.make(
   Effect.fnUntraced(function* ({ keyFromStdin, prefix }) {
     const registry = yield* Registry
     if ((prefix !== undefined) === keyFromStdin) {
-      return yield* new InvalidValue({
-        field: "prefix",
-        expected: "given, or --key-from-stdin, but not both"
-      })
+      return yield* mustBe("prefix", "given, or --key-from-stdin, but not both")
     }
     const key = yield* registry.showKey(prefix ?? (yield* fromStdin))
     yield* show(key, keyFacts(key))

@@ -1,11 +1,10 @@
 /** A text for each person who gets a key. */
-import { Effect, FileSystem, type Layer, Option, Result } from "effect"
+import { Effect, FileSystem, Option, Result } from "effect"
 import { Command, Flag } from "effect/cli"
 import * as path from "node:path"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { KeyOverview } from "../../src/admin/rows.ts"
 import { grantOf } from "../../src/domain/Caller.ts"
-import type { Backend } from "../../src/backend/Backend.ts"
 import { described } from "../help.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import { readText } from "../files.ts"
@@ -111,78 +110,77 @@ const fileName = (name: string, prefix: string): string =>
 
 const maxTemplateBytes = 65_536
 
-export const makeLetters = <E>(backend: Layer.Layer<Backend, E>) =>
-  Command.make(
-    "letters",
-    {
-      keys: flags.text("keys", "path", "The file that create-keys wrote"),
-      address: flags
-        .text("address", "url", "Where people reach the gateway, such as https://llm.example.org")
-        .pipe(Flag.filterMap(readAddress, () => "an address such as https://llm.example.org")),
-      out: flags
-        .text("out", "folder", "Folder for the texts, which only you may read")
-        .pipe(Flag.withDefault("letters")),
-      template: flags.optional(
-        flags.text(
-          "template",
-          "path",
-          `A text of your own, with ${placeNames.map((name) => `{{${name}}}`).join(" ")}`
-        )
+export const letters = Command.make(
+  "letters",
+  {
+    keys: flags.text("keys", "path", "The file that create-keys wrote"),
+    address: flags
+      .text("address", "url", "Where people reach the gateway, such as https://llm.example.org")
+      .pipe(Flag.filterMap(readAddress, () => "an address such as https://llm.example.org")),
+    out: flags
+      .text("out", "folder", "Folder for the texts, which only you may read")
+      .pipe(Flag.withDefault("letters")),
+    template: flags.optional(
+      flags.text(
+        "template",
+        "path",
+        `A text of your own, with ${placeNames.map((name) => `{{${name}}}`).join(" ")}`
       )
-    },
-    Effect.fnUntraced(function* ({ address, keys: file, out, template }) {
-      const [registry, fs] = [yield* Registry, yield* FileSystem.FileSystem]
-      const write = readTemplate(
-        template === undefined ? undefined : yield* readText(template, maxTemplateBytes)
-      )
-      if (Result.isFailure(write)) {
-        return yield* new FileInvalid({
-          file: template ?? "",
-          problem: `{{${write.failure}}} is unknown: use ${placeNames.map((name) => `{{${name}}}`).join(", ")}`
-        })
-      }
-      const listed = yield* readKeys(file)
-      const catalog = yield* installedModels(backend)
-      const unwritable = () => new FileInvalid({ file: out, problem: "the folder cannot be written" })
-      yield* Effect.mapError(fs.makeDirectory(out, { recursive: true, mode: 0o700 }), unwritable)
-      const written: Array<string> = []
-      const left: Array<string> = []
-      for (const { name, prefix, secret } of listed) {
-        const key = yield* Effect.option(registry.showKey(prefix))
-        if (Option.isNone(key) || key.value.status !== "active") {
-          left.push(`  ${prefix}  ${escapeText(name)}`)
-          continue
-        }
-        const ofTenant = namesOf(yield* registry.showTenant(key.value.tenant))
-        const names = { ...ofTenant, models: grantOf(ofTenant.models, key.value.ownModels) }
-        const models =
-          catalog?.offered(names).map((model) => model.name) ??
-          (names.models === "all" ? [`those that ${address}/v1/models lists`] : [...names.models])
-        const letter = path.join(out, fileName(key.value.name, prefix))
-        // Written anew, so that a file with wider rights does not keep them.
-        yield* Effect.mapError(
-          Effect.andThen(
-            fs.remove(letter, { force: true }),
-            fs.writeFileString(letter, write.success({ key: key.value, secret, address, models }), {
-              mode: 0o600,
-              flag: "wx"
-            })
-          ),
-          unwritable
-        )
-        written.push(letter)
-      }
-      yield* notesAsText(
-        left.length === 0
-          ? []
-          : [`${counted(left.length, "key")} without a text, because it is not active:`, ...left]
-      )
-      yield* show({ letters: written, left: left.length }, `${counted(written.length, "letter")} in ${out}`)
-    })
-  ).pipe(
-    described(
-      "Write a text for each person of a file of create-keys: address, key, models, limits and a first request",
-      "tollgate letters --keys keys.csv --address https://llm.example.org",
-      ["tollgate letters --keys k.csv --address https://x.org --template t.txt", "In your own words"]
     )
+  },
+  Effect.fnUntraced(function* ({ address, keys: file, out, template }) {
+    const [registry, fs] = [yield* Registry, yield* FileSystem.FileSystem]
+    const write = readTemplate(
+      template === undefined ? undefined : yield* readText(template, maxTemplateBytes)
+    )
+    if (Result.isFailure(write)) {
+      return yield* new FileInvalid({
+        file: template ?? "",
+        problem: `{{${write.failure}}} is unknown: use ${placeNames.map((name) => `{{${name}}}`).join(", ")}`
+      })
+    }
+    const listed = yield* readKeys(file)
+    const catalog = yield* installedModels
+    const unwritable = () => new FileInvalid({ file: out, problem: "the folder cannot be written" })
+    yield* Effect.mapError(fs.makeDirectory(out, { recursive: true, mode: 0o700 }), unwritable)
+    const written: Array<string> = []
+    const left: Array<string> = []
+    for (const { name, prefix, secret } of listed) {
+      const key = yield* Effect.option(registry.showKey(prefix))
+      if (Option.isNone(key) || key.value.status !== "active") {
+        left.push(`  ${prefix}  ${escapeText(name)}`)
+        continue
+      }
+      const ofTenant = namesOf(yield* registry.showTenant(key.value.tenant))
+      const names = { ...ofTenant, models: grantOf(ofTenant.models, key.value.ownModels) }
+      const models =
+        catalog?.offered(names).map((model) => model.name) ??
+        (names.models === "all" ? [`those that ${address}/v1/models lists`] : [...names.models])
+      const letter = path.join(out, fileName(key.value.name, prefix))
+      // Written anew, so that a file with wider rights does not keep them.
+      yield* Effect.mapError(
+        Effect.andThen(
+          fs.remove(letter, { force: true }),
+          fs.writeFileString(letter, write.success({ key: key.value, secret, address, models }), {
+            mode: 0o600,
+            flag: "wx"
+          })
+        ),
+        unwritable
+      )
+      written.push(letter)
+    }
+    yield* notesAsText(
+      left.length === 0
+        ? []
+        : [`${counted(left.length, "key")} without a text, because it is not active:`, ...left]
+    )
+    yield* show({ letters: written, left: left.length }, `${counted(written.length, "letter")} in ${out}`)
+  })
+).pipe(
+  described(
+    "Write a text for each person of a file of create-keys: address, key, models, limits and a first request",
+    "tollgate letters --keys keys.csv --address https://llm.example.org",
+    ["tollgate letters --keys k.csv --address https://x.org --template t.txt", "In your own words"]
   )
+)

@@ -1,7 +1,7 @@
 /** The commands that list models, and set which of them a tenant may use. */
 import { Config, Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
 import { Backend } from "../../src/backend/Backend.ts"
@@ -112,14 +112,13 @@ const listChanges = (before: TenantInfo, after: TenantInfo): ReadonlyArray<strin
 }
 
 /** The models of one key: a part of its tenant's. */
-const setKeyModels = Effect.fnUntraced(function* <E>(
-  backend: Layer.Layer<Backend, E>,
+const setKeyModels = Effect.fnUntraced(function* (
   prefix: string,
   { models, yes, ...others }: { readonly models: ReadonlyArray<string> | undefined; readonly yes: boolean }
 ) {
   const registry = yield* Registry
   if (models === undefined || Object.values(others).some((flag) => flag !== undefined)) {
-    return yield* new InvalidValue({ field: "models", expected: "given with --key, and no other option" })
+    return yield* mustBe("models", "given with --key, and no other option")
   }
   const ownModels = models.join() === "none" ? null : models
   const before = yield* registry.showKey(prefix)
@@ -127,28 +126,24 @@ const setKeyModels = Effect.fnUntraced(function* <E>(
   const granted = grantOf(ofTenant, ownModels ?? [])
   const alien = ownModels?.find((model) => granted !== "all" && !granted.has(withoutDefaultTag(model)))
   if (alien !== undefined) {
-    return yield* new InvalidValue({
-      field: "models",
-      expected: `models that the tenant may use, and ${alien} is none`
-    })
+    return yield* mustBe("models", `models that the tenant may use, and ${alien} is none`)
   }
   if (!yes && ownModels?.length === 0 && before.ownModels?.length !== 0) {
-    return yield* new InvalidValue({
-      field: "yes",
-      expected: 'given too, because the key could use no model then; "none" lets it use all of its tenant\'s'
-    })
+    return yield* mustBe(
+      "yes",
+      'given too, because the key could use no model then; "none" lets it use all of its tenant\'s'
+    )
   }
   const changed = yield* registry.changeKey(prefix, { ownModels })
   const shown = (own: ReadonlyArray<string> | null) =>
     own === null ? "all of its tenant's" : own.join(", ") || "none"
   yield* show(changed, `${prefix} may use ${shown(changed.ownModels)}`)
   yield* notesAsText([`Before: ${shown(before.ownModels)}`])
-  if (ownModels !== null) yield* notes(allowlistHints(yield* installedModels(backend), ownModels))
+  if (ownModels !== null) yield* notes(allowlistHints(yield* installedModels, ownModels))
 })
 
 /** Pins of the gateway, which belong to no tenant. */
-const setPins = Effect.fnUntraced(function* <E>(
-  backend: Layer.Layer<Backend, E>,
+const setPins = Effect.fnUntraced(function* (
   {
     hours,
     pin,
@@ -161,13 +156,12 @@ const setPins = Effect.fnUntraced(function* <E>(
   others: object
 ) {
   if (Object.values(others).some((flag) => flag !== undefined && flag !== false)) {
-    return yield* new InvalidValue({
-      field: pin === undefined ? "unpin" : "pin",
-      expected: "given without --tenant, --key and other options: it is for all tenants"
-    })
+    return yield* mustBe(
+      pin === undefined ? "unpin" : "pin",
+      "given without --tenant, --key and other options: it is for all tenants"
+    )
   }
-  if (pin === undefined && hours !== undefined)
-    return yield* new InvalidValue({ field: "pin-hours", expected: "given with --pin" })
+  if (pin === undefined && hours !== undefined) return yield* mustBe("pin-hours", "given with --pin")
   const registry = yield* Registry
   const pins = yield* registry.changePins({
     pin: pin?.map((model) => ({ model, hours: hours ?? null })),
@@ -179,111 +173,105 @@ const setPins = Effect.fnUntraced(function* <E>(
   const places = yield* Config.option(Config.String("BACKEND_MAX_CONCURRENT"))
   if (Option.isNone(places))
     yield* notesAsText(["A pin works only with the queue, and BACKEND_MAX_CONCURRENT is not set here."])
-  yield* notes(allowlistHints(yield* installedModels(backend), pin))
+  yield* notes(allowlistHints(yield* installedModels, pin))
 })
 
-/** `backend` is built only when the allowlist or aliases change, because the rest needs no model server. */
-export const makeSetModels = <E>(backend: Layer.Layer<Backend, E>) =>
-  Command.make(
-    "set-models",
-    {
-      ...flags.owner,
-      models: list(
+export const setModels = Command.make(
+  "set-models",
+  {
+    ...flags.owner,
+    models: list(
+      "models",
+      'The new allowlist; empty allows no model. Of a key: those of its tenant\'s, or "none" for all'
+    ),
+    add: list("add", "Models to add to the allowlist"),
+    remove: list("remove", "Models to take from the allowlist"),
+    yes: flags.toggle("yes", "Also when the tenant can use no model then"),
+    allowAll: Flag.Boolean("allow-all").pipe(
+      Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
+      flags.optional
+    ),
+    aliases: flags.text("alias", "list", "Other names for models, as alias=model; other aliases stay").pipe(
+      Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
+      flags.optional
+    ),
+    removeAliases: list("remove-alias", "Aliases to remove"),
+    pin: list("pin", "Models that stay loaded, for all tenants; needs the queue (BACKEND_MAX_CONCURRENT)"),
+    hours: flags.optional(
+      flags.text("pin-hours", "hours", "With --pin: only in these hours of the day, in UTC, such as 08-18")
+    ),
+    unpin: list("unpin", "Models that no longer stay loaded")
+  },
+  Effect.fnUntraced(function* ({ hours, key, pin, tenant: named, unpin, ...given }) {
+    if (pin !== undefined || unpin !== undefined || hours !== undefined)
+      return yield* setPins({ hours, pin, unpin }, { key, named, ...given })
+    const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
+    if ("key" in owner) return yield* setKeyModels(owner.key, given)
+    const { tenant } = owner
+    const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
+    const registry = yield* Registry
+    if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
+      return yield* mustBe(
         "models",
-        'The new allowlist; empty allows no model. Of a key: those of its tenant\'s, or "none" for all'
-      ),
-      add: list("add", "Models to add to the allowlist"),
-      remove: list("remove", "Models to take from the allowlist"),
-      yes: flags.toggle("yes", "Also when the tenant can use no model then"),
-      allowAll: Flag.Boolean("allow-all").pipe(
-        Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
-        flags.optional
-      ),
-      aliases: flags.text("alias", "list", "Other names for models, as alias=model; other aliases stay").pipe(
-        Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
-        flags.optional
-      ),
-      removeAliases: list("remove-alias", "Aliases to remove"),
-      pin: list("pin", "Models that stay loaded, for all tenants; needs the queue (BACKEND_MAX_CONCURRENT)"),
-      hours: flags.optional(
-        flags.text("pin-hours", "hours", "With --pin: only in these hours of the day, in UTC, such as 08-18")
-      ),
-      unpin: list("unpin", "Models that no longer stay loaded")
-    },
-    Effect.fnUntraced(function* ({ hours, key, pin, tenant: named, unpin, ...given }) {
-      if (pin !== undefined || unpin !== undefined || hours !== undefined)
-        return yield* setPins(backend, { hours, pin, unpin }, { key, named, ...given })
-      const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
-      if ("key" in owner) return yield* setKeyModels(backend, owner.key, given)
-      const { tenant } = owner
-      const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
-      const registry = yield* Registry
-      if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
-        return yield* new InvalidValue({
-          field: "models",
-          expected: "given, or --add, --remove, --allow-all, --no-allow-all, --alias or --remove-alias"
-        })
-      }
-      if (models !== undefined && (add !== undefined || remove !== undefined)) {
-        return yield* new InvalidValue({ field: "models", expected: "given without --add and --remove" })
-      }
-      if (models?.join() === "none") {
-        return yield* new InvalidValue({
-          field: "models",
-          expected: 'names of models: "" allows none, --allow-all allows all'
-        })
-      }
-      const catalog =
-        aliases === undefined && allowAll !== false && [models, add, remove].every((one) => one === undefined)
-          ? undefined
-          : yield* installedModels(backend)
-      // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
-      if (Object.keys(aliases ?? {}).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)) {
-        return yield* new InvalidValue({ field: "alias", expected: "a name that no installed model has" })
-      }
-      const { before, changed } = yield* registry.atomically(
-        Effect.gen(function* () {
-          const before = yield* registry.showTenant(tenant)
-          const changed = yield* registry.setModels(tenant, {
-            models,
-            add,
-            remove,
-            allowAll,
-            aliases,
-            removeAliases
-          })
-          // Nothing is changed when this fails.
-          if (!yes && isUsable(catalog, before) && !isUsable(catalog, changed)) {
-            return yield* new InvalidValue({
-              field: "yes",
-              expected:
-                "given too, because the tenant could use no model then: every model request would get 403"
-            })
-          }
-          return { before, changed }
-        })
+        "given, or --add, --remove, --allow-all, --no-allow-all, --alias or --remove-alias"
       )
-      yield* show(changed, tenantTable([changed]))
-      yield* notesAsText(listChanges(before, changed))
-      const noEffect =
-        "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
-      yield* notes(
-        new Set([
-          ...allowlistHints(catalog, [...(models ?? []), ...(add ?? [])]),
-          ...aliasHints(catalog, changed, aliases ?? {}),
-          ...tenantHints(changed),
-          ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
-        ])
-      )
-    })
-  ).pipe(
-    described(
-      "Set which models a tenant may use, and under which other names; and which models stay loaded for all tenants",
-      ["tollgate set-models --key tg_4fJ2kQ9sX --models llama3.2:1b", "One key of the tenant"],
-      "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
-      "tollgate set-models --tenant acme --allow-all",
-      "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
-      "tollgate set-models --tenant acme --remove-alias fast",
-      ["tollgate set-models --pin llama3.2:3b --pin-hours 08-18", "Keep a model loaded in the day, in UTC"]
+    }
+    if (models !== undefined && (add !== undefined || remove !== undefined)) {
+      return yield* mustBe("models", "given without --add and --remove")
+    }
+    if (models?.join() === "none") {
+      return yield* mustBe("models", 'names of models: "" allows none, --allow-all allows all')
+    }
+    const catalog =
+      aliases === undefined && allowAll !== false && [models, add, remove].every((one) => one === undefined)
+        ? undefined
+        : yield* installedModels
+    // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
+    if (Object.keys(aliases ?? {}).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)) {
+      return yield* mustBe("alias", "a name that no installed model has")
+    }
+    const { before, changed } = yield* registry.atomically(
+      Effect.gen(function* () {
+        const before = yield* registry.showTenant(tenant)
+        const changed = yield* registry.setModels(tenant, {
+          models,
+          add,
+          remove,
+          allowAll,
+          aliases,
+          removeAliases
+        })
+        // Nothing is changed when this fails.
+        if (!yes && isUsable(catalog, before) && !isUsable(catalog, changed)) {
+          return yield* mustBe(
+            "yes",
+            "given too, because the tenant could use no model then: every model request would get 403"
+          )
+        }
+        return { before, changed }
+      })
     )
+    yield* show(changed, tenantTable([changed]))
+    yield* notesAsText(listChanges(before, changed))
+    const noEffect =
+      "The allowlist has no effect while all models are allowed. Use --no-allow-all to apply it."
+    yield* notes(
+      new Set([
+        ...allowlistHints(catalog, [...(models ?? []), ...(add ?? [])]),
+        ...aliasHints(catalog, changed, aliases ?? {}),
+        ...tenantHints(changed),
+        ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
+      ])
+    )
+  })
+).pipe(
+  described(
+    "Set which models a tenant may use, and under which other names; and which models stay loaded for all tenants",
+    ["tollgate set-models --key tg_4fJ2kQ9sX --models llama3.2:1b", "One key of the tenant"],
+    "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
+    "tollgate set-models --tenant acme --allow-all",
+    "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
+    "tollgate set-models --tenant acme --remove-alias fast",
+    ["tollgate set-models --pin llama3.2:3b --pin-hours 08-18", "Keep a model loaded in the day, in UTC"]
   )
+)

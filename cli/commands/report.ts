@@ -1,6 +1,6 @@
 import { Console, Effect, Record, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import {
   type Price,
@@ -166,7 +166,7 @@ export const report = Command.make(
   },
   Effect.fnUntraced(function* ({ csv: asCsv, month, price, since, until, ...query }) {
     if (asCsv && (yield* Json)) {
-      return yield* new InvalidValue({ field: "csv", expected: "given without --json" })
+      return yield* mustBe("csv", "given without --json")
     }
     const records = yield* Records
     const prices = price === undefined ? undefined : yield* readPrices(price)

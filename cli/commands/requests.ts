@@ -1,7 +1,7 @@
 /** The commands that list requests of the audit, and show all that it has of one. */
 import { Console, Effect, Schedule } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { InvalidValue, RegistryDown } from "../../src/admin/Errors.ts"
+import { mustBe, RegistryDown } from "../../src/admin/Errors.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import {
   maxScanned,
@@ -140,7 +140,7 @@ export const requests = Command.make(
     const bounds = yield* boundsOf({ month, since, until })
     if (follow && bounds.until !== undefined) {
       const field = until === undefined ? "month" : "until"
-      return yield* new InvalidValue({ field, expected: "left out when --follow is given" })
+      return yield* mustBe(field, "left out when --follow is given")
     }
     const query = { ...filter, ...bounds }
     // Before the list, so that nothing falls between.

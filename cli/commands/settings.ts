@@ -1,7 +1,7 @@
 /** The commands that change the settings of keys and tenants, and show their budgets. */
 import { Effect, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
-import { InvalidValue } from "../../src/admin/Errors.ts"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { KeyInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
@@ -18,17 +18,11 @@ const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
 /** With `--each-user`, the settings of each user that are like those that are given. */
 const settingsFor = (given: flags.GivenSettings, isEach: boolean, owner: flags.Owner) => {
   if (!isEach) return Effect.succeed(given)
-  if ("tenant" in owner)
-    return Effect.fail(
-      new InvalidValue({ field: "each-user", expected: "given with --key, not with --tenant" })
-    )
+  if ("tenant" in owner) return mustBe("each-user", "given with --key, not with --tenant")
   const settings: Record<string, unknown> = {}
   for (const [setting, value] of Object.entries(given)) {
     if (isEachUser(setting)) settings[eachUserOf[setting]] = value
-    else if (value !== undefined)
-      return Effect.fail(
-        new InvalidValue({ field: flags.optionOf(setting), expected: "given without --each-user" })
-      )
+    else if (value !== undefined) return mustBe(flags.optionOf(setting), "given without --each-user")
   }
   return Effect.succeed(settings)
 }
@@ -97,7 +91,7 @@ export const setLimits = Command.make(
 const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: string) {
   const registry = yield* Registry
   if (user !== undefined && "tenant" in owner)
-    return yield* new InvalidValue({ field: "user", expected: "given with --key, not with --tenant" })
+    return yield* mustBe("user", "given with --key, not with --tenant")
   const states = yield* "key" in owner
     ? registry.showBudgets(owner.key, user)
     : registry.showTenantBudgets(owner.tenant)
@@ -167,7 +161,7 @@ export const setEndUser = Command.make(
         ...(hashUsers === undefined ? {} : { hashUsers: hashUsers === "on" })
       }),
       "InvalidValue",
-      ({ expected }) => new InvalidValue({ field: "header", expected })
+      ({ expected }) => mustBe("header", expected)
     )
     yield* show(
       key,
@@ -198,7 +192,7 @@ export const setPromptLog = Command.make(
   Effect.fnUntraced(function* ({ key: prefix, off, on, retentionDays }) {
     const registry = yield* Registry
     if (on === off) {
-      return yield* new InvalidValue({ field: "on", expected: "given, or --off, but not both" })
+      return yield* mustBe("on", "given, or --off, but not both")
     }
     const key = yield* registry.changeKey(prefix, {
       promptLog: on,

@@ -30,6 +30,8 @@ export class InvalidValue extends Data.TaggedError("InvalidValue")<{
   readonly expected: string
 }> {}
 
+export const mustBe = (field: string, expected: string) => new InvalidValue({ field, expected })
+
 /** The database failed, or its answer has an unexpected form that is no single row's. `cause` is for a log, not for a terminal. */
 export class RegistryDown extends Data.TaggedError("RegistryDown")<{ readonly cause: unknown }> {}
 

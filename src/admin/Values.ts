@@ -14,7 +14,7 @@ import {
   tenantTexts
 } from "../domain/settings.ts"
 import { isPrintable } from "../domain/text.ts"
-import { InvalidValue } from "./Errors.ts"
+import { type InvalidValue, mustBe } from "./Errors.ts"
 
 interface Value<A> {
   readonly schema: Schema.Decoder<A>
@@ -86,7 +86,7 @@ export const validate = <A>(
   { expected, schema }: Value<A>,
   given: unknown
 ): Effect.Effect<A, InvalidValue> =>
-  Schema.decodeUnknownEffect(schema)(given).pipe(Effect.mapError(() => new InvalidValue({ field, expected })))
+  Schema.decodeUnknownEffect(schema)(given).pipe(Effect.mapError(() => mustBe(field, expected)))
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -97,7 +97,7 @@ const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string,
     Effect.mapError(decode(Record.filter({ ...given }, Predicate.isNotUndefined)), ({ issue }) => {
       const setting = String(issuesOf(issue).issues[0]?.path?.[0])
       const { expected, name: field } = texts[setting] ?? { expected: "known", name: setting }
-      return new InvalidValue({ field, expected })
+      return mustBe(field, expected)
     })
 }
 
@@ -114,12 +114,10 @@ export const usersOf = (
 ): Effect.Effect<void, InvalidValue> => {
   if (key.endUserHeader !== null || eachUserFields.every((field) => key[field] === null)) return Effect.void
   const isRemoved = change.endUserHeader === null
-  return Effect.fail(
-    new InvalidValue({
-      field: isRemoved ? keyTexts.endUserHeader.name : "each-user",
-      expected: isRemoved
-        ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them)"
-        : "used with a key that has a header for its end users: set-end-user sets one"
-    })
+  return mustBe(
+    isRemoved ? keyTexts.endUserHeader.name : "each-user",
+    isRemoved
+      ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them)"
+      : "used with a key that has a header for its end users: set-end-user sets one"
   )
 }

@@ -3,7 +3,7 @@ import { Effect, Result, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { listedOf, makeRowReader, type UnreadableRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
-import { InvalidValue, RegistryDown } from "./Errors.ts"
+import { mustBe, RegistryDown } from "./Errors.ts"
 import { keyColumns, type KeyOverview, nameOfKey, type NewKey, overviewRows } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -71,7 +71,7 @@ export const expiryOf = Effect.fnUntraced(function* (
   { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">
 ) {
   if (expiresInMs !== undefined && expiresAt !== undefined) {
-    return yield* new InvalidValue({ field: "expires-at", expected: "left out when --expires-in is given" })
+    return yield* mustBe("expires-at", "left out when --expires-in is given")
   }
   if (expiresInMs !== undefined) {
     const lifetime = yield* Values.validate("expires-in", Values.lifetimeMs, expiresInMs)
@@ -83,10 +83,7 @@ export const expiryOf = Effect.fnUntraced(function* (
       ? yield* sql`SELECT 1 WHERE ${expiresAt.toISOString()}::timestamptz > now()`
       : []
   if (inFuture.length === 0) {
-    return yield* new InvalidValue({
-      field: "expires-at",
-      expected: "a time in the future, before the year 10000"
-    })
+    return yield* mustBe("expires-at", "a time in the future, before the year 10000")
   }
   return sql`${expiresAt.toISOString()}::timestamptz`
 })

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import type { TenantChange } from "../domain/settings.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
-import { InvalidValue } from "./Errors.ts"
+import { mustBe } from "./Errors.ts"
 import type { ModelsChange, TenantInfo } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -16,7 +16,7 @@ const storedAliases = (given: Aliases) =>
         const alias = withoutDefaultTag(yield* Values.validate("alias", Values.aliasName, name))
         const model = yield* Values.validate("alias", Values.aliasTarget, target)
         if (withoutDefaultTag(model) === alias) {
-          return yield* new InvalidValue({ field: "alias", expected: "another name than that of its model" })
+          return yield* mustBe("alias", "another name than that of its model")
         }
         return [alias, { alias, model }] as const
       })
@@ -45,19 +45,13 @@ export const modelSettings = Effect.fnUntraced(function* (
   const changed = new Map(tenant.modelAliases.map((alias) => [alias.alias, alias]))
   for (const alias of removeAliases) {
     if (!changed.delete(withoutDefaultTag(alias))) {
-      return yield* new InvalidValue({
-        field: "remove-alias",
-        expected: `an alias of the tenant, and ${alias} is none`
-      })
+      return yield* mustBe("remove-alias", `an alias of the tenant, and ${alias} is none`)
     }
   }
   const listed = new Map((models ?? tenant.allowedModels).map((model) => [withoutDefaultTag(model), model]))
   for (const model of remove) {
     if (!listed.delete(withoutDefaultTag(model))) {
-      return yield* new InvalidValue({
-        field: "remove",
-        expected: `models of the allowlist, and ${model} is none`
-      })
+      return yield* mustBe("remove", `models of the allowlist, and ${model} is none`)
     }
   }
   for (const model of add) {

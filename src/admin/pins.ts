@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { maxPins } from "../gates/queue/QueueStore.ts"
-import { InvalidValue, withRegistryDown } from "./Errors.ts"
+import { mustBe, withRegistryDown } from "./Errors.ts"
 import { Pin, type PinsChange } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -26,8 +26,7 @@ export const makePins = (sql: SqlClient.SqlClient) => {
       yield* sql`LOCK TABLE model_pins IN SHARE ROW EXCLUSIVE MODE`
       for (const model of unpin.map(withoutDefaultTag)) {
         const gone = yield* sql`DELETE FROM model_pins WHERE model = ${model} RETURNING model`
-        if (gone.length === 0)
-          return yield* new InvalidValue({ field: "unpin", expected: `pinned models, and ${model} is none` })
+        if (gone.length === 0) return yield* mustBe("unpin", `pinned models, and ${model} is none`)
       }
       if (only) yield* sql`DELETE FROM model_pins`
       for (const { hours, model } of added) {
@@ -35,9 +34,7 @@ export const makePins = (sql: SqlClient.SqlClient) => {
         yield* sql`INSERT INTO model_pins (model, hours) VALUES (${model}, ${hours})`
       }
       const pins = yield* read
-      return pins.length > maxPins
-        ? yield* new InvalidValue({ field: "pin", expected: `at most ${maxPins} models in all` })
-        : pins
+      return pins.length > maxPins ? yield* mustBe("pin", `at most ${maxPins} models in all`) : pins
     },
     sql.withTransaction,
     withRegistryDown

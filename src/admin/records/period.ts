@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { dayMs } from "../../domain/Calendar.ts"
 import { oneRow } from "../../infra/rows.ts"
-import { InvalidValue } from "../Errors.ts"
+import { mustBe } from "../Errors.ts"
 
 /** A point in time, as operators say it. */
 export type Moment =
@@ -67,8 +67,5 @@ export const readPeriod = Effect.fnUntraced(function* (
   fallback?: Moment
 ) {
   const { now } = yield* Effect.flatMap(sql`SELECT now() AS now`, oneRow({ now: Schema.Date }))
-  return (
-    periodOf(now, bounds, fallback) ??
-    (yield* new InvalidValue({ field: "since", expected: "a time before --until" }))
-  )
+  return periodOf(now, bounds, fallback) ?? (yield* mustBe("since", "a time before --until"))
 })
