@@ -7,6 +7,7 @@ import { systemFingerprint } from "../../src/http/dialect/openai/answer.ts"
 
 const optional = Schema.optionalKey
 
+export const Text = Schema.String
 const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Nanoseconds = Count.annotate({ description: "nanoseconds" })
 const Seconds = Schema.Int.annotate({ description: "unix seconds" })
@@ -14,6 +15,10 @@ const Written = Schema.String.annotate({ description: "as the client wrote it" }
 const Objects = Schema.Array(Schema.JsonObject)
 const Numbers = Schema.Array(Schema.Finite)
 const Zero = Schema.Literal(0)
+
+/** An object that its `type` tells from others. */
+const typed = <const T extends string, F extends Schema.Struct.Fields>(type: T, fields: F) =>
+  Schema.Struct({ type: Schema.Literal(type), ...fields })
 
 const ContextLength = Count.annotate({
   description:
@@ -33,8 +38,8 @@ const nativeCounts = {
 }
 
 const NativeToolCall = Schema.Struct({
-  id: optional(Schema.String),
-  function: Schema.Struct({ index: Count, name: Schema.String, arguments: Schema.JsonObject })
+  id: optional(Text),
+  function: Schema.Struct({ index: Count, name: Text, arguments: Schema.JsonObject })
 })
 
 const nativeFrame = {
@@ -52,23 +57,23 @@ export const NativeChatFrame = Schema.Struct({
   ...nativeFrame,
   message: Schema.Struct({
     role: Schema.Literal("assistant"),
-    content: Schema.String,
-    thinking: optional(Schema.String),
+    content: Text,
+    thinking: optional(Text),
     tool_calls: optional(Schema.Array(NativeToolCall))
   })
 }).annotate({ description: oneLine })
 
 export const NativeGenerateFrame = Schema.Struct({
   ...nativeFrame,
-  response: Schema.String,
-  thinking: optional(Schema.String),
+  response: Text,
+  thinking: optional(Text),
   tool_calls: optional(Schema.Array(NativeToolCall)),
   context: optional(
     Schema.Array(Count).annotate({ description: "to send back; sealed for this key and model" })
   )
 }).annotate({ description: oneLine })
 
-export const NativeStreamError = Schema.Struct({ error: Schema.String }).annotate({
+export const NativeStreamError = Schema.Struct({ error: Text }).annotate({
   description: "The last line of a stream that failed after its first frame."
 })
 
@@ -83,18 +88,18 @@ export const Embed = Schema.Struct({
 export const Embeddings = Schema.Struct({ embedding: Numbers })
 
 export const Show = Schema.Struct({
-  license: optional(Schema.String),
-  parameters: optional(Schema.String),
-  modified_at: optional(Schema.String),
-  requires: optional(Schema.String),
-  renderer: optional(Schema.String),
-  parser: optional(Schema.String),
+  license: optional(Text),
+  parameters: optional(Text),
+  modified_at: optional(Text),
+  requires: optional(Text),
+  renderer: optional(Text),
+  parser: optional(Text),
   details: Schema.JsonObject,
   model_info: Schema.JsonObject,
   projector_info: optional(Schema.JsonObject),
   context_length: optional(ContextLength),
   tensors: optional(Objects),
-  capabilities: Schema.Array(Schema.String)
+  capabilities: Schema.Array(Text)
 }).annotate({
   description: "Without system prompt, template, modelfile and messages.",
   additionalProperties: false
@@ -103,13 +108,13 @@ export const Show = Schema.Struct({
 export const Tags = Schema.Struct({
   models: Schema.Array(
     Schema.Struct({
-      name: Schema.String,
-      model: Schema.String,
-      modified_at: Schema.String,
+      name: Text,
+      model: Text,
+      modified_at: Text,
       size: Schema.Int,
-      digest: Schema.String,
+      digest: Text,
       details: Schema.JsonObject,
-      capabilities: optional(Schema.Array(Schema.String))
+      capabilities: optional(Schema.Array(Text))
     })
   )
 })
@@ -133,13 +138,11 @@ export const Usage = Schema.Struct({
   )
 })
 
+const Arguments = Text.annotate({ description: "a JSON object as text" })
 const calledFunction = {
-  id: Schema.String,
+  id: Text,
   type: Schema.Literal("function"),
-  function: Schema.Struct({
-    name: Schema.String,
-    arguments: Schema.String.annotate({ description: "a JSON object as text" })
-  })
+  function: Schema.Struct({ name: Text, arguments: Arguments })
 }
 
 const openaiId = (prefix: string) => Schema.String.check(Schema.isStartingWith(`${prefix}-`))
@@ -161,8 +164,8 @@ export const ChatCompletion = Schema.Struct({
       index: Zero,
       message: Schema.Struct({
         role: Schema.Literal("assistant"),
-        content: Schema.NullOr(Schema.String),
-        reasoning: optional(Schema.String),
+        content: Schema.NullOr(Text),
+        reasoning: optional(Text),
         tool_calls: optional(Schema.Array(Schema.Struct(calledFunction)))
       }),
       logprobs: optional(ChatLogprobs),
@@ -176,8 +179,8 @@ const ChatChoice = Schema.Struct({
   index: Zero,
   delta: Schema.Struct({
     role: optional(Schema.Literal("assistant")),
-    content: optional(Schema.String),
-    reasoning: optional(Schema.String),
+    content: optional(Text),
+    reasoning: optional(Text),
     tool_calls: optional(Schema.Array(Schema.Struct({ index: Count, ...calledFunction })))
   }),
   logprobs: optional(ChatLogprobs),
@@ -196,7 +199,7 @@ export const ChatCompletionChunk = Schema.Struct({
 })
 
 const TextChoice = Schema.Struct({
-  text: Schema.String,
+  text: Text,
   index: Zero,
   logprobs: Schema.NullOr(Schema.JsonObject),
   finish_reason: Schema.NullOr(Schema.Literals(["stop", "length"]))
@@ -220,14 +223,14 @@ export const EmbeddingList = Schema.Struct({
     Schema.Struct({
       object: Schema.Literal("embedding"),
       index: Count,
-      embedding: Schema.Union([Numbers, Schema.String])
+      embedding: Schema.Union([Numbers, Text])
     })
   ),
   usage: Schema.Struct({ prompt_tokens: Count, total_tokens: Count })
 })
 
 export const ModelEntry = Schema.Struct({
-  id: Schema.String,
+  id: Text,
   object: Schema.Literal("model"),
   created: Seconds,
   owned_by: Schema.Literal("tollgate"),
@@ -241,40 +244,32 @@ export const ModelList = Schema.Struct({
 
 // Responses
 
-const OutputText = Schema.Struct({
-  type: Schema.Literal("output_text"),
-  text: Schema.String,
-  annotations: Objects,
-  logprobs: Objects
-})
-const SummaryText = Schema.Struct({ type: Schema.Literal("summary_text"), text: Schema.String })
+const OutputText = typed("output_text", { text: Text, annotations: Objects, logprobs: Objects })
+const SummaryText = typed("summary_text", { text: Text })
 
 const itemStatus = Schema.Literals(["in_progress", "completed", "incomplete"])
 
 const OutputItem = Schema.Union([
-  Schema.Struct({
-    id: Schema.String,
-    type: Schema.Literal("reasoning"),
+  typed("reasoning", {
+    id: Text,
     summary: Schema.Array(SummaryText),
     encrypted_content: optional(
-      Schema.String.annotate({ description: "the same text, for clients that send only this back" })
+      Text.annotate({ description: "the same text, for clients that send only this back" })
     )
   }),
-  Schema.Struct({
-    id: Schema.String,
-    type: Schema.Literal("message"),
+  typed("message", {
+    id: Text,
     status: itemStatus,
     role: Schema.Literal("assistant"),
     content: Schema.Array(OutputText)
   }),
-  Schema.Struct({
-    id: Schema.String,
-    type: Schema.Literal("function_call"),
+  typed("function_call", {
+    id: Text,
     status: itemStatus,
-    call_id: Schema.String,
-    name: Schema.String,
-    namespace: optional(Schema.String),
-    arguments: Schema.String.annotate({ description: "a JSON object as text" })
+    call_id: Text,
+    name: Text,
+    namespace: optional(Text),
+    arguments: Arguments
   })
 ])
 
@@ -301,7 +296,7 @@ export const Response = Schema.Struct({
         "rate_limit_exceeded",
         "server_error"
       ]),
-      message: Schema.String
+      message: Text
     })
   ),
   incomplete_details: Schema.NullOr(Schema.Struct({ reason: Schema.Literal("max_output_tokens") })),
@@ -309,13 +304,13 @@ export const Response = Schema.Struct({
   output: Schema.Array(OutputItem),
   usage: Schema.NullOr(ResponseUsage),
   // As the client sent them, or their defaults.
-  instructions: Schema.NullOr(Schema.String),
+  instructions: Schema.NullOr(Text),
   max_output_tokens: Schema.NullOr(Count),
   metadata: Schema.JsonObject,
   reasoning: Schema.NullOr(Schema.JsonObject),
   temperature: Schema.Finite,
   text: Schema.JsonObject,
-  tool_choice: Schema.Union([Schema.String, Schema.JsonObject]),
+  tool_choice: Schema.Union([Text, Schema.JsonObject]),
   tools: Objects,
   top_p: Schema.Finite,
   // Constants.
@@ -339,15 +334,15 @@ export const ResponseEvent = Schema.Struct({
   response: optional(Response),
   output_index: optional(Count),
   item: optional(OutputItem),
-  item_id: optional(Schema.String),
+  item_id: optional(Text),
   content_index: optional(Zero),
   summary_index: optional(Zero),
   part: optional(Schema.Union([OutputText, SummaryText])),
-  delta: optional(Schema.String),
-  text: optional(Schema.String),
+  delta: optional(Text),
+  text: optional(Text),
   logprobs: optional(Objects),
-  name: optional(Schema.String),
-  arguments: optional(Schema.String)
+  name: optional(Text),
+  arguments: optional(Text)
 }).annotate({
   description:
     "The data of one event; its `type` is the name of the event. The last one is `response.completed`, `response.incomplete` or `response.failed`. A stream that failed ends with `response.failed`."
@@ -363,14 +358,9 @@ const MessagesUsage = Schema.Struct({
 })
 
 const Block = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("thinking"), thinking: Schema.String, signature: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
-  Schema.Struct({
-    type: Schema.Literal("tool_use"),
-    id: Schema.String,
-    name: Schema.String,
-    input: Schema.JsonObject
-  })
+  typed("thinking", { thinking: Text, signature: Text }),
+  typed("text", { text: Text }),
+  typed("tool_use", { id: Text, name: Text, input: Schema.JsonObject })
 ])
 
 const StopReason = Schema.Literals(["end_turn", "max_tokens", "tool_use"])
@@ -387,19 +377,18 @@ export const MessagesMessage = Schema.Struct({
 })
 
 const Delta = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("thinking_delta"), thinking: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("signature_delta"), signature: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("text_delta"), text: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("input_json_delta"), partial_json: Schema.String })
+  typed("thinking_delta", { thinking: Text }),
+  typed("signature_delta", { signature: Text }),
+  typed("text_delta", { text: Text }),
+  typed("input_json_delta", { partial_json: Text })
 ])
 
 export const MessagesEvent = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("message_start"), message: MessagesMessage }),
-  Schema.Struct({ type: Schema.Literal("content_block_start"), index: Count, content_block: Block }),
-  Schema.Struct({ type: Schema.Literal("content_block_delta"), index: Count, delta: Delta }),
-  Schema.Struct({ type: Schema.Literal("content_block_stop"), index: Count }),
-  Schema.Struct({
-    type: Schema.Literal("message_delta"),
+  typed("message_start", { message: MessagesMessage }),
+  typed("content_block_start", { index: Count, content_block: Block }),
+  typed("content_block_delta", { index: Count, delta: Delta }),
+  typed("content_block_stop", { index: Count }),
+  typed("message_delta", {
     delta: Schema.Struct({ stop_reason: StopReason, stop_sequence: Schema.Null }),
     usage: MessagesUsage
   }),
@@ -416,5 +405,3 @@ export const MessagesCount = Schema.Struct({
 // Operations
 
 export const Status = Schema.Struct({ status: Schema.Literal("ok") })
-
-export const Text = Schema.String

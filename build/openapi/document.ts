@@ -21,8 +21,7 @@ import {
   relaxed,
   windows
 } from "./headers.ts"
-import { type Operation, operationFor } from "./operations.ts"
-import { counts, needs, summaryOf } from "./words.ts"
+import { counts, needs, type Operation, operationFor, summaryOf } from "./operations.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
 
 const contentOf = (answers: Operation["answers"]): JsonObject =>

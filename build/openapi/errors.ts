@@ -77,24 +77,21 @@ export const errorResponses: ReadonlyArray<ErrorResponse> = [
   internalError
 ]
 
-export const ErrorBody = Schema.Struct({
+const bodyOf = (typeOf: (error: ErrorResponse) => string) => ({
   error: Schema.Struct({
     message: Schema.String,
-    type: Schema.Literals([...new Set(errorResponses.map(({ type }) => type))]),
+    type: Schema.Literals([...new Set(errorResponses.map(typeOf))]),
     code: Schema.Int.annotate({ description: "the HTTP status" })
   }).annotate({ additionalProperties: false }),
   request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })
-}).annotate({ additionalProperties: false })
+})
+
+export const ErrorBody = Schema.Struct(bodyOf(({ type }) => type)).annotate({ additionalProperties: false })
 
 /** The same in the words of Anthropic's clients. */
 export const MessagesErrorBody = Schema.Struct({
   type: Schema.Literal("error"),
-  error: Schema.Struct({
-    message: Schema.String,
-    type: Schema.Literals([...new Set(errorResponses.map((error) => messagesError(error, "").error.type))]),
-    code: Schema.Int.annotate({ description: "the HTTP status" })
-  }).annotate({ additionalProperties: false }),
-  request_id: Schema.String.annotate({ format: "uuid", description: "the same as in X-Request-ID" })
+  ...bodyOf((error) => messagesError(error, "").error.type)
 }).annotate({ additionalProperties: false })
 
 /** Each status with its name in the document and its meaning. */

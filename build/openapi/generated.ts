@@ -1,14 +1,14 @@
 /**
- * All files that are made from the code: `openapi.json`, the endpoints in docs/reference.md and the sampling options in
- * docs/protocol.md. A test fails when a file differs.
+ * `npm run openapi`: writes all files that are made from the code, `openapi.json`, the endpoints in docs/reference.md and
+ * the sampling options in docs/protocol.md. A test fails when a file differs.
  */
-import { readFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { Schema } from "effect"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import { routes } from "../../src/http/routes.ts"
 import { openapiText } from "./document.ts"
-import { counts, needs, summaryOf } from "./words.ts"
+import { counts, needs, summaryOf } from "./operations.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -85,3 +85,5 @@ export const generated = (): ReadonlyArray<Generated> => [
   withTable("docs/reference.md", "endpoints", endpoints()),
   withTable("docs/protocol.md", "options", options())
 ]
+
+if (import.meta.main) for (const { file, text } of generated()) writeFileSync(file, text)

@@ -117,3 +117,21 @@ export const operationFor = ({ method, path }: Route): Operation => {
   if (operation === undefined) throw new Error(`openapi: ${method} ${path} is not described`)
   return operation
 }
+
+/** What a route does, and the setting without which it does not. */
+export const summaryOf = ({ extra, summary }: Route): string =>
+  extra === undefined ? summary : `${summary}; only with \`EXTRA_SURFACES=${extra}\``
+
+export const needs: Record<Route["needs"], string> = {
+  nothing: "no key",
+  key: "any key",
+  chat: "scope `chat`",
+  embeddings: "scope `embeddings`"
+}
+
+export const counts: Record<Route["cost"], string> = {
+  tokens: "requests and tokens",
+  request: "requests",
+  unmetered: "nothing",
+  free: "nothing"
+}

@@ -1,6 +1,6 @@
 /** Block tokens to nodes. */
 import { CodeBlock } from "./codeBlock.js"
-import { element } from "./dom.js"
+import { element, group, withAttributes } from "./dom.js"
 import { inline } from "./inline.js"
 
 /** The text after the fence: the language, and perhaps more that does not matter here. */
@@ -48,10 +48,7 @@ const cells = (name, row) =>
 export const tableOf = (token) => {
   const body = element("tbody")
   const head = element("thead", "", element("tr", "", ...cells("th", token.header)))
-  const box = element("div", "table", element("table", "", head, body))
-  box.tabIndex = 0
-  box.setAttribute("role", "group")
-  box.setAttribute("aria-label", "Table")
+  const box = withAttributes(element("div", "table", element("table", "", head, body)), group("Table"))
   return { box, body }
 }
 

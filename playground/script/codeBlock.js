@@ -1,12 +1,13 @@
 /** A block of code: its language, a button that copies it, and lines that stay when more arrive. */
 import { copyButton } from "./copy.js"
-import { element } from "./dom.js"
+import { element, group, withAttributes } from "./dom.js"
 import { languageOf, piecesOf } from "./highlight.js"
 
 /** A browser lays out a group again when a line comes, not the whole block. */
 const groupLines = 50
 
-const drawn = (pieces) =>
+/** The nodes of the pieces of a line. */
+export const drawn = (pieces) =>
   pieces.map(([text, kind]) => (kind === "" ? text : element("span", `t-${kind}`, text)))
 
 export class CodeBlock {
@@ -23,10 +24,8 @@ export class CodeBlock {
   constructor(label) {
     this.label = label
     this.#language = languageOf(label)
-    const body = element("pre", "", this.#code)
-    body.tabIndex = 0
-    body.setAttribute("role", "group")
-    body.setAttribute("aria-label", label === "" ? "Code" : `Code, ${label}`)
+    const name = label === "" ? "Code" : `Code, ${label}`
+    const body = withAttributes(element("pre", "", this.#code), group(name))
     const head = element("div", "code-bar", element("span", "", label === "" ? "text" : label))
     head.append(copyButton("Copy code", () => this.#text))
     this.node = element("div", "fence", head, body)

@@ -2,7 +2,8 @@
 import { conversation, requestOf } from "./conversation.js"
 import { copyText } from "./copy.js"
 import { languageOf, piecesOf } from "./highlight.js"
-import { $, all, element } from "./dom.js"
+import { drawn } from "./codeBlock.js"
+import { $, all } from "./dom.js"
 import { surface } from "./parameters.js"
 import { startDialog } from "./sheet.js"
 import { needsOf, snippetOf, turnsFor } from "./snippets.js"
@@ -21,10 +22,7 @@ const coloured = (text, name) => {
   return text.split("\n").flatMap((line) => {
     const read = piecesOf(languageOf(name), line, open)
     open = read.open
-    return [
-      ...read.pieces.map(([piece, kind]) => (kind === "" ? piece : element("span", `t-${kind}`, piece))),
-      "\n"
-    ]
+    return [...drawn(read.pieces), "\n"]
   })
 }
 
@@ -36,7 +34,7 @@ const show = () => {
   // Some options have another name on the other surface, so they are in the code of their own only.
   if (on !== surface()) request.options = {}
   code = snippetOf({ surface: on, language, origin: location.origin, path, body: body(request) })
-  $("snippet").replaceChildren(...coloured(code.trimEnd(), { curl: "sh" }[language] ?? language))
+  $("snippet").replaceChildren(...coloured(code.trimEnd(), language))
   $("code-needs").textContent = needsOf(on, language)
   for (const tab of tabs) {
     const selected = tab.dataset.language === language

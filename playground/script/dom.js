@@ -11,14 +11,21 @@ export const element = (name, className, ...children) => {
   return made
 }
 
+/** The same element, with these attributes. */
+export const withAttributes = (made, attributes) => {
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value)
+  return made
+}
+
+/** The attributes of a part that scrolls by itself, so the keyboard must reach it. */
+export const group = (label) => ({ tabindex: "0", role: "group", "aria-label": label })
+
+const vector = (name, attributes) =>
+  withAttributes(document.createElementNS("http://www.w3.org/2000/svg", name), attributes)
+
 export const icon = (name) => {
-  const space = "http://www.w3.org/2000/svg"
-  const picture = document.createElementNS(space, "svg")
-  picture.setAttribute("class", "icon")
-  picture.setAttribute("aria-hidden", "true")
-  const use = document.createElementNS(space, "use")
-  use.setAttribute("href", `#i-${name}`)
-  picture.append(use)
+  const picture = vector("svg", { class: "icon", "aria-hidden": "true" })
+  picture.append(vector("use", { href: `#i-${name}` }))
   return picture
 }
 
@@ -30,10 +37,7 @@ export const icon = (name) => {
 export const button = ({ label, word, name, className = "", press }) => {
   const made = element("button", className, ...(name ? [icon(name)] : []), ...(word ? [word] : []))
   made.type = "button"
-  if (label) {
-    made.setAttribute("aria-label", label)
-    made.title = label
-  }
+  if (label) withAttributes(made, { "aria-label": label, title: label })
   made.addEventListener("click", () => press(made))
   return made
 }

@@ -23,59 +23,22 @@ const sql =
 const ruby =
   "begin break case class def do else elsif end ensure false for if in module next nil not or raise require rescue return self super then true unless until when while yield"
 
-const languages = {
-  js: { comment: c, long: ["`"], words: js },
-  java: { comment: c, words: java },
-  cpp: { comment: c, words: cpp },
-  go: { comment: c, long: ["`"], words: go },
-  rust: { comment: c, words: rust, quotes: '"' },
-  py: { comment: hash, long: ['"""', "'''"], words: py },
-  sh: { comment: hash, words: sh },
-  yaml: { comment: hash, words: "true false null", keys: true },
-  json: { comment: [], words: "true false null", keys: true },
-  sql: { comment: ["--", "/*", "*/"], words: sql, folded: true },
-  ruby: { comment: hash, words: ruby },
-  css: { comment: ["", "/*", "*/"], words: "important", keys: true },
-  html: { comment: ["", "<!--", "-->"], words: "", tags: true }
-}
-const aliases = {
-  javascript: "js",
-  jsx: "js",
-  ts: "js",
-  tsx: "js",
-  typescript: "js",
-  mjs: "js",
-  kotlin: "java",
-  cs: "java",
-  csharp: "java",
-  "c#": "java",
-  scala: "java",
-  swift: "java",
-  dart: "java",
-  php: "java",
-  c: "cpp",
-  h: "cpp",
-  "c++": "cpp",
-  golang: "go",
-  rs: "rust",
-  python: "py",
-  python3: "py",
-  bash: "sh",
-  shell: "sh",
-  zsh: "sh",
-  console: "sh",
-  dockerfile: "sh",
-  toml: "yaml",
-  yml: "yaml",
-  ini: "yaml",
-  jsonc: "json",
-  rb: "ruby",
-  scss: "css",
-  less: "css",
-  xml: "html",
-  svg: "html",
-  vue: "html"
-}
+/** By the labels that models write. @type {any[]} */
+const languages = [
+  { labels: "js javascript jsx ts tsx typescript mjs", comment: c, long: ["`"], words: js },
+  { labels: "java kotlin cs csharp c# scala swift dart php", comment: c, words: java },
+  { labels: "cpp c h c++", comment: c, words: cpp },
+  { labels: "go golang", comment: c, long: ["`"], words: go },
+  { labels: "rust rs", comment: c, words: rust, quotes: '"' },
+  { labels: "py python python3", comment: hash, long: ['"""', "'''"], words: py },
+  { labels: "sh bash shell zsh console dockerfile curl", comment: hash, words: sh },
+  { labels: "yaml yml toml ini", comment: hash, words: "true false null", keys: true },
+  { labels: "json jsonc", comment: [], words: "true false null", keys: true },
+  { labels: "sql", comment: ["--", "/*", "*/"], words: sql, folded: true },
+  { labels: "ruby rb", comment: hash, words: ruby },
+  { labels: "css scss less", comment: ["", "/*", "*/"], words: "important", keys: true },
+  { labels: "html xml svg vue", comment: ["", "<!--", "-->"], words: "", tags: true }
+]
 
 const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
 
@@ -105,14 +68,13 @@ const compile = ({ comment: [line, open, close], long = [], words, quotes = "\"'
   }
 }
 
-const compiled = new Map()
-export const languageOf = (label) => {
-  const name = label.toLowerCase()
-  const known = aliases[name] ?? name
-  if (!Object.hasOwn(languages, known)) return undefined
-  if (!compiled.has(known)) compiled.set(known, compile(languages[known]))
-  return compiled.get(known)
-}
+const compiled = new Map(
+  languages.flatMap((language) => {
+    const made = compile(language)
+    return language.labels.split(" ").map((label) => [label, made])
+  })
+)
+export const languageOf = (label) => compiled.get(label.toLowerCase())
 
 /** Longer lines are data, not code, and stay without colours. */
 const maxLine = 2000

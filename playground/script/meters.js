@@ -1,6 +1,6 @@
 /** The meters of limits and budget, and the chip beside the composer. */
 import { ask } from "./ask.js"
-import { $ } from "./dom.js"
+import { $, element, withAttributes } from "./dom.js"
 import { duration, number, percent } from "./figures.js"
 import { levelOf, tightestOf, tightestText, usageOf, usedText } from "./usage.js"
 
@@ -15,34 +15,42 @@ const noteOf = ({ left, limit, resetAt, shared }) => {
   return `${rest}${rest && ", "}resets in ${duration(seconds)}`
 }
 
+const meterOf = (name) => {
+  const id = `label-${name}`
+  const [label, output, note] = [element("span"), element("output"), element("small")]
+  const bar = element("div", "bar", element("i"))
+  withAttributes(bar, { role: "meter", "aria-labelledby": id, "aria-valuemin": "0" })
+  output.setAttribute("aria-labelledby", id)
+  label.id = id
+  const box = element("div", "meter", label, output, bar, note)
+  box.id = `meter-${name}`
+  $("usage").append(box)
+  return { box, label, output, bar, note }
+}
+const meters = { budget: meterOf("budget"), tokens: meterOf("tokens"), requests: meterOf("requests") }
+
 const show = (entry) => {
-  const box = $(`meter-${entry.name}`)
-  box.hidden = false
-  $(`label-${entry.name}`).textContent = entry.label
-  box.querySelector("output").textContent = usedText(entry)
-  box.querySelector("small").textContent = noteOf(entry)
-  const bar = box.querySelector(".bar")
+  const { bar, box, label, note, output } = meters[entry.name]
+  label.textContent = entry.label
+  output.textContent = usedText(entry)
+  note.textContent = noteOf(entry)
   bar.firstElementChild.style.width = `${(entry.share ?? 0) * 100}%`
-  bar.setAttribute("aria-valuemax", String(entry.limit ?? entry.left))
-  bar.setAttribute(
-    "aria-valuenow",
-    String(entry.limit === undefined ? 0 : Math.min(entry.limit, entry.limit - entry.left))
-  )
-  bar.setAttribute(
-    "aria-valuetext",
-    entry.share === undefined ? usedText(entry) : `${percent(entry.share)} used`
-  )
+  withAttributes(bar, {
+    "aria-valuemax": entry.limit ?? entry.left,
+    "aria-valuenow": entry.limit === undefined ? 0 : Math.min(entry.limit, entry.limit - entry.left),
+    "aria-valuetext": entry.share === undefined ? usedText(entry) : `${percent(entry.share)} used`
+  })
   box.dataset.level = levelOf(entry.share)
 }
 
 const clear = (name, label, text) => {
-  const box = $(`meter-${name}`)
-  $(`label-${name}`).textContent = label
-  box.querySelector("output").textContent = text
-  box.querySelector("small").textContent = ""
-  box.querySelector("i").style.width = "0"
-  box.querySelector(".bar").setAttribute("aria-valuenow", "0")
-  box.querySelector(".bar").removeAttribute("aria-valuetext")
+  const { bar, box, note, output } = meters[name]
+  meters[name].label.textContent = label
+  output.textContent = text
+  note.textContent = ""
+  bar.firstElementChild.style.width = "0"
+  bar.setAttribute("aria-valuenow", "0")
+  bar.removeAttribute("aria-valuetext")
   box.dataset.level = ""
 }
 
@@ -106,9 +114,8 @@ const tick = () => {
   const now = performance.now()
   for (const entry of entries) {
     if (entry.resetAt === undefined) continue
-    const note = noteOf(entry)
-    const small = $(`meter-${entry.name}`).querySelector("small")
-    if (small.textContent !== note) small.textContent = note
+    const [text, { note }] = [noteOf(entry), meters[entry.name]]
+    if (note.textContent !== text) note.textContent = text
   }
   const due = entries.some(({ resetAt, share }) => resetAt !== undefined && resetAt < now && share > 0)
   if (due && now - asked > 5000) {

@@ -109,11 +109,6 @@ export const turnsFor = (scope, turns, typed) => {
       : answered
         ? turns.slice(0, turns.findLastIndex(({ role }) => role !== "assistant") + 1)
         : turns
-  if (scope === "all") return next
-  return next.slice(
-    Math.max(
-      0,
-      next.findLastIndex(({ role }) => role === "user")
-    )
-  )
+  const question = next.findLastIndex(({ role }) => role === "user")
+  return scope === "all" || question === -1 ? next : next.slice(question)
 }
