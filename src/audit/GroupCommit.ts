@@ -6,7 +6,7 @@
  * When a batch fails because of a row, each item is written alone, so a bad row does not affect the others. When a batch
  * fails because of the store, its submitters fail (`fail`), or its writer tries it again until it is written (`keep`).
  */
-import { Cause, Data, Deferred, Effect, Exit, Fiber, Option, Queue, type Scope } from "effect"
+import { Cause, Data, Deferred, Effect, Exit, Fiber, Latch, Option, Queue, type Scope } from "effect"
 import { afterIo, makeMonotonicMs } from "../infra/time.ts"
 
 /** The queue is full: nothing was accepted. */
@@ -21,17 +21,17 @@ export class Late extends Data.TaggedError("Late")<{
   readonly isBeingWritten: boolean
 }> {}
 
-/** Waits until an accepted item is durable, at most `ms` (default: without limit). */
-export type Durable<E> = (ms?: number) => Effect.Effect<void, E | QueueClosed | Late>
+/** Waits until an accepted item is durable, or fails when it is late. */
+export type Durable<E> = Effect.Effect<void, E | QueueClosed | Late>
 
 export interface GroupCommit<A, E> {
   /** Accepts an item. It stays queued until it is written, whoever waits for it. */
   offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
   /**
-   * Accepts an item, and succeeds when it is durable. When the submitter is interrupted, or `ms` have passed, an item that is
+   * Accepts an item, and succeeds when it is durable. When the submitter is interrupted, or the item is late, an item that is
    * not being written yet is removed from the queue.
    */
-  submit(item: A, ms?: number): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
+  submit(item: A): Effect.Effect<void, E | QueueFull | QueueClosed | Late>
   /** number of items that are not durable yet, including those being written */
   readonly backlog: () => number
   /** how many milliseconds the oldest of them has waited; 0 when there is none */
@@ -47,6 +47,8 @@ export interface GroupCommitOptions<A, E> {
   readonly onStoreFailure: "fail" | "keep"
   readonly maxBatch: number
   readonly capacity: number
+  /** from when on an item is late for whoever waits for it, ms after it was accepted; default: never */
+  readonly lateAfterMs?: number
   /** how many batches are written at a time; default 1. With 2, an item does not wait for the whole write before it. */
   readonly writers?: number
   /** called once for each item when it is durable or given up */
@@ -56,7 +58,7 @@ export interface GroupCommitOptions<A, E> {
 interface Entry<A, E> {
   readonly item: A
   readonly since: number
-  readonly result: Deferred.Deferred<Exit.Exit<void, E | QueueClosed>>
+  readonly result: Deferred.Deferred<void, E | QueueClosed | Late>
   isBeingWritten: boolean
 }
 
@@ -72,13 +74,37 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const queue = yield* Queue.unbounded<Item, Cause.Done>()
   /** accepted, and neither durable nor given up, the oldest first */
   const pending = new Set<Item>()
+  /** those of them that are not late yet */
+  const inTime = new Set<Item>()
 
   const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): Effect.Effect<void> =>
     Effect.suspend(() => {
       if (!pending.delete(entry)) return Effect.void
+      inTime.delete(entry)
       options.settled?.(entry.item)
-      return Effect.asVoid(Deferred.succeed(entry.result, exit))
+      return Effect.asVoid(Deferred.done(entry.result, exit))
     })
+
+  /**
+   * Ends the waits for items that are late. One fiber does it for all items: nearly every item is durable in time, and a timer
+   * for each would cost more than its write.
+   */
+  const accepted = yield* Latch.make()
+  const endLateWaits = Effect.fnUntraced(function* (lateAfterMs: number) {
+    yield* accepted.await
+    const [oldest] = inTime
+    if (oldest === undefined) return yield* accepted.close
+    yield* Effect.sleep(Math.max(0, oldest.since + lateAfterMs - now()))
+    // The result may have arrived while this process was too busy to see it.
+    yield* afterIo
+    for (const entry of inTime) {
+      if (entry.since + lateAfterMs > now()) break
+      inTime.delete(entry)
+      yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
+    }
+  })
+  if (options.lateAfterMs !== undefined)
+    yield* Effect.forkScoped(Effect.forever(endLateWaits(options.lateAfterMs)))
 
   const isAboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
@@ -124,41 +150,26 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     Effect.forkScoped(Effect.forever(writeNext))
   )
 
-  const accept = (item: A): Effect.Effect<Item, QueueFull | QueueClosed> =>
-    Effect.gen(function* () {
-      if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
-      const result = yield* Deferred.make<Exit.Exit<void, E | QueueClosed>>()
-      const entry = { item, since: now(), result, isBeingWritten: false }
-      if (!(yield* Queue.offer(queue, entry))) return yield* new QueueClosed()
-      pending.add(entry)
-      return entry
-    })
-
-  /** The result may have arrived while this process was too busy to see it. */
-  const late = (entry: Item) =>
-    Effect.andThen(
-      afterIo,
-      Effect.flatMap(
-        Deferred.poll(entry.result),
-        Option.getOrElse(() => Effect.fail(new Late({ isBeingWritten: entry.isBeingWritten })))
-      )
-    )
-
-  const wait = (entry: Item, ms?: number): Effect.Effect<void, E | QueueClosed | Late> => {
-    const result = Deferred.await(entry.result)
-    return Effect.flatten(
-      ms === undefined ? result : Effect.timeoutOrElse(result, { duration: ms, orElse: () => late(entry) })
-    )
-  }
+  const accept = Effect.fnUntraced(function* (item: A) {
+    if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
+    const result = yield* Deferred.make<void, E | QueueClosed | Late>()
+    const entry: Item = { item, since: now(), result, isBeingWritten: false }
+    if (!(yield* Queue.offer(queue, entry))) return yield* new QueueClosed()
+    pending.add(entry)
+    inTime.add(entry)
+    if (inTime.size === 1) yield* accepted.open
+    return entry
+  })
 
   return {
-    offer: (item) => Effect.map(accept(item), (entry) => (ms) => wait(entry, ms)),
-    submit: (item, ms) =>
+    offer: (item) => Effect.map(accept(item), ({ result }) => Deferred.await(result)),
+    submit: (item) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(accept(item), (entry) =>
-          Effect.onError(restore(wait(entry, ms)), () =>
+          Effect.onError(restore(Deferred.await(entry.result)), () =>
             Effect.sync(() => {
               if (!entry.isBeingWritten) pending.delete(entry)
+              inTime.delete(entry)
             })
           )
         )

@@ -82,7 +82,12 @@ const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
     const [meter, reconciler] = [yield* Meter, yield* Reconciler]
-    const lateAfterMs = options.lateAfterMs ?? 2000
+    const {
+      closeTimeoutMs = 5000,
+      lateAfterMs = 2000,
+      openTimeoutMs = 1500,
+      refuseTimeoutMs = 1000
+    } = options
     const leaseMs = options.leaseS * 1000
     /** The open requests. The heartbeat renews their intents until they are closed. */
     const open = new Map<string, OpenRequest>()
@@ -92,6 +97,7 @@ const make = (options: AuditOptions) =>
       write: (rows: ReadonlyArray<A>) => Effect.Effect<void, SqlError | Schema.SchemaError>,
       onStoreFailure: "fail" | "keep",
       capacity: number,
+      lateAfterMs: number,
       more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
     ) {
       const outage = yield* makeOutage(task)
@@ -120,6 +126,7 @@ const make = (options: AuditOptions) =>
         onStoreFailure,
         maxBatch,
         capacity,
+        lateAfterMs,
         ...more
       })
     })
@@ -130,9 +137,8 @@ const make = (options: AuditOptions) =>
       insertIntents(pg, options.leaseS),
       "fail",
       admittedCapacity,
-      {
-        writers: 2
-      }
+      openTimeoutMs,
+      { writers: 2 }
     )
     /** Corrects the rows of `rows` that were already in the log: sent twice, late, or closed by another replica. */
     const correct = Effect.fnUntraced(function* (
@@ -156,17 +162,19 @@ const make = (options: AuditOptions) =>
       (rows) => Effect.flatMap(closeIntents(pg)(rows), (logged) => correct(rows, logged)),
       "keep",
       Number.POSITIVE_INFINITY,
+      closeTimeoutMs,
       { settled: (row: CompletionRow) => void open.delete(row.request_id) }
     )
     const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
       Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
     const refusedCapacity = options.refusedCapacity ?? 20_000
-    const refusing = yield* lane("audit_refusals", writeRefusals, "keep", refusedCapacity)
+    const refusing = yield* lane("audit_refusals", writeRefusals, "keep", refusedCapacity, refuseTimeoutMs)
     const refusingAnonymous = yield* lane(
       "audit_anonymous_refusals",
       writeRefusals,
       "keep",
-      options.anonymousCapacity ?? 5000
+      options.anonymousCapacity ?? 5000,
+      refuseTimeoutMs
     )
     const lanes = [opening, closing, refusing, refusingAnonymous]
     yield* Effect.addFinalizer(() =>
@@ -266,14 +274,12 @@ const make = (options: AuditOptions) =>
       Effect.match(laneOf(row).offer(row), { onFailure: () => false, onSuccess: () => true })
     )
 
-    const { closeTimeoutMs = 5000, openTimeoutMs = 1500, refuseTimeoutMs = 1000 } = options
-
     return Audit.of({
       open: Effect.fnUntraced(function* (queued) {
         if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
         const intent = intentOf(queued.facts)
         const { held } = intent.reservation
-        yield* Effect.mapError(opening.submit(intentRow(intent), openTimeoutMs), unavailable)
+        yield* Effect.mapError(opening.submit(intentRow(intent)), unavailable)
         const progress = { ...noUsage, tokensIn: intent.promptEstimate, held }
         open.set(intent.arrival.requestId, { intent, progress, ended: false })
         return seal.Audit(queued, {})
@@ -292,7 +298,7 @@ const make = (options: AuditOptions) =>
         }
         const row = completionRow(record, request?.intent.reservation.admittedAt)
         const durable = yield* closing.offer(row)
-        yield* Effect.tapErrorTag(durable(closeTimeoutMs), "Late", (late) => recordLate(closing, row, late))
+        yield* Effect.tapErrorTag(durable, "Late", (late) => recordLate(closing, row, late))
       }, Effect.mapError(unavailable)),
       refuse: Effect.fnUntraced(function* (record) {
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
@@ -300,7 +306,7 @@ const make = (options: AuditOptions) =>
         const row = auditRow(record)
         const lane = laneOf(row)
         const durable = yield* Effect.tapErrorTag(lane.offer(row), "QueueFull", () => suppressed)
-        yield* Effect.catchTag(durable(refuseTimeoutMs), "Late", (late) =>
+        yield* Effect.catchTag(durable, "Late", (late) =>
           Effect.andThen(
             recordLate(lane, row, late),
             // A refusal may go out before its row is durable. An answer may not.

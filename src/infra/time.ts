@@ -26,6 +26,8 @@ export const remembered = Effect.fnUntraced(function* <A, E, R>(work: Effect.Eff
   const nowMs = yield* makeMonotonicMs
   const [outcome, forget] = yield* Effect.cachedInvalidateWithTTL(work, Duration.infinity)
   let since = Number.NEGATIVE_INFINITY
+  // Whoever asks runs it.
+  // @effect-diagnostics-next-line returnEffectInGen:off
   return Effect.suspend(() => {
     if (nowMs() - since < ms) return outcome
     since = nowMs()

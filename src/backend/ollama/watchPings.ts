@@ -26,6 +26,8 @@ export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: numbe
      */
     endingSoon: <A, Failure, R>(call: Effect.Effect<A, Failure, R>) =>
       Effect.suspend((): Effect.Effect<A, Failure | BackendFailed, R> =>
+        // The call goes on when a ping is answered meanwhile, so this is no timeout.
+        // @effect-diagnostics-next-line raceFirstWithSleepToTimeout:off
         answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, notAnsweringMs))
       )
   }

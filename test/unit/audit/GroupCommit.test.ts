@@ -101,10 +101,10 @@ test("when it closes, then it waits for every writer", function* () {
   const store = new Store()
   const commit = yield* commitTo(store, { writers: 2 })
   const first = yield* held(store)
-  yield* commit.offer(1)
+  yield* Effect.asVoid(commit.offer(1))
   yield* turn
   const second = yield* held(store)
-  yield* commit.offer(2)
+  yield* Effect.asVoid(commit.offer(2))
   yield* turn
   const closing = yield* fork(commit.close(5000))
   yield* second
@@ -232,7 +232,7 @@ test("when a submitter leaves, then its item is taken back unless it is being wr
   yield* Fiber.interrupt(flying)
   yield* Fiber.interrupt(queued)
   yield* release
-  yield* offered()
+  yield* offered
   assert.deepStrictEqual(store.rows, [1, 3])
 })
 
@@ -246,7 +246,7 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
   store.down = false
   yield* TestClock.adjust("3 seconds")
   assert.strictEqual(yield* Fiber.join(closing), 0)
-  yield* first()
+  yield* first
   assert.deepStrictEqual(store.rows, [1])
 
   const gone = new Store()
@@ -256,7 +256,7 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
   const ending = yield* fork(hopeless.close(5000))
   yield* TestClock.adjust("5 seconds")
   assert.strictEqual(yield* Fiber.join(ending), 2)
-  for (const written of lost) assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
+  for (const written of lost) assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
 })
 
 test("when a write hangs, then closing still ends in time", function* () {
@@ -267,34 +267,45 @@ test("when a write hangs, then closing still ends in time", function* () {
   const closing = yield* fork(commit.close(1000))
   yield* TestClock.adjust("1 seconds")
   assert.strictEqual(yield* Fiber.join(closing), 1)
-  assert.deepInclude(yield* Effect.flip(written()), { _tag: "QueueClosed" })
+  assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
   yield* release
 })
 
-test("when a submitter waits no longer, then only its own unwritten item is taken back", function* () {
+test("when items are late, then each wait ends after its own time, and only submitted items that nobody writes are taken back", function* () {
   const store = new Store()
-  const commit = yield* commitTo(store)
+  const commit = yield* commitTo(store, { lateAfterMs: 500 })
   const release = yield* held(store)
-  const waiting = [yield* fork(Effect.flip(commit.submit(1, 500)))]
+  const flying = yield* fork(Effect.flip(commit.submit(1)))
   yield* turn
-  waiting.push(yield* fork(Effect.flip(commit.submit(2, 500))))
-  const offered = yield* commit.offer(3)
-  const impatient = yield* fork(Effect.flip(offered(700)))
-  yield* TestClock.adjust("700 millis")
-  for (const fiber of [...waiting, impatient]) {
-    assert.deepInclude(yield* Fiber.join(fiber), { _tag: "Late" })
-  }
+  const queued = yield* fork(Effect.flip(commit.submit(2)))
+  yield* TestClock.adjust("200 millis")
+  const offered = yield* fork(Effect.flip(yield* commit.offer(3)))
+  yield* TestClock.adjust("299 millis")
+  assert.isUndefined(flying.pollUnsafe())
+  yield* TestClock.adjust("1 millis")
+  assert.deepInclude(yield* Fiber.join(flying), { _tag: "Late", isBeingWritten: true })
+  assert.deepInclude(yield* Fiber.join(queued), { _tag: "Late", isBeingWritten: false })
+  yield* TestClock.adjust("199 millis")
+  assert.isUndefined(offered.pollUnsafe())
+  yield* TestClock.adjust("1 millis")
+  assert.deepInclude(yield* Fiber.join(offered), { _tag: "Late", isBeingWritten: false })
   yield* release
-  yield* offered()
+  while (commit.backlog() > 0) yield* turn
   assert.deepStrictEqual(store.rows, [1, 3])
+  // After a pause, later items are watched too.
+  yield* TestClock.adjust("10 seconds")
+  yield* Effect.asVoid(held(store))
+  const later = yield* fork(Effect.flip(commit.submit(4)))
+  yield* TestClock.adjust("500 millis")
+  assert.deepInclude(yield* Fiber.join(later), { _tag: "Late" })
 })
 
-test("when an item was written before anyone waits for it, then the wait that was made earlier ends at once", function* () {
+test("when an item was written before anyone waits for it, then the wait ends at once", function* () {
   const store = new Store()
-  const commit = yield* commitTo(store)
-  const written = (yield* commit.offer(1))(500)
+  const commit = yield* commitTo(store, { lateAfterMs: 500 })
+  const written = yield* commit.offer(1)
   store.bad = 2
-  const failed = (yield* commit.offer(2))(500)
+  const failed = yield* commit.offer(2)
   yield* turn
   while (commit.backlog() > 0) yield* turn
   yield* written
