@@ -3,8 +3,11 @@
  * Redis of its own, which its own commands prepare. Rounds alternate, so that a busy hour of the machine meets both. It
  * prints the quartiles of the CPU of a request, that of the stores, and the medians of the ratios of neighbouring rounds.
  *
+ * Both are warmed up by the same number of requests, because V8 goes on optimising for some fifty thousand. Warmed up for the same
+ * 12 seconds, the slower of two builds had served fewer: a ratio of 2.3 became 1.5 after 150 seconds (2026-11-25).
+ *
  * Arguments: `--other <folder>`; `--rounds 20`; `--seconds 2`; `--path /v1/chat/completions`; `--stream`; `--model short`;
- * `--connections 32`; `--twins` for the memory twins; `--rate 200` for an open loop; `--flags` and `--other-flags` of Node.
+ * `--connections 32`; `--warm 60000` requests; `--twins` for the memory twins; `--rate 200` for an open loop; `--flags` and `--other-flags` of Node.
  */
 import { execFileSync } from "node:child_process"
 import { readdirSync, readFileSync } from "node:fs"
@@ -33,7 +36,7 @@ const { values: options } = parseArgs({
     frames: { type: "string" },
     rate: { type: "string" },
     twins: { type: "boolean", default: false },
-    warm: { type: "string", default: "20" },
+    warm: { type: "string", default: "60000" },
     flags: { type: "string", default: "" },
     "other-flags": { type: "string", default: "" }
   }
@@ -136,7 +139,10 @@ const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
     yield* of(options.other ?? process.cwd(), options["other-flags"]),
     yield* of(process.cwd(), options.flags)
   ]
-  for (const contender of [a, b]) yield* take(contender, Number(options.warm))
+  for (const contender of [a, b]) {
+    let served = 0
+    while (served < Number(options.warm)) served += (yield* measure(contender, work, 5)).requests
+  }
   const as: Array<Effect.Success<ReturnType<typeof take>>> = []
   const bs: typeof as = []
   for (let round = 0; round < Number(options.rounds); round++) {

@@ -159,7 +159,10 @@ const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
       const answer: Answer = { ...shareOptions, collected: 0, unread: 0, since: 0 }
       yield* Scope.addFinalizer(yield* Effect.scope, hold(answer, 0))
       const share: AnswerShare = {
-        collect: (bytes) => collect(answer, counted(bytes)),
+        collect: (bytes) =>
+          Effect.suspend(() =>
+            counted(bytes) === answer.collected ? Effect.void : collect(answer, counted(bytes))
+          ),
         hold: (bytes) => hold(answer, bytes)
       }
       return share

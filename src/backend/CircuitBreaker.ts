@@ -35,7 +35,10 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   const common = new Circuit(options)
   const circuits = makeLruCache<Circuit>(maxKeys)
 
-  const log = Effect.fnUntraced(function* (key_prefix: string, ofAll: Change, ofKey: Change) {
+  const log = (key_prefix: string, ofAll: Change, ofKey: Change): Effect.Effect<void> =>
+    ofAll === undefined && ofKey === undefined ? Effect.void : logChange(key_prefix, ofAll, ofKey)
+
+  const logChange = Effect.fnUntraced(function* (key_prefix: string, ofAll: Change, ofKey: Change) {
     const { failures } = options
     if (ofAll === "opened") yield* Effect.logWarning("circuit breaker opened", { failures })
     if (ofAll === "closed") yield* Effect.logInfo("circuit breaker closed")

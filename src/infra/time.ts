@@ -14,7 +14,9 @@ const realClock = Context.get(Context.empty(), Clock.Clock)
  * reads it a dozen times, and the real clock of Effect makes a bigint each time.
  */
 export const makeMonotonicMs: Effect.Effect<() => number> = Effect.map(Clock.Clock, (clock) =>
-  clock === realClock ? () => performance.now() : () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
+  clock === realClock
+    ? performance.now.bind(performance)
+    : () => Number(clock.monotonicTimeNanosUnsafe()) / 1e6
 )
 
 /**

@@ -134,25 +134,22 @@ export const makeFinish = Effect.gen(function* () {
     )
   }
 
-  /** The cost of the request. It also records how the model answered. */
-  const charge = Effect.fnUntraced(function* (
-    { caller, cost, model = "" }: RequestContext,
-    { status }: Outcome,
-    now: number
-  ): Effect.fn.Return<Usage> {
-    if (status === outcomes.clientLeft.status) {
-      const likely = (ms: number) => rates.estimate(model, ms)
-      // Output that nobody saw is charged as far as it is held.
-      yield* cost.reach?.(cost.likelyOutput(likely, now)) ?? Effect.void
-      return cost.usageWhenLeft(likely, now)
-    }
+  /** The cost of a request whose client left at `now`. Output that nobody saw is charged as far as it is held. */
+  const chargeWhenLeft = ({ cost, model = "" }: RequestContext, now: number): Effect.Effect<Usage> => {
+    const likely = (ms: number) => rates.estimate(model, ms)
+    const reached = cost.reach?.(cost.likelyOutput(likely, now)) ?? Effect.void
+    return Effect.map(reached, () => cost.usageWhenLeft(likely, now))
+  }
+
+  /** The cost of any other request. It also records how the model answered. */
+  const charge = ({ caller, cost, model = "" }: RequestContext, now: number): Usage => {
     const { usage } = cost
     if (cost.final !== undefined) {
       rates.observe(model, usage.tokensOut, now - cost.sentAt)
       if (caller !== undefined && cost.plan.unseen) rates.answeredUnseen(caller.keyId, model, usage.tokensOut)
     }
     return usage
-  })
+  }
 
   /** Fails when the audit row was not durable in time; the row is then still queued. */
   const finish = Effect.fnUntraced(function* (
@@ -164,7 +161,8 @@ export const makeFinish = Effect.gen(function* () {
     const row = context.opened ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
-    const usage = yield* charge(context, outcome, now)
+    const hasLeft = outcome.status === outcomes.clientLeft.status
+    const usage = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
     cost.settle(slot === "kept")
     // Of the requests that waited for one load, the queue knows which one counts it.
     const loadMs =

@@ -89,6 +89,8 @@ const silenceMs = 20_000
 const askedAgain = Effect.fnUntraced(function* (prefix: string, status: number) {
   const sql = yield* SqlClient.SqlClient
   let since = Infinity
+  // The test runs it.
+  // @effect-diagnostics-next-line returnEffectInGen:off
   return Effect.repeat(
     Effect.map(ended(prefix, status), ({ requests }) => {
       if (requests > 0) since = Math.min(since, performance.now())

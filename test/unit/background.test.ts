@@ -26,7 +26,10 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/infra/time.ts": [2, "a deadline, whose caller gets the outcome, and the end of its work"],
   "src/infra/Redis.ts": [2, "logs what ioredis says"],
   "src/infra/batchCalls.ts": [1, "one batch, whose callers hear how it went"],
-  "src/audit/GroupCommit.ts": [2, "whoever offered a row hears how it went; lanes count what fails"],
+  "src/audit/GroupCommit.ts": [
+    3,
+    "whoever offered a row hears how it went, and lanes count what fails; ending late waits cannot fail"
+  ],
   "src/backend/ollama/client.ts": [2, "reads of one answer, whose caller gets how they ended"],
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],

@@ -188,16 +188,18 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     expired: state.expiresInMs !== undefined && nowMs() >= readAt + state.expiresInMs
   })
 
-  const confirmed = Effect.fnUntraced(function* (prefix: string) {
-    const now = nowMs()
-    const entry = cache.get(prefix)
-    if (entry !== undefined) entry.usedAt = now
-    if (entry !== undefined && now - entry.reading.confirmedAt <= freshnessMs) return confirm(entry.reading)
-    const found = yield* readOnDemand(prefix).pipe(
-      Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered()) })
-    )
-    return found && confirm(found)
-  })
+  const confirmed = (prefix: string) =>
+    Effect.suspend(() => {
+      const now = nowMs()
+      const entry = cache.get(prefix)
+      if (entry !== undefined) entry.usedAt = now
+      if (entry !== undefined && now - entry.reading.confirmedAt <= freshnessMs)
+        return Effect.succeed(confirm(entry.reading))
+      return readOnDemand(prefix).pipe(
+        Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered()) }),
+        Effect.map((found) => found && confirm(found))
+      )
+    })
 
   const poll = Effect.suspend(() => {
     const now = nowMs()

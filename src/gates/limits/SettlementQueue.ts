@@ -77,9 +77,9 @@ export class SettlementQueue extends Context.Service<
         const flush = Effect.fnUntraced(function* (account: Account) {
           const name = nameOf(account)
           for (;;) {
+            if (!debts.has(name)) return
             const own = yield* Deferred.make<void, MeterDown>()
-            const those = debts.get(name)
-            if (those === undefined) return
+            const those = debts.get(name) ?? []
             const running = payments.get(name)
             if (running === undefined) {
               payments.set(name, own)

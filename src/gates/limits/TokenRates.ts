@@ -83,7 +83,7 @@ export class TokenRates {
    * say nothing: one long answer would fill the limits of every key.
    */
   usual(key: string, model: string): number {
-    const lengths = (this.#unseen.get(pairOf(key, model)) ?? []).toSorted((one, other) => one - other)
+    const lengths = Float64Array.from(this.#unseen.get(pairOf(key, model)) ?? []).sort()
     return lengths[Math.ceil(share * lengths.length) - 1] ?? 0
   }
 

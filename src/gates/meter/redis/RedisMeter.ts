@@ -93,20 +93,17 @@ export const makeRedis = Effect.fnUntraced(function* (
   /** Of this process alone: each has to find out for itself. */
   const reminder = `${options.prefix ?? "tollgate:"}reminder:${randomUUID()}`
 
-  const call = Effect.fnUntraced(function* (
+  const call = (
     verb: AccountVerb,
     claims: Claims,
     id: string,
     instant: number,
     own: ReadonlyArray<number>
-  ) {
-    const now = yield* time
-    return yield* decode(
-      verb,
-      yield* Effect.mapError(ofAccounts[verb]({ claims, id, instant, now, own }), down),
-      claims.user !== undefined
+  ): Effect.Effect<Reply, MeterDown> =>
+    Effect.flatMap(time, (now) => ofAccounts[verb]({ claims, id, instant, now, own })).pipe(
+      Effect.mapError(down),
+      Effect.flatMap((value) => decode(verb, value, claims.user !== undefined))
     )
-  })
 
   /** Uses the counters of `instant`. When Redis answers that another day decides, then those of that day. */
   const callOnDay = Effect.fnUntraced(function* (
