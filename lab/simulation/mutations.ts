@@ -67,7 +67,7 @@ const mutations: ReadonlyArray<Mutation> = [
   ],
   [
     "the lease of a request that waits is not renewed",
-    "request/waitForPlace.ts",
+    "request/admit.ts",
     "        .keep(hold)\n",
     "        .keep({ ...hold, renew: Effect.void })\n"
   ],
@@ -175,7 +175,7 @@ const mutations: ReadonlyArray<Mutation> = [
   // Defects that were there
   [
     "history: a request whose reservation was undone while it waited begins",
-    "request/waitForPlace.ts",
+    "request/admit.ts",
     "if (hold.held < reserved.facts.reservation.held)",
     "if (hold.held < 0)"
   ],
@@ -243,13 +243,13 @@ const mutations: ReadonlyArray<Mutation> = [
   ],
   [
     "a reservation can be interrupted before it is recorded",
-    "request/reserve.ts",
+    "request/admit.ts",
     "  }, Effect.uninterruptible)",
     "  })"
   ],
   [
     "a request begins on a lease that has ended",
-    "request/openIntent.ts",
+    "request/admit.ts",
     "if (leases.lapsed(context.cost.leasedAt))",
     "if (leases.lapsed(Number.POSITIVE_INFINITY))"
   ],

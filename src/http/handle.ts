@@ -14,11 +14,9 @@ import type { Embeddings } from "../domain/Frame.ts"
 import type { Asked, Evidence, Permit } from "../domain/Evidence.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
+import { makeAdmit } from "../request/admit.ts"
 import { makeForward } from "../request/forward.ts"
-import { makeOpenIntent } from "../request/openIntent.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
-import { makeReserve } from "../request/reserve.ts"
-import { makeWaitForPlace } from "../request/waitForPlace.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { makeAuthenticate } from "./authenticate.ts"
 import type { Decode, Dialect, ObjectDialect } from "./dialect/Dialect.ts"
@@ -37,15 +35,15 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     yield* Discovery,
     yield* AnswerMemory
   ]
-  const [backend, { call, gate }] = [yield* makeForward, yield* makeSpans]
+  const [gates, backend, { call, gate }] = [yield* makeAdmit, yield* makeForward, yield* makeSpans]
   const patienceMs = options.answerPatienceMs ?? 10_000
   const authenticate = gate("authenticate", yield* makeAuthenticate)
   const readRequest = gate("read request", yield* makeReadRequest(options))
   const resolveModel = gate("resolve model", discovery.resolve)
-  const reserve = gate("reserve", yield* makeReserve)
-  const waitForPlace = gate("wait for place", yield* makeWaitForPlace)
+  const reserve = gate("reserve", gates.reserve)
+  const waitForPlace = gate("wait for place", gates.waitForPlace)
   const checkBreaker = gate("check breaker", breaker.check)
-  const openIntent = gate("open intent", yield* makeOpenIntent)
+  const openIntent = gate("open intent", gates.openIntent)
   const [forward, embed, show] = [
     call("call model server", backend.forward),
     call("call model server", backend.embed),

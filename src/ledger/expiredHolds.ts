@@ -5,7 +5,7 @@
  *   the request. Nothing is done here.
  * - The request is in the log: its settlement never arrived. It is settled with the amount in the log.
  * - Neither: the process died between the reservation and the intent. The request never reached the backend and never
- *   will, because a process that finds its lease ended after writing the intent gives up (`request/openIntent.ts`). The reservation is
+ *   will, because a process that finds its lease ended after writing the intent gives up (`request/admit.ts`). The reservation is
  *   undone. The same happens to a request whose process died and whose intent a crash of Postgres lost (docs/threat-model.md).
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"

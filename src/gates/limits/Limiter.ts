@@ -12,7 +12,7 @@ export class Limiter extends Context.Service<
   {
     /**
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
-     * cancelled, so it must be run where nothing is interrupted, together with its record (`request/reserve.ts`).
+     * cancelled, so it must be run where nothing is interrupted, together with its record (`request/admit.ts`).
      */
     reserve(
       model: Evidence<"Discovery">

@@ -8,10 +8,8 @@ import { seal } from "../../../src/domain/Evidence.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
 import { FairQueue } from "../../../src/gates/queue/FairQueue.ts"
-import { makeOpenIntent } from "../../../src/request/openIntent.ts"
+import { makeAdmit } from "../../../src/request/admit.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { makeReserve } from "../../../src/request/reserve.ts"
-import { makeWaitForPlace } from "../../../src/request/waitForPlace.ts"
 import { arrivalOf, askedOf, callOf, callerWith, verified } from "../../support/permits.ts"
 import { layerPorts, leaseS } from "../../support/ports.ts"
 import { noon } from "../../support/records.ts"
@@ -29,8 +27,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
   const arrival = { ...arrivalOf(requestId), arrivedAt: noon }
   const context = new RequestContext(arrival, 0, undefined)
   return yield* Effect.gen(function* () {
-    const [reserve, waitForPlace] = [yield* makeReserve, yield* makeWaitForPlace]
-    const openIntent = yield* makeOpenIntent
+    const { openIntent, reserve, waitForPlace } = yield* makeAdmit
     const model = yield* (yield* Discovery).resolve(verified(caller), askedOf(request, arrival))
     return yield* openIntent(context, yield* waitForPlace(context, yield* reserve(context, model)))
   }).pipe(Effect.scoped, Effect.provideService(Audit, slow), Effect.result)

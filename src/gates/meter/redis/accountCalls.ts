@@ -36,8 +36,8 @@ export const makeKeys = (prefix: string) => {
     windowsOf: (owner: CounterOwner) => `${nameOf(owner)}:windows`,
     counterOf: (owner: CounterOwner, counter: string) => `${nameOf(owner)}:tokens:${counter}`,
     countersOf: (owner: CounterOwner, instant: number) => {
-      const names = counterNamesAt(instant)
-      return periods.map((period) => `${nameOf(owner)}:tokens:${names[period]}`)
+      const [name, names] = [nameOf(owner), counterNamesAt(instant)]
+      return periods.map((period) => `${name}:tokens:${names[period]}`)
     },
     recordsOf: ({ group }: CounterOwner) => `${nameOf({ group })}:request:`
   }

@@ -1,11 +1,13 @@
 /**
- * Waits for a place at the backend. A waiting request keeps its claims (slot, tokens, place in the requests of the
- * minute), and its lease is renewed.
+ * The gates of a request between its model and its call, each with the record of it in the request's context: the reservation, the
+ * place at the backend, the intent row.
  */
 import { Effect, Scope } from "effect"
+import { Audit } from "../audit/Audit.ts"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { totalTokens } from "../domain/Usage.ts"
+import { Limiter } from "../gates/limits/Limiter.ts"
 import { Meter, meterUnavailable } from "../gates/meter/Meter.ts"
 import { FairQueue, type Used } from "../gates/queue/FairQueue.ts"
 import { Metrics } from "../observability/Metrics.ts"
@@ -23,9 +25,20 @@ const usedOf = (cost: RequestCost) => (): Used => ({
   loadMs: cost.final?.loadDuration === undefined ? undefined : cost.final.loadDuration / nsPerMs
 })
 
-export const makeWaitForPlace = Effect.gen(function* () {
-  const [leases, meter, metrics, queue] = [yield* LeaseKeeper, yield* Meter, yield* Metrics, yield* FairQueue]
+export const makeAdmit = Effect.gen(function* () {
+  const [audit, leases, limiter] = [yield* Audit, yield* LeaseKeeper, yield* Limiter]
+  const [meter, metrics, queue] = [yield* Meter, yield* Metrics, yield* FairQueue]
 
+  /** No interruption may come between the reservation and its record: only a recorded reservation is given back. */
+  const reserve = Effect.fnUntraced(function* (context: RequestContext, model: Evidence<"Discovery">) {
+    const since = leases.now()
+    const reserved = yield* limiter.reserve(model)
+    context.cost.hold(reserved, since)
+    context.headroom = reserved.facts.headroom
+    return reserved
+  }, Effect.uninterruptible)
+
+  /** A waiting request keeps its claims (slot, tokens, place in the requests of the minute), and its lease is renewed. */
   const wait = Effect.fnUntraced(function* (context: RequestContext, reserved: Evidence<"Limiter">) {
     const { cost } = context
     context.queuedSince = leases.now()
@@ -58,8 +71,21 @@ export const makeWaitForPlace = Effect.gen(function* () {
     return queued
   })
 
-  return (context: RequestContext, reserved: Evidence<"Limiter">) =>
+  const waitForPlace = (context: RequestContext, reserved: Evidence<"Limiter">) =>
     queue.limited && reserved.facts.reservation.slot
       ? wait(context, reserved)
       : queue.enter(reserved, usedOf(context.cost))
+
+  /** Writes the intent row. After that the request may be sent to the backend. */
+  const openIntent = Effect.fnUntraced(function* (context: RequestContext, queued: Evidence<"Queue">) {
+    const permit = yield* audit.open(queued)
+    context.opened = true
+    context.cost.permit = permit
+    // If this process was paused, another request may have got the hold meanwhile.
+    if (leases.lapsed(context.cost.leasedAt))
+      return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
+    return permit
+  })
+
+  return { openIntent, reserve, waitForPlace }
 })
