@@ -19,6 +19,19 @@ export const isObject = (value: Json | undefined): value is JsonObject =>
 export const isCount = (value: Json | undefined): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0
 
+/** The entries of `fields` that are neither undefined nor null; with `names`, of those. */
+export const present = (
+  fields: { readonly [key: string]: Json | undefined },
+  names: ReadonlyArray<string> = Object.keys(fields)
+): JsonObject => {
+  const result: { [key: string]: Json } = {}
+  for (const name of names) {
+    const value = fields[name]
+    if (value !== undefined && value !== null) result[name] = value
+  }
+  return result
+}
+
 /**
  * Maximal levels of a request. `JSON.parse` reads any depth, but `JSON.stringify` and other recursive functions would
  * overflow the stack.

@@ -1,7 +1,7 @@
 /** Decodes JSON with a schema. The first issue becomes the message of a 400. */
 import { Result, Schema, SchemaIssue } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
-import type { Json, JsonObject } from "../../domain/Inference.ts"
+import type { Json } from "../../domain/Inference.ts"
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -27,17 +27,4 @@ export const decodeWith = <A, I>(schema: Schema.Codec<A, I>) => {
       ? Result.succeed(decoded.success)
       : refuse(detailOf(decoded.failure.issue))
   }
-}
-
-/** The entries of `fields` that are neither undefined nor null; with `names`, of those. */
-export const present = (
-  fields: { readonly [key: string]: Json | undefined },
-  names: ReadonlyArray<string> = Object.keys(fields)
-): JsonObject => {
-  const result: { [key: string]: Json } = {}
-  for (const name of names) {
-    const value = fields[name]
-    if (value !== undefined && value !== null) result[name] = value
-  }
-  return result
 }

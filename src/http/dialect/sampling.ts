@@ -6,7 +6,7 @@
 import { Schema } from "effect"
 import { ranges, smallest } from "../../backend/ollama/guards/options.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { present } from "./decode.ts"
+import { present } from "../../domain/json.ts"
 import { absentable, numberIn, textsIn, wholeIn } from "./fields.ts"
 
 export const maxStops = 64

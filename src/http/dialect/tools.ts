@@ -3,10 +3,9 @@
  * a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
  */
 import { Result } from "effect"
-import { isDeeperThan, isObject } from "../../domain/json.ts"
+import { isDeeperThan, isObject, present } from "../../domain/json.ts"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
-import { present } from "./decode.ts"
 
 /** Tools of one request. */
 export const maxTools = 128

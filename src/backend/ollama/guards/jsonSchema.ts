@@ -29,14 +29,9 @@ const annotation = /^(?:\$(?:defs|schema|id|comment)|definitions|title|descripti
 export const withoutAnnotations = (schema: JsonObject): JsonObject =>
   Object.fromEntries(Object.entries(schema).filter(([key]) => !annotation.test(key)))
 
-/** The properties and the required names of a schema of an object, counted. */
-export const namesIn = (schema: Json): number => {
-  if (!isObject(schema)) return 0
-  const { properties, required } = schema
-  return (
-    (isObject(properties) ? Object.keys(properties).length : 0) + (isArray(required) ? required.length : 0)
-  )
-}
+/** How many names or values an object or a list has. */
+export const lengthOf = (value: Json): number =>
+  isArray(value) ? value.length : isObject(value) ? Object.keys(value).length : 0
 
 /** Keywords that only narrow an answer and that Ollama does not know. */
 export const ignored = [
@@ -88,19 +83,14 @@ export const schemaBounds = {
   subschemas: 500,
   /** subschemas inside each other */
   depth: 32,
-  /**
-   * Keywords, names of properties, names in `required` and steps of references that are read, each as often as a `$ref` leads to it.
-   * A grammar has room for some hundred names.
-   */
-  reads: 20_000,
+  /** names of `properties` or `required`, values of one `enum`, members of one union or tuple */
+  listed: 500,
   /** characters of a `$ref` */
   referenceLength: 512,
   /** keywords of one subschema */
   keywords: 64,
   /** schemas of one `allOf` */
   merged: 32,
-  /** values of one `enum` */
-  enumValues: 500,
   /** characters of a `pattern` that is kept */
   patternLength: 512,
   /** `minLength`, `maxLength`, `minItems`, `maxItems`, and a number in the braces of a `pattern` */

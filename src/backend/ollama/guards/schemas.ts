@@ -11,14 +11,14 @@
  */
 import { Result } from "effect"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
-import { isArray, isCount, isObject } from "../../../domain/json.ts"
+import { isArray, isCount, isObject, present } from "../../../domain/json.ts"
 import {
   anything,
   ignored,
   impliedType,
   isFilled,
   isType,
-  namesIn,
+  lengthOf,
   patternOf,
   resolve,
   schemaBounds,
@@ -63,7 +63,6 @@ class Admission {
   problem: string | undefined
   readonly relaxed = new Set<string>()
   #subschemas = 0
-  #reads = 0
   #repetitions = 0
   #grammar = builtinRules
   readonly #root: JsonObject
@@ -87,19 +86,19 @@ class Admission {
       this.#refuse(this.#at, "expected a smaller schema, or shorter names in it")
   }
 
-  /** Whether so many parts may be read. A reference makes them be read again without growing the grammar. */
-  #mayRead(parts: number): boolean {
-    this.#reads += parts
-    if (this.#reads > schemaBounds.reads)
-      this.#refuse(this.#at, "expected a smaller schema, or fewer references in it")
+  /** Whether a schema has few keywords and short lists. A reference makes them be read again without growing the grammar. */
+  #isShort(schema: JsonObject, at: string): boolean {
+    const { keywords, listed } = schemaBounds
+    if (Object.keys(schema).length > keywords)
+      this.#refuse(at, `expected at most ${keywords} keywords in one schema`)
+    else if (Object.values(withoutAnnotations(schema)).some((value) => lengthOf(value) > listed))
+      this.#refuse(at, `expected at most ${listed} names or values in one list`)
     return this.problem === undefined
   }
 
-  /** What a reference leads to; undefined: nothing, or it may not be read. */
+  /** What a reference leads to; undefined: nothing. */
   #target(reference: string): Json | undefined {
-    return reference.length <= schemaBounds.referenceLength && this.#mayRead(reference.split("/").length)
-      ? resolve(this.#root, reference)
-      : undefined
+    return reference.length <= schemaBounds.referenceLength ? resolve(this.#root, reference) : undefined
   }
 
   #repeat(times: number): void {
@@ -136,10 +135,7 @@ class Admission {
   #admit(schema: Json | undefined, at: string, path: string, depth: number): JsonObject {
     if (schema === true) return anything
     if (!isObject(schema)) return this.#refuse(at, "expected a schema that something can match")
-    const keywords = Object.keys(schema).length
-    if (!this.#mayRead(keywords)) return {}
-    if (keywords > schemaBounds.keywords)
-      return this.#refuse(at, `expected at most ${schemaBounds.keywords} keywords in one schema`)
+    if (!this.#isShort(schema, at)) return {}
     for (const keyword of refused)
       if (schema[keyword] !== undefined) return this.#refuse(`${at}.${keyword}`, "not supported")
     this.#leaveOut(schema, ...ignored)
@@ -158,8 +154,6 @@ class Admission {
     if (constant !== undefined) return this.#values([constant], "const", { const: constant })
     if (values !== undefined) {
       if (!isFilled(values)) return this.#refuse(`${at}.enum`, "expected one value or more")
-      if (values.length > schemaBounds.enumValues)
-        return this.#refuse(`${at}.enum`, `expected at most ${schemaBounds.enumValues} values`)
       return this.#values(values, "enum", { enum: values })
     }
     return this.#typed(schema, at, path, depth)
@@ -210,7 +204,6 @@ class Admission {
       const type = isObject(target) ? (target["type"] ?? impliedType(target)) : undefined
       return isType(type) ? { type } : anything
     }
-    if (isObject(target) && !this.#mayRead(Object.keys(target).length)) return {}
     this.#open.add(reference)
     // Keywords beside a reference apply too.
     const { $ref: _reference, ...beside } = withoutAnnotations(schema)
@@ -225,10 +218,11 @@ class Admission {
     if (all.length > schemaBounds.merged)
       return this.#refuse(`${at}.allOf`, `expected at most ${schemaBounds.merged} schemas`)
     const { allOf: _all, ...rest } = schema
-    const parts = [...all.map((part) => this.#resolved(part)), rest].filter(
+    const resolved = [...all.map((part) => this.#resolved(part)), rest]
+    if (!resolved.every((part) => !isObject(part) || this.#isShort(part, at))) return {}
+    const parts = resolved.filter(
       (part) => !isObject(part) || Object.keys(withoutAnnotations(part)).length > 0
     )
-    if (!parts.every((part) => this.#mayRead(namesIn(part)))) return {}
     const [first, second] = parts
     // One schema alone, as some clients wrap a reference.
     if (second === undefined) return this.visit(first ?? true, at, path, depth + 1)
@@ -250,14 +244,12 @@ class Admission {
   /** The target of a schema that is only a reference. */
   #resolved(schema: Json): Json {
     const reference = isObject(schema) ? schema["$ref"] : undefined
-    const target =
-      typeof reference === "string" && !this.#open.has(reference) ? this.#target(reference) : undefined
-    if (!isObject(target)) return target ?? schema
-    return this.#mayRead(Object.keys(target).length) ? target : {}
+    return typeof reference === "string" && !this.#open.has(reference)
+      ? (this.#target(reference) ?? schema)
+      : schema
   }
 
   #union(members: ReadonlyArray<Json>, at: string, path: string, depth: number): JsonObject {
-    if (!this.#mayRead(members.length)) return {}
     const prefix = path === "" ? "alternative-" : `${path}-`
     return { anyOf: members.map((member, i) => this.visit(member, `${at}.${i}`, `${prefix}${i}`, depth + 1)) }
   }
@@ -270,10 +262,9 @@ class Admission {
   }
 
   #object(schema: JsonObject, at: string, path: string, depth: number): JsonObject {
-    const { additionalProperties: extra, properties: given = {}, required = [] } = schema
+    const { additionalProperties: extra, properties: given = {}, required: asked = [] } = schema
     if (!isObject(given)) return this.#refuse(`${at}.properties`, "expected an object")
-    if (!this.#mayRead(namesIn(schema))) return {}
-    if (!isArray(required) || !required.every((name) => typeof name === "string"))
+    if (!isArray(asked) || !asked.every((name) => typeof name === "string"))
       return this.#refuse(`${at}.required`, "expected names")
     const inside = path === "" ? "" : `${path}-`
     const names = Object.keys(given)
@@ -287,19 +278,19 @@ class Admission {
     }
     // Ollama adds none either when the schema does not say.
     if (extra !== undefined && extra !== false) this.relaxed.add("additionalProperties")
-    const always = new Set(required)
+    const always = new Set(asked)
     const properties = names.map((name): [string, JsonObject] => {
       const rule = inside + name
       this.#grow(48 + 2 * (rule.length + Buffer.byteLength(JSON.stringify(name))))
       if (!always.has(name)) this.#grow(40 + 4 * rule.length)
       return [name, this.visit(given[name], `${at}.properties.${name}`, rule, depth + 1)]
     })
-    const present = names.filter((name) => always.has(name))
-    return {
+    const required = names.filter((name) => always.has(name))
+    return present({
       type: "object",
       properties: Object.fromEntries(properties),
-      ...(present.length === 0 ? {} : { required: present })
-    }
+      required: required.length === 0 ? undefined : required
+    })
   }
 
   #array(schema: JsonObject, at: string, path: string, depth: number): JsonObject {
@@ -308,7 +299,6 @@ class Admission {
     const tuple = isArray(items) ? items : schema["prefixItems"]
     if (tuple !== undefined) {
       if (!isFilled(tuple)) return this.#refuse(`${at}.prefixItems`, "expected one schema or more")
-      if (!this.#mayRead(tuple.length)) return {}
       this.#leaveOut(schema, "minItems", "maxItems")
       const visited = tuple.map((item, i) =>
         this.visit(item, `${at}.prefixItems.${i}`, `${inside}tuple-${i}`, depth + 1)
@@ -354,7 +344,7 @@ class Admission {
     const isKept = to !== undefined && to <= repetitions
     if (to !== undefined && !isKept) this.relaxed.add(maximum)
     this.#repeat(isKept ? to : from)
-    return { ...(from === 0 ? {} : { [minimum]: from }), ...(isKept ? { [maximum]: to } : {}) }
+    return present({ [minimum]: from === 0 ? undefined : from, [maximum]: isKept ? to : undefined })
   }
 
   #integer(schema: JsonObject, at: string): JsonObject {
@@ -362,11 +352,7 @@ class Admission {
     const maximum = this.#integerBound(schema, "maximum", "exclusiveMaximum", -1)
     if (minimum !== undefined && maximum !== undefined && minimum > maximum)
       return this.#refuse(`${at}.maximum`, "expected at least minimum")
-    return {
-      type: "integer",
-      ...(minimum === undefined ? {} : { minimum }),
-      ...(maximum === undefined ? {} : { maximum })
-    }
+    return present({ type: "integer", minimum, maximum })
   }
 
   /** The tighter of both bounds, as an inclusive one. A bound with more digits is left out. */

@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, Image, otherThan } from "../fields.ts"
 
 const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })

@@ -2,7 +2,7 @@
 import { type Frame, hasOnlyText } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { type Encoder, joined, type SealContext } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { noContext } from "./contexts.ts"
 
 /** What an endpoint calls the output of its model. */

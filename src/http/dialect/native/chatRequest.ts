@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import type { DecodedRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, Images } from "../fields.ts"
 import { functionTool } from "../tools.ts"
 import { forwardedOf, generationFields } from "./fields.ts"

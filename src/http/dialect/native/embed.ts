@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
 import { Options, optionsOf } from "./options.ts"
 

@@ -1,7 +1,7 @@
 /** Fields that chat and generate of the native surface have in common. */
 import { Schema } from "effect"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, ModelName, TopLogprobs } from "../fields.ts"
 import { Options } from "./options.ts"
 

@@ -9,7 +9,7 @@ import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { ErrorBody } from "../../../domain/Surface.ts"
 import { errorBody as commonErrorBody } from "../../errors/errorResponses.ts"
 import { type Encoder, joined } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 
 const event = (data: Json): string => `data: ${JSON.stringify(data)}\n\n`
 

@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, boundMaxTokens, wholeIn } from "../fields.ts"
 import { samplingOf } from "../sampling.ts"
 import { endUserClaim, generationFields, One } from "./fields.ts"

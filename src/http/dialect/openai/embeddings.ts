@@ -5,7 +5,7 @@ import { refuse } from "../../../domain/Errors.ts"
 import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { endUserClaim, endUserFields } from "./fields.ts"
 import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, wholeIn } from "../fields.ts"
 

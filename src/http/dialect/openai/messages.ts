@@ -2,9 +2,8 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
-import { isObject } from "../../../domain/json.ts"
+import { isObject, present } from "../../../domain/json.ts"
 import { parseJson } from "../strictJson.ts"
-import { present } from "../decode.ts"
 import { absentable } from "../fields.ts"
 import { Content, partsOf } from "./content.ts"
 

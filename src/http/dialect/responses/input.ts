@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
 import { argumentsOf } from "../openai/messages.ts"
 import { flatName } from "./tools.ts"

@@ -4,7 +4,7 @@
  */
 import { Result, Schema } from "effect"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
-import { present } from "../decode.ts"
+import { present } from "../../../domain/json.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { absentable, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
