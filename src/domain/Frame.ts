@@ -3,6 +3,32 @@
  * clients (docs/protocol.md, "Chat").
  */
 import type { JsonObject } from "./Inference.ts"
+import { isCount } from "./json.ts"
+
+/** The counts and durations (nanoseconds) of an answer by the names of Ollama, in its order. */
+const countNames = [
+  ["totalDuration", "total_duration"],
+  ["loadDuration", "load_duration"],
+  ["promptEvalCount", "prompt_eval_count"],
+  // Of `promptEvalCount`: tokens that the backend had in its prefix cache.
+  ["promptEvalCachedCount", "prompt_eval_cached_count"],
+  ["promptEvalDuration", "prompt_eval_duration"],
+  ["evalCount", "eval_count"],
+  ["evalDuration", "eval_duration"]
+] as const
+
+/** An absent count stays absent; it is not 0. */
+type Counts = { readonly [C in (typeof countNames)[number][0]]?: number }
+
+/** The counts in an answer of the backend. */
+export const countsIn = (answer: JsonObject): Counts =>
+  Object.fromEntries(
+    countNames.flatMap(([count, name]) => (isCount(answer[name]) ? [[count, answer[name]]] : []))
+  )
+
+/** The counts as Ollama writes them. */
+export const namedCounts = (counts: Counts): { readonly [name: string]: number | undefined } =>
+  Object.fromEntries(countNames.map(([count, name]) => [name, counts[count]]))
 
 export interface ToolCall {
   readonly id?: string
@@ -10,8 +36,8 @@ export interface ToolCall {
   readonly arguments: JsonObject
 }
 
-/** Names follow Ollama where Ollama and OpenAI differ. An absent count stays absent; it is not 0. */
-export interface Frame {
+/** Names follow Ollama where Ollama and OpenAI differ. */
+export interface Frame extends Counts {
   readonly createdAt: string
   /** `message.content` of chat, `response` of generate */
   readonly text: string
@@ -20,14 +46,6 @@ export interface Frame {
   readonly logprobs?: ReadonlyArray<JsonObject>
   readonly done: boolean
   readonly doneReason?: string
-  readonly totalDuration?: number
-  readonly loadDuration?: number
-  readonly promptEvalCount?: number
-  /** of `promptEvalCount`: tokens that the backend had in its prefix cache */
-  readonly promptEvalCachedCount?: number
-  readonly promptEvalDuration?: number
-  readonly evalCount?: number
-  readonly evalDuration?: number
   /** generate only: token ids of the conversation so far */
   readonly context?: ReadonlyArray<number>
 }
@@ -36,17 +54,12 @@ export interface Frame {
 export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boolean =>
   !done && thinking === undefined && toolCalls === undefined && logprobs === undefined
 
-/** The answer of an embedding model (docs/protocol.md, "Embeddings"). An absent count stays absent; it is not 0. */
-export interface Embeddings {
+/** The answer of an embedding model (docs/protocol.md, "Embeddings"). The older endpoint sends no counts. */
+export interface Embeddings extends Pick<Counts, "totalDuration" | "loadDuration" | "promptEvalCount"> {
   /** one per input, in the order of the inputs; every number is finite as a float32 */
   readonly vectors: ReadonlyArray<ReadonlyArray<number>>
   /** the JSON of each vector, as the model server wrote it: to write numbers again takes twice the time of reading them */
   readonly texts?: ReadonlyArray<string>
-  /** nanoseconds */
-  readonly totalDuration?: number
-  readonly loadDuration?: number
-  /** the older endpoint does not send it */
-  readonly promptEvalCount?: number
 }
 
 /** The JSON of each vector. */

@@ -1,7 +1,7 @@
 /** Decodes embeddings. An answer that does not fit the request is refused. */
-import type { Embeddings } from "../../domain/Frame.ts"
+import { countsIn, type Embeddings } from "../../domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../domain/Inference.ts"
-import { isArray, isCount, isObject, tryParseJson } from "../../domain/json.ts"
+import { isArray, isObject, tryParseJson } from "../../domain/json.ts"
 import { hasMoreThan } from "../answerBounds.ts"
 
 /** The endpoints that answer with vectors. */
@@ -32,11 +32,9 @@ export const decodeEmbeddings = (
   const vectors = vectorsOf(value["embeddings"])
   if (vectors?.length !== inputs || vectors.some(({ length }) => length === 0)) return undefined
   return {
+    ...countsIn(value),
     vectors,
-    ...textsOf(text, inputs),
-    ...(isCount(value["total_duration"]) ? { totalDuration: value["total_duration"] } : {}),
-    ...(isCount(value["load_duration"]) ? { loadDuration: value["load_duration"] } : {}),
-    ...(isCount(value["prompt_eval_count"]) ? { promptEvalCount: value["prompt_eval_count"] } : {})
+    ...textsOf(text, inputs)
   }
 }
 

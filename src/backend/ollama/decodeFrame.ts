@@ -5,7 +5,7 @@
  * It never throws. It copies known fields only, so `remote_host`, `_debug_info` and fields of later versions do not reach
  * the client. Counts are read from the final frame only (docs/protocol.md, "Chat").
  */
-import type { Frame, ToolCall } from "../../domain/Frame.ts"
+import { countsIn, type Frame, type ToolCall } from "../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { answerDepth, isArray, isCount, isDeeperThan, isObject, tryParseJson } from "../../domain/json.ts"
 
@@ -68,13 +68,7 @@ export const decodeFrame = (kind: FrameKind, line: string): Line => {
 const addTotals = (kind: FrameKind, frame: Draft, value: JsonObject): void => {
   const reason = value.done_reason
   if (typeof reason === "string" && reason.length > 0 && reason.length <= 32) frame.doneReason = reason
-  if (isCount(value.total_duration)) frame.totalDuration = value.total_duration
-  if (isCount(value.load_duration)) frame.loadDuration = value.load_duration
-  if (isCount(value.prompt_eval_count)) frame.promptEvalCount = value.prompt_eval_count
-  if (isCount(value.prompt_eval_cached_count)) frame.promptEvalCachedCount = value.prompt_eval_cached_count
-  if (isCount(value.prompt_eval_duration)) frame.promptEvalDuration = value.prompt_eval_duration
-  if (isCount(value.eval_count)) frame.evalCount = value.eval_count
-  if (isCount(value.eval_duration)) frame.evalDuration = value.eval_duration
+  Object.assign(frame, countsIn(value))
   if (kind === "generate" && isArray(value.context) && value.context.every(isCount))
     frame.context = value.context
 }

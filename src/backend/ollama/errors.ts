@@ -110,20 +110,12 @@ export const wasLate = (error: CallError): boolean =>
   error.cause instanceof TransportError &&
   error.cause.cause instanceof DeadlineExceeded
 
-export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown => {
-  switch (error.kind) {
-    case "stopped":
-      return new ShuttingDown()
-    case "timeout":
-      return new BackendFailed({ fault: "timeout", cause: error })
-    case "garbled":
-      return new BackendFailed({ fault: "protocol", cause: error })
-    case "unreachable":
-      return new BackendFailed({ fault: "unreachable", cause: error })
-    case "lost":
-      return new BackendFailed({ fault: "cut", cause: error })
-  }
-}
+const faults = { timeout: "timeout", garbled: "protocol", unreachable: "unreachable", lost: "cut" } as const
+
+export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown =>
+  error.kind === "stopped"
+    ? new ShuttingDown()
+    : new BackendFailed({ fault: faults[error.kind], cause: error })
 
 const refusedFor = (refusal: Refusal): BadRequest =>
   new BadRequest({ detail: refusals[refusal], ...(refusal === "context" ? { overflow: true } : {}) })

@@ -51,28 +51,13 @@ const withoutImages = (message: Json): Json => {
   return texts
 }
 
-/** A character that ends a run beside it. */
-const endOf = (beside: string): string => (/\p{N}/u.test(beside) ? "a" : "1")
-
-/** The ends of a text that has no long run itself: a run that goes on in another text does not reach the middle. */
-const endsOf = (text: string): string => {
-  if (text.length <= 2 * (maxRun + 1)) return text
-  const [head, tail] = [text.slice(0, maxRun + 1), text.slice(-maxRun - 1)]
-  return `${head}${endOf(head.slice(-1))}${endOf(tail.slice(0, 1))}${tail}`
-}
-
 /** Whether a run crosses messages. The model server joins messages with blank lines or with nothing between them. */
 const hasLongRunAcross = (messages: ReadonlyArray<Json>): boolean => {
   const contents = messages.map((message) => {
     const content = isObject(message) ? message["content"] : ""
-    return typeof content === "string" ? endsOf(content) : ""
+    return typeof content === "string" ? content : ""
   })
-  const together = contents.reduce((sum, content) => sum + content.length + 2, 0)
-  return (
-    contents.length > 1 &&
-    together > maxRun &&
-    (hasLongRun(contents.join("")) || hasLongRun(contents.join("\n\n")))
-  )
+  return contents.length > 1 && (hasLongRun(contents.join("")) || hasLongRun(contents.join("\n\n")))
 }
 
 /** The field whose text has a run that is too long. */

@@ -1,5 +1,5 @@
 /** The answers of `POST /api/chat` and `POST /api/generate`: frames as NDJSON lines, or one object (docs/protocol.md, "Chat"). */
-import { type Frame, hasOnlyText } from "../../../domain/Frame.ts"
+import { type Frame, hasOnlyText, namedCounts } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { type Encoder, joined, type SealContext } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -35,13 +35,7 @@ const endOf = (frame: Frame, seal: SealContext): JsonObject =>
   present({
     done_reason: frame.doneReason,
     context: frame.context && seal(frame.context),
-    total_duration: frame.totalDuration,
-    load_duration: frame.loadDuration,
-    prompt_eval_count: frame.promptEvalCount,
-    prompt_eval_cached_count: frame.promptEvalCachedCount,
-    prompt_eval_duration: frame.promptEvalDuration,
-    eval_count: frame.evalCount,
-    eval_duration: frame.evalDuration
+    ...namedCounts(frame)
   })
 
 const encoder = (model: string, output: Output, seal: SealContext): Encoder => {

@@ -1,6 +1,6 @@
 /** `POST /api/embed` and the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
 import { Result, Schema } from "effect"
-import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
+import { type Embeddings, jsonOf, namedCounts } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -59,12 +59,7 @@ export const embeddingsRequest = requestDecoder(
 )
 
 export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): string => {
-  const counts = present({
-    total_duration: answer.totalDuration,
-    load_duration: answer.loadDuration,
-    prompt_eval_count: answer.promptEvalCount
-  })
-  const [head, rest] = [JSON.stringify({ model }), JSON.stringify(counts)]
+  const [head, rest] = [JSON.stringify({ model }), JSON.stringify(present(namedCounts(answer)))]
   const embeddings = `"embeddings":[${jsonOf(answer).join(",")}]`
   return `${head.slice(0, -1)},${embeddings}${rest === "{}" ? "}" : `,${rest.slice(1)}`}`
 }
