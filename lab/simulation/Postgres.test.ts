@@ -22,7 +22,7 @@ import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
-import { readAccounts, readLedgerTotals, readTenantTotals } from "../../src/ledger/counterTruths.ts"
+import { readAccounts, readLedgerTotals } from "../../src/ledger/counterTruths.ts"
 import { settleExpired } from "../../src/ledger/expiredHolds.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
@@ -237,8 +237,9 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         { group, key },
         { group, key, user: userAccountId(key, "ann") }
       ])
-      yield* withPg((pg) => Effect.map(readLedgerTotals(pg, accounts, at), (truths) => inOrder([...truths])))
-      yield* withPg((pg) => readTenantTotals(pg, group, at))
+      yield* withPg((pg) =>
+        Effect.map(readLedgerTotals(pg, [{ group }, ...accounts], at), (truths) => inOrder([...truths]))
+      )
       for (const owner of [{ group }, ...accounts])
         yield* ask(
           Effect.provide(

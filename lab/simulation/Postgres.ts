@@ -389,28 +389,32 @@ export class Postgres extends Store {
       }
     ],
     [
-      "SELECT k.account::text",
+      "LEFT JOIN k ON k.account = o.id",
       () => "reads what accounts have spent",
       ([accounts, at]) =>
         listed<string>(accounts).map((account) => ({
-          account,
+          owner: account,
           ...this.#truth((key) => key === account || this.keysOf(account).includes(key), String(at))
         }))
     ],
     [
-      "FROM u CROSS JOIN at LEFT JOIN user_ledger",
+      "LEFT JOIN user_ledger l ON l.user_account",
       () => "reads what users have spent",
       ([users, at]) =>
         listed<string>(users).map((account) => ({
-          account,
+          owner: account,
           open: [...this.intents.values()].filter(({ user_account }) => user_account === account).length,
           ...this.spentByUser(account, String(at))
         }))
     ],
     [
-      "FROM at LEFT JOIN ledger l ON l.tenant_id",
+      "LEFT JOIN ledger l ON l.tenant_id",
       () => "reads what a tenant has spent",
-      ([at, tenant]) => [this.#truth((_, id) => id === tenant, String(at))]
+      ([tenants, at]) =>
+        listed<string>(tenants).map((tenant) => ({
+          owner: tenant,
+          ...this.#truth((_, id) => id === tenant, String(at))
+        }))
     ],
     [
       "i.request_id IS NOT NULL AS open",

@@ -19,7 +19,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { background, jittered, later } from "../observability/background.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { driftOf, mostAccounts, readAccounts, readLedgerTotals, readTenantTotals } from "./counterTruths.ts"
+import { driftOf, idOf, mostAccounts, readAccounts, readLedgerTotals } from "./counterTruths.ts"
 import { settleExpired } from "./expiredHolds.ts"
 
 export interface CounterReconcilerOptions {
@@ -42,29 +42,9 @@ const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budg
 
 const nameOf = ({ group, key, user = "" }: Account): string => `${group}/${key}/${user}`
 
-/** Owners that wait to be compared, by name. One that is added while it is compared is compared again. */
-class Waiting<A> {
-  readonly #owners = new Map<string, A>()
-
-  add(name: string, owner: A): void {
-    if (this.#owners.size < capacity) this.#owners.set(name, owner)
-  }
-
-  has(name: string): boolean {
-    return this.#owners.has(name)
-  }
-
-  delete(name: string): void {
-    this.#owners.delete(name)
-  }
-
-  first(count: number): ReadonlyArray<readonly [string, A]> {
-    return [...this.#owners].slice(0, count)
-  }
-
-  retain(isKept: (owner: A) => boolean): void {
-    for (const [name, owner] of this.#owners) if (!isKept(owner)) this.#owners.delete(name)
-  }
+/** One that is added while it is compared is compared again. */
+const add = <A>(waiting: Map<string, A>, name: string, owner: A): void => {
+  if (waiting.size < capacity) waiting.set(name, owner)
 }
 
 const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
@@ -73,15 +53,15 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   /** in the periods that are compared */
   const present = Clock.currentTimeMillis
   /** changed since their last successful comparison */
-  const changed = new Waiting<Account>()
+  const changed = new Map<string, Account>()
   /** compared first; `until` in monotonic ms */
-  const suspects = new Waiting<Account & { readonly until: number }>()
-  const tenants = new Waiting<undefined>()
+  const suspects = new Map<string, Account & { readonly until: number }>()
+  const tenants = new Map<string, string>()
 
-  const touch = (account: Account): void => changed.add(nameOf(account), account)
+  const touch = (account: Account): void => add(changed, nameOf(account), account)
   const suspect = (account: Account): void =>
-    suspects.add(nameOf(account), { ...account, until: nowMs() + soonMs })
-  const touchTenant = (tenant: string): void => tenants.add(tenant, undefined)
+    add(suspects, nameOf(account), { ...account, until: nowMs() + soonMs })
+  const touchTenant = (tenant: string): void => add(tenants, tenant, tenant)
   /** After a failure the accounts are compared again. */
   const orTouch =
     (accounts: ReadonlyArray<Account>) =>
@@ -117,7 +97,7 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     const truths = yield* readLedgerTotals(pg, idleAccounts, at).pipe(orTouch(idleAccounts))
     let drift = 0
     for (const { account, survey } of idle) {
-      const truth = truths.get(account.user ?? account.key)
+      const truth = truths.get(idOf(account))
       if (truth === undefined) continue
       if (truth.open > 0) {
         touch(account)
@@ -148,7 +128,8 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     if (accounts.length > mostAccounts) return 0
     const survey = yield* meter.snapshotGroup(tenant, accounts, at)
     if (!periods.some((period) => survey.totals[period] !== undefined)) return 0
-    const truth = survey.open > 0 ? undefined : yield* readTenantTotals(pg, tenant, at)
+    const group = { group: tenant }
+    const truth = survey.open > 0 ? undefined : (yield* readLedgerTotals(pg, [group], at)).get(tenant)
     const isIdle = truth !== undefined && truth.open === 0
     const difference = isIdle ? driftOf(survey, truth) : 0
     // Compare it again, whether it is busy, is repaired now, or a request came in between.
@@ -159,19 +140,17 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     return difference
   })
 
-  const compareChanged = Effect.suspend(() =>
-    compareAccounts(changed.first(batch).map(([, account]) => account))
-  )
+  const compareChanged = Effect.suspend(() => compareAccounts([...changed.values()].slice(0, batch)))
   const compareSuspects = Effect.suspend(() => {
     const now = nowMs()
     // An account that stays busy is left to the slower comparison.
-    suspects.retain(({ until }) => until >= now)
-    return compareAccounts(suspects.first(batch).map(([, account]) => account))
+    for (const [name, { until }] of suspects) if (until < now) suspects.delete(name)
+    return compareAccounts([...suspects.values()].slice(0, batch))
   })
   const compareTenants = Effect.gen(function* () {
     const at = yield* present
     let drift = 0
-    for (const [tenant] of tenants.first(tenantBatch)) {
+    for (const tenant of [...tenants.keys()].slice(0, tenantBatch)) {
       // A change from here on touches it again.
       tenants.delete(tenant)
       drift += yield* Effect.onError(compareTenant(tenant, at), () => Effect.sync(() => touchTenant(tenant)))

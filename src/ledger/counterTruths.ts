@@ -2,8 +2,8 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, Effect, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
-import type { Account } from "../domain/Reservation.ts"
-import { accountOf, keysOfTenant } from "../gates/keys/accounts.ts"
+import type { CounterOwner } from "../domain/Reservation.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
 import type { Snapshot } from "../gates/meter/Meter.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
@@ -11,65 +11,71 @@ import { daysOf, sumsByPeriod } from "./periods.ts"
 /** A tenant with more accounts is not compared: Redis reads all of them in one script. */
 export const mostAccounts = 2000
 
-const sums = { open: Schema.Finite, day: Schema.Finite, month: Schema.Finite, total: Schema.Finite }
-const Truth = Schema.Struct({ account: Schema.String, ...sums })
+const Truth = Schema.Struct({
+  owner: Schema.String,
+  /** intents */
+  open: Schema.Finite,
+  day: Schema.Finite,
+  month: Schema.Finite,
+  total: Schema.Finite
+})
 type Truth = typeof Truth.Type
 const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
-const decodeTenantTruth = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct(sums)]))
 const decodeAccounts = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ account: Schema.String })))
 
-/** Accounts per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
+/** Owners per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
 const atOnce = 100
 
+/** The rows of an owner `o`: `l` of the ledger, and its intents `i`. `k`: the keys of accounts. */
+const rowsOf = {
+  key: {
+    booked: "k ON k.account = o.id LEFT JOIN ledger l ON l.key_id = k.key_id",
+    open: "i.key_id IN (SELECT own.key_id FROM k own WHERE own.account = o.id)"
+  },
+  user: { booked: "user_ledger l ON l.user_account = o.id", open: "i.user_account = o.id" },
+  tenant: {
+    booked: "ledger l ON l.tenant_id = o.id",
+    open: "i.key_id IN (SELECT id FROM api_keys WHERE tenant_id = o.id)"
+  }
+} as const
+
 /** The first and last day of the month are computed once: computing the month of each row costs more than adding it. */
-const truthsOf = (pg: PgClient.PgClient, accounts: ReadonlyArray<string>, instant: string) =>
+const truthsOf = (
+  pg: PgClient.PgClient,
+  kind: keyof typeof rowsOf,
+  ids: ReadonlyArray<string>,
+  instant: string
+) =>
   timeoutDetached("3 seconds")(pg`
-    WITH a AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(accounts)}))::uuid[]) AS id),
-      k AS (SELECT id AS account, id AS key_id FROM a
-        UNION SELECT a.id, o.id FROM a JOIN api_keys o ON o.budget_account = a.id),
+    WITH o AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(ids)}))::uuid[]) AS id),
+      k AS (SELECT id AS account, id AS key_id FROM o
+        UNION SELECT o.id, a.id FROM o JOIN api_keys a ON a.budget_account = o.id),
       at AS MATERIALIZED (${daysOf(pg, pg`${instant}::text::timestamptz`)})
-    SELECT k.account::text,
-      (SELECT count(*) FROM intents i WHERE i.key_id IN (SELECT o.key_id FROM k o WHERE o.account = k.account))::float8 AS open,
+    SELECT o.id::text AS owner,
+      (SELECT count(*) FROM intents i WHERE ${pg.literal(rowsOf[kind].open)})::float8 AS open,
       ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-    FROM k CROSS JOIN at LEFT JOIN ledger l ON l.key_id = k.key_id
-    GROUP BY k.account`).pipe(Effect.flatMap(decodeTruths))
+    FROM o CROSS JOIN at LEFT JOIN ${pg.literal(rowsOf[kind].booked)}
+    GROUP BY o.id`).pipe(Effect.flatMap(decodeTruths))
 
-/** The same of users. */
-const userTruthsOf = (pg: PgClient.PgClient, users: ReadonlyArray<string>, instant: string) =>
-  timeoutDetached("3 seconds")(pg`
-    WITH u AS (SELECT DISTINCT unnest(ARRAY(SELECT jsonb_array_elements_text(${pg.json(users)}))::uuid[]) AS id),
-      at AS MATERIALIZED (${daysOf(pg, pg`${instant}::text::timestamptz`)})
-    SELECT u.id::text AS account, (SELECT count(*) FROM intents i WHERE i.user_account = u.id)::float8 AS open,
-      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-    FROM u CROSS JOIN at LEFT JOIN user_ledger l ON l.user_account = u.id
-    GROUP BY u.id`).pipe(Effect.flatMap(decodeTruths))
+const kindOf = ({ key, user }: CounterOwner) =>
+  user !== undefined ? "user" : key === undefined ? "tenant" : "key"
 
-/** The ledger's totals of each account, and the number of its open intents, by the id of its key or user. */
+/** The id of the user, the key or the tenant. */
+export const idOf = ({ group, key, user }: CounterOwner): string => user ?? key ?? group
+
+/** The ledger's totals of each owner, and the number of its open intents, by its id. */
 export const readLedgerTotals = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
-  accounts: ReadonlyArray<Account>,
+  owners: ReadonlyArray<CounterOwner>,
   at: number
 ) {
-  const keys = accounts.flatMap(({ key, user }) => (user === undefined ? [key] : []))
-  const users = accounts.flatMap(({ user }) => user ?? [])
   const instant = new Date(at).toISOString()
-  const truths = [
-    ...(yield* Effect.forEach(Arr.chunksOf(keys, atOnce), (some) => truthsOf(pg, some, instant))),
-    ...(yield* Effect.forEach(Arr.chunksOf(users, atOnce), (some) => userTruthsOf(pg, some, instant)))
-  ]
-  return new Map(truths.flat().map((truth) => [truth.account, truth]))
-})
-
-/** The same of a tenant. */
-export const readTenantTotals = (pg: PgClient.PgClient, tenant: string, at: number) =>
-  timeoutDetached("3 seconds")(pg`
-    WITH at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)})
-    SELECT (SELECT count(*) FROM intents WHERE key_id IN (${keysOfTenant(pg, tenant)}))::float8 AS open,
-      ${sumsByPeriod(pg, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-    FROM at LEFT JOIN ledger l ON l.tenant_id = ${tenant}::text::uuid`).pipe(
-    Effect.flatMap(decodeTenantTruth),
-    Effect.map(([totals]) => totals)
+  const reads = Object.values(Arr.groupBy(owners, kindOf)).flatMap((all) =>
+    Arr.chunksOf(all, atOnce).map((some) => truthsOf(pg, kindOf(some[0]), some.map(idOf), instant))
   )
+  const truths = yield* Effect.all(reads)
+  return new Map(truths.flat().map(({ owner, ...truth }) => [owner, truth]))
+})
 
 /** The accounts of a tenant, one more than `mostAccounts` at most. */
 export const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
@@ -81,7 +87,7 @@ export const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
   )
 
 /** Tokens by which the counters differ from the ledger, summed over the periods that have counters. */
-export const driftOf = (survey: Pick<Snapshot, "totals">, truth: Omit<Truth, "account">): number =>
+export const driftOf = (survey: Pick<Snapshot, "totals">, truth: Omit<Truth, "owner">): number =>
   periods.reduce((sum, period: Period) => {
     const counted = survey.totals[period]
     return counted === undefined ? sum : sum + Math.abs(counted - truth[period])

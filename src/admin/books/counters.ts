@@ -12,13 +12,7 @@ import type { Account } from "../../domain/Reservation.ts"
 import { accountOf } from "../../gates/keys/accounts.ts"
 import { type Meter, MeterDown, type Snapshot } from "../../gates/meter/Meter.ts"
 import { makeRowReader } from "../../infra/rows.ts"
-import {
-  driftOf,
-  mostAccounts,
-  readAccounts,
-  readLedgerTotals,
-  readTenantTotals
-} from "../../ledger/counterTruths.ts"
+import { driftOf, idOf, mostAccounts, readAccounts, readLedgerTotals } from "../../ledger/counterTruths.ts"
 import { settleExpired } from "../../ledger/expiredHolds.ts"
 import { CountersDown } from "../Errors.ts"
 import { mostDifferences } from "./proof.ts"
@@ -137,7 +131,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     )
     const truths = yield* readLedgerTotals(pg, counted, at)
     return yield* Effect.forEach(surveys, ({ owner, survey }) =>
-      Effect.map(judge(owner, survey, truths.get(owner.user ?? owner.key)), (look) => [owner, look] as const)
+      Effect.map(judge(owner, survey, truths.get(idOf(owner))), (look) => [owner, look] as const)
     )
   })
 
@@ -147,8 +141,8 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     const look = (found: Look) => [owner, found] as const
     if (!periods.some((period) => survey.totals[period] !== undefined)) return look("none")
     if (survey.open > 0 || keys.length > mostAccounts) return look("busy")
-    const truth = yield* readTenantTotals(pg, owner.group, at)
-    if (truth.open > 0) return look("busy")
+    const truth = (yield* readLedgerTotals(pg, [owner], at)).get(owner.group)
+    if (truth === undefined || truth.open > 0) return look("busy")
     if (driftOf(survey, truth) === 0) return look("equal")
     return look({ kind: "counter", owner, mark: survey.mark, counted: survey.totals, ledger: truth })
   })

@@ -30,7 +30,7 @@ it.live("when many keys are read at once, then each gets its own sum", () =>
     const found = yield* readLedgerTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
     assert.deepStrictEqual([...found.keys()].sort(), keys)
     const last = keyAt(249)
-    for (const { account, ...truth } of found.values()) {
+    for (const [account, truth] of found) {
       const spent =
         account === last
           ? { day: 0, month: 0, total: 0 }
