@@ -41,7 +41,15 @@ export const ticket = (id: string, more: Partial<Ticket> = {}): Ticket => ({
 
 const bounds = { places: 2, depth: 8 }
 
-const toldBy = ({ displaced, granted, unknown }: Beat) => ({ displaced, granted, unknown })
+/** Which requests a beat says have a place. */
+export const grantedIn = ({ messages }: Beat): ReadonlyArray<string> =>
+  messages.flatMap(({ id, retryAfterS }) => (retryAfterS === undefined ? [id] : []))
+const displacedIn = ({ messages }: Beat) => messages.filter(({ retryAfterS }) => retryAfterS !== undefined)
+const toldBy = (beat: Beat) => ({
+  displaced: displacedIn(beat),
+  granted: grantedIn(beat),
+  unknown: beat.unknown
+})
 
 export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void => {
   const test = (
@@ -97,7 +105,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         const ids = keys.map((key) => `${key} waits`)
         for (const key of keys) yield* a.enter(ticket(`${key} waits`, { key }), one)
         yield* a.end("busy", 100, one)
-        const { granted } = yield* a.beat([], ids, one)
+        const granted = grantedIn(yield* a.beat([], ids, one))
         for (const id of ids) if (!granted.includes(id)) yield* a.leave(id, one)
         for (const id of granted) yield* a.end(id, 100, one)
         return granted
@@ -153,12 +161,12 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         unknown: [],
         displaced: [{ id: "4", retryAfterS: 8 }]
       })
-      assert.deepStrictEqual((yield* b.beat(["1"], ["2", "3"], small)).displaced, [])
+      assert.deepStrictEqual(displacedIn(yield* b.beat(["1"], ["2", "3"], small)), [])
       assert.deepStrictEqual((yield* b.beat(["1"], ["2", "3", "4"], small)).unknown, ["4"], "forgotten since")
       // Two against one: nobody has too many now.
       assert.instanceOf(yield* a.enter(ticket("few2", { tenant: "few" }), small), Full)
       yield* b.end("1", 100, small)
-      assert.deepStrictEqual((yield* a.beat([], ["few"], small)).granted, ["few"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["few"], small)), ["few"])
     })
 
     test("when one key fills the queue, then another key of its tenant finds room", function* (a) {
@@ -166,7 +174,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const id of ["1", "2", "3", "4"]) yield* a.enter(ticket(id, { key: "many" }), small)
       assert.instanceOf(yield* a.enter(ticket("5", { key: "many" }), small), Full)
       assert.instanceOf(yield* a.enter(ticket("few", { key: "few" }), small), Waiting)
-      const { displaced } = yield* a.beat(["1"], ["2", "3", "4", "few"], small)
+      const displaced = displacedIn(yield* a.beat(["1"], ["2", "3", "4", "few"], small))
       assert.deepStrictEqual(
         displaced.map(({ id }) => id),
         ["4"]
@@ -177,7 +185,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       const small = { places: 1, depth: 2 }
       for (const id of ["1", "2", "3"]) yield* a.enter(ticket(id, { priority: "batch" }), small)
       for (const id of ["i1", "i2"]) assert.instanceOf(yield* a.enter(ticket(id), small), Waiting)
-      const { displaced } = yield* a.beat(["1"], ["2", "3", "i1", "i2"], small)
+      const displaced = displacedIn(yield* a.beat(["1"], ["2", "3", "i1", "i2"], small))
       assert.deepStrictEqual(displaced.map(({ id }) => id).sort(), ["2", "3"])
       assert.instanceOf(yield* a.enter(ticket("4", { priority: "batch", tenant: "u" }), small), Full)
     })
@@ -186,14 +194,14 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { tenant: "many" }), bounds)
       yield* a.enter(ticket("one", { tenant: "few" }), bounds)
       yield* a.end("1", 100, bounds)
-      assert.deepStrictEqual((yield* a.beat([], ["3", "4", "5", "one"], bounds)).granted, ["one"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["3", "4", "5", "one"], bounds)), ["one"])
     })
 
     test("when one key of a tenant has many in line, then another key's only request goes next", function* (a) {
       for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { key: "many" }), bounds)
       yield* a.enter(ticket("one", { key: "few" }), bounds)
       yield* a.end("1", 100, bounds)
-      assert.deepStrictEqual((yield* a.beat([], ["3", "4", "5", "one"], bounds)).granted, ["one"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["3", "4", "5", "one"], bounds)), ["one"])
     })
 
     test("when a tenant has three times the weight, then it gets three times as many", function* (a) {
@@ -209,7 +217,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       const served: Array<string> = []
       for (let i = 0; i < 24; i++) {
         yield* a.end(current, 100, one)
-        const { granted } = yield* a.beat([], names, one)
+        const granted = grantedIn(yield* a.beat([], names, one))
         assert.lengthOf(granted, 1)
         current = granted[0] ?? ""
         names.splice(names.indexOf(current), 1)
@@ -225,9 +233,9 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* a.enter(ticket("x2", { tenant: "x" }), one)
       yield* a.enter(ticket("y2", { tenant: "y" }), one)
       yield* a.end("x1", 1000, one)
-      assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["y1", "x2", "y2"], one)), ["y1"])
       yield* a.end("y1", 100, one)
-      assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["x2", "y2"], one)), ["y2"])
     })
 
     test("when a tenant's requests all end without tokens, then the others still take their turns", function* (a) {
@@ -246,7 +254,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (let i = 0; i < 6; i++) {
         yield* a.end(current, current.startsWith("bad") ? 0 : 100, one)
         names.splice(names.indexOf(current), 1)
-        current = (yield* a.beat([], names, one)).granted[0] ?? ""
+        current = grantedIn(yield* a.beat([], names, one))[0] ?? ""
         served.push(current)
       }
       assert.deepStrictEqual(served, ["bad0", "good0", "bad1", "good1", "bad2", "good2", "bad3"])
@@ -258,9 +266,9 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* a.enter(ticket(id, { key: id.slice(0, 1), cost: id === "x1" ? 50 : 100 }), one)
       }
       yield* a.end("x1", 1000, one)
-      assert.deepStrictEqual((yield* a.beat([], ["y1", "x2", "y2"], one)).granted, ["y1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["y1", "x2", "y2"], one)), ["y1"])
       yield* a.end("y1", 100, one)
-      assert.deepStrictEqual((yield* a.beat([], ["x2", "y2"], one)).granted, ["y2"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["x2", "y2"], one)), ["y2"])
     })
 
     test("when a batch request has a place for ten minutes, then no other one goes before interactive ones", function* (a) {
@@ -273,7 +281,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* a.beat(["b0", "i0"], ["b1", "i1"], bounds)
       }
       yield* a.end("i0", 1, bounds)
-      assert.deepStrictEqual((yield* a.beat(["b0"], ["b1", "i1"], bounds)).granted, ["i1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["b0"], ["b1", "i1"], bounds)), ["i1"])
     })
 
     test("when a request leaves the line, then it cost nothing, and a place it got meanwhile goes to the next", function* (a) {
@@ -281,7 +289,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const id of ["3", "4"]) yield* a.enter(ticket(id), bounds)
       yield* a.end("1", 100, bounds)
       yield* a.leave("3", bounds)
-      assert.deepStrictEqual((yield* a.beat(["2"], ["4"], bounds)).granted, ["4"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["2"], ["4"], bounds)), ["4"])
       assert.deepStrictEqual((yield* a.beat(["2", "4"], ["3"], bounds)).unknown, ["3"])
     })
 
@@ -291,15 +299,15 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const id of ["i1", "i2", "i3"]) yield* a.enter(ticket(id), one)
       yield* a.enter(ticket("b1", { priority: "batch", tenant: "u" }), one)
       yield* a.end("b0", 1, one)
-      assert.deepStrictEqual((yield* a.beat([], ["i1", "i2", "i3", "b1"], one)).granted, ["i1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["i1", "i2", "i3", "b1"], one)), ["i1"])
       for (let s = 0; s < batchEveryMs; s += 20_000) {
         yield* TestClock.adjust("20 seconds")
         yield* a.beat(["i1"], ["i2", "i3", "b1"], one)
       }
       yield* a.end("i1", 1, one)
-      assert.deepStrictEqual((yield* a.beat([], ["i2", "i3", "b1"], one)).granted, ["b1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["i2", "i3", "b1"], one)), ["b1"])
       yield* a.end("b1", 1, one)
-      assert.deepStrictEqual((yield* a.beat([], ["i2", "i3"], one)).granted, ["i2"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["i2", "i3"], one)), ["i2"])
     })
 
     test("when nobody interactive waits, then batch requests go at once", function* (a) {
@@ -313,9 +321,9 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* b.enter(ticket("3"), bounds)
       yield* a.enter(ticket("4"), bounds)
       yield* TestClock.adjust((leaseS - 1) * 1000)
-      assert.deepStrictEqual((yield* a.beat([], ["4"], bounds)).granted, [])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["4"], bounds)), [])
       yield* TestClock.adjust("1 second")
-      assert.deepStrictEqual((yield* a.beat([], ["4"], bounds)).granted, ["4"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["4"], bounds)), ["4"])
       assert.instanceOf(yield* a.enter(ticket("5"), bounds), Granted)
     })
 
@@ -324,8 +332,8 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* a.enter(ticket("lost"), one)
       yield* a.enter(ticket("next"), one)
       // It may have come while this beat was on its way.
-      assert.deepStrictEqual((yield* a.beat([], ["next"], one)).granted, [])
-      assert.deepStrictEqual((yield* a.beat([], ["next"], one)).granted, ["next"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["next"], one)), [])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["next"], one)), ["next"])
     })
 
     test("when the store lost everything, then nobody new goes before those who have places are named again", function* (a, b) {
@@ -356,7 +364,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         displaced: []
       })
       yield* b.end("2", 100, bounds)
-      assert.deepStrictEqual((yield* a.beat(["1"], ["3"], bounds)).granted, ["3"], "the older one goes first")
+      assert.deepStrictEqual(
+        grantedIn(yield* a.beat(["1"], ["3"], bounds)),
+        ["3"],
+        "the older one goes first"
+      )
     })
 
     const one = { places: 2, depth: 64, maxLoadedModels: 1, turnMaxMs: 30_000 }
@@ -387,14 +399,14 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
         yield* a.end(first, 100, one, 0)
         names.splice(names.indexOf(first), 1)
         const waiting = names.filter((name) => !running.includes(name))
-        const { granted } = yield* a.beat(running.slice(1), waiting, one)
+        const granted = grantedIn(yield* a.beat(running.slice(1), waiting, one))
         running = [...running.slice(1), ...granted]
       }
       // A request takes two seconds, and there are two places: a load of 8 s is worth eight requests and more.
       assert.isAtLeast(turns, 8)
       assert.isAtMost(turns, 30)
       assert.deepStrictEqual(
-        (yield* b.beat([], ["a0"], one)).granted,
+        grantedIn(yield* b.beat([], ["a0"], one)),
         ["a0"],
         "it goes when the last one is done"
       )
@@ -423,9 +435,9 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       }
       assert.instanceOf(yield* a.enter(ticket("b2", { key: "other", model: "b" }), one), Waiting)
       yield* a.end("b0", 100, one)
-      assert.deepStrictEqual((yield* a.beat(["b1"], ["a0", "b2"], one)).granted, [], "a place is free")
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["b1"], ["a0", "b2"], one)), [], "a place is free")
       yield* a.end("b1", 100, one)
-      assert.deepStrictEqual((yield* a.beat([], ["a0", "b2"], one)).granted, ["a0"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["a0", "b2"], one)), ["a0"])
     })
 
     test("when the store lost everything in a turn, then that begins anew for what a replica says was loaded", function* (a, b) {
@@ -440,7 +452,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       ]
       yield* a.restore(held, one)
       yield* TestClock.adjust(graceMs)
-      assert.deepStrictEqual((yield* a.beat([], ["a0", "b1"], one)).granted, ["b1"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["a0", "b1"], one)), ["b1"])
     })
 
     test("when a replica is silent, then the others learn when its lease ends", function* (a, b) {
@@ -458,9 +470,13 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.instanceOf(yield* a.enter(ticket("c0", { model: "c" }), three), Waiting)
       assert.instanceOf(yield* a.enter(ticket("b1", { model: "b" }), three), Waiting, "the place is for c")
       yield* a.end("b0", 100, three)
-      assert.deepStrictEqual((yield* a.beat(["a0"], ["c0", "b1"], three)).granted, ["b1"], "one more is free")
+      assert.deepStrictEqual(
+        grantedIn(yield* a.beat(["a0"], ["c0", "b1"], three)),
+        ["b1"],
+        "one more is free"
+      )
       yield* a.end("a0", 100, three)
-      assert.deepStrictEqual((yield* a.beat(["b1"], ["c0"], three)).granted, ["c0"], "nobody uses a")
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["b1"], ["c0"], three)), ["c0"], "nobody uses a")
     })
 
     test("when the server had two models at the same time, then they fit together until one is found gone", function* (a) {
@@ -469,7 +485,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.instanceOf(yield* a.enter(ticket("b0", { model: "b" }), learning), Waiting)
       yield* TestClock.adjust("2 seconds")
       assert.deepStrictEqual(
-        (yield* a.beat(["a0"], ["b0"], learning, { names: ["a", "b"], agoMs: 0 })).granted,
+        grantedIn(yield* a.beat(["a0"], ["b0"], learning, { names: ["a", "b"], agoMs: 0 })),
         ["b0"]
       )
       assert.deepStrictEqual(
@@ -544,7 +560,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.instanceOf(yield* a.enter(ticket("a2", { model: "a 2048" }), { ...many, places: 4 }), Waiting)
       yield* a.end("a", 100, { ...many, places: 4 })
       yield* TestClock.adjust("2 seconds")
-      assert.deepStrictEqual((yield* a.beat(["b"], ["a2"], { ...many, places: 4 })).granted, ["a2"])
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["b"], ["a2"], { ...many, places: 4 })), ["a2"])
     })
 
     test("when nobody may wait, then a request for a model that has no room yet is refused", function* (a) {

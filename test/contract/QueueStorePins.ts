@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { type Beat, Granted, pinTimes, QueueStore } from "../../src/gates/queue/QueueStore.ts"
 import type { Steps } from "../support/testWith.ts"
-import { graceMs, Replicas, ticket } from "./QueueStore.ts"
+import { graceMs, grantedIn, Replicas, ticket } from "./QueueStore.ts"
 
 type Store = QueueStore["Service"]
 
@@ -26,7 +26,7 @@ const use = Effect.fnUntraced(function* (store: Store, model: string, bounds = t
   const id = `use ${model}`
   if (!((yield* store.enter(ticket(id, { model, tenant: model }), bounds)) instanceof Granted)) {
     yield* TestClock.adjust("2 seconds")
-    assert.deepStrictEqual((yield* store.beat([], [id], bounds)).granted, [id], `${model} goes`)
+    assert.deepStrictEqual(grantedIn(yield* store.beat([], [id], bounds)), [id], `${model} goes`)
   }
   yield* store.end(id, 100, bounds, 3000)
 })
@@ -56,7 +56,7 @@ export const pinSuite = (name: string, layer: () => Layer.Layer<Replicas>): void
       yield* a.enter(ticket("y busy", { model: "y" }), two)
       yield* a.enter(ticket("x waits", { model: "x", tenant: "other" }), two)
       yield* TestClock.adjust("20 seconds")
-      assert.deepStrictEqual((yield* a.beat(["y busy"], ["x waits"], two)).granted, [], "y is busy")
+      assert.deepStrictEqual(grantedIn(yield* a.beat(["y busy"], ["x waits"], two)), [], "y is busy")
     })
 
     test("when a pinned model is not loaded and no other must leave, then one replica is asked to load it, and the other is not", function* (a, b) {
@@ -151,14 +151,14 @@ export const pinSuite = (name: string, layer: () => Layer.Layer<Replicas>): void
         yield* TestClock.adjust("10 seconds")
         yield* a.end("x1", 100, single, 20)
         yield* TestClock.adjust("10 seconds")
-        assert.deepStrictEqual((yield* a.beat([], asks, single)).granted, ["asks 1"])
+        assert.deepStrictEqual(grantedIn(yield* a.beat([], asks, single)), ["asks 1"])
         const news = ["new 1", "new 2"]
         for (const id of news) yield* a.enter(ticket(id, { tenant: "new", model: "p" }), single)
         yield* a.end("asks 1", 100, single, 20)
         // It comes for the first time.
-        assert.deepStrictEqual((yield* a.beat([], ["asks 2", ...news], single)).granted, ["new 1"])
+        assert.deepStrictEqual(grantedIn(yield* a.beat([], ["asks 2", ...news], single)), ["new 1"])
         yield* a.end("new 1", 100, single, 20)
-        const { granted } = yield* a.beat([], ["asks 2", "new 2"], single)
+        const granted = grantedIn(yield* a.beat([], ["asks 2", "new 2"], single))
         assert.deepStrictEqual(granted, [paid ? "new 2" : "asks 2"])
       })
   })

@@ -147,20 +147,18 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, bounds: Bo
     const { live } = yield* ask(
       name,
       (store) => store.beat(running, waiting, bounds, seen, pins),
-      ({ displaced, granted, load, loaded, models, unknown }) => [
+      ({ load, messages, models, unknown }) => [
         load,
         models.toSorted((one, two) => (one.name < two.name ? -1 : 1)),
-        displaced.map(({ id, retryAfterS }) => `${id} ${retryAfterS}`).toSorted(),
-        granted.toSorted(),
-        loaded.toSorted(),
+        messages.map(({ id, loaded, retryAfterS }) => `${id} ${loaded} ${retryAfterS}`).toSorted(),
         unknown.toSorted()
       ]
     )
-    for (const { id } of live.displaced) known.delete(id)
     if (live.load !== undefined) loads.set(name, live.load)
-    for (const id of live.granted) {
+    for (const { id, retryAfterS } of live.messages) {
       const one = known.get(id)
-      if (one !== undefined) one.waits = false
+      if (retryAfterS !== undefined) known.delete(id)
+      else if (one !== undefined) one.waits = false
     }
     const lost = live.unknown.flatMap((id) => known.get(id) ?? [])
     if (lost.length === 0) return

@@ -26,8 +26,8 @@ it.live(
       const gateway = yield* makeGatewayOnStores({ REDIS_URL: redis.href, BACKEND_MAX_CONCURRENT: "1" })
       const chat = chatWith(gateway, secret)
       const awaitSubscription = Effect.map(
-        eventually(reply(url, "PUBSUB", "CHANNELS", "*:granted:*"), (channels) => String(channels) !== ""),
-        (channels) => assert.include(String(channels), ":granted:", gateway.printed())
+        eventually(reply(url, "PUBSUB", "CHANNELS", "*:told:*"), (channels) => String(channels) !== ""),
+        (channels) => assert.include(String(channels), ":told:", gateway.printed())
       )
       yield* awaitSubscription
       const times = 3

@@ -80,7 +80,10 @@ export const decisions = (scheduler: FairScheduler, { bounds: more, model, seed,
         const own = [...known].filter(([, one]) => one.replica === name)
         const ids = (waits: boolean) => own.filter(([, one]) => one.waits === waits).map(([id]) => id)
         const { answer, messages } = scheduler.beat(now, name, ids(false), ids(true), bounds, seen)
-        say(`beat ${name} ${answer.granted.join(" ")}; ${answer.unknown.join(" ")}`, messages)
+        const granted = answer.messages.flatMap(({ id, retryAfterS }) =>
+          retryAfterS === undefined ? [id] : []
+        )
+        say(`beat ${name} ${granted.join(" ")}; ${answer.unknown.join(" ")}`, messages)
         for (const id of answer.unknown) known.delete(id)
       }
     } else {

@@ -138,12 +138,13 @@ export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue)
     if (queue.kind === "none") return
     for (const store of queue.replicas) {
       const own = [...live.values()].filter((one) => one.store === store)
-      const { granted } = yield* store.beat(
+      const { messages } = yield* store.beat(
         own.filter((one) => !one.waits).map(({ id }) => id),
         own.filter((one) => one.waits).map(({ id }) => id),
         bounds
       )
-      for (const id of granted) {
+      for (const { id, retryAfterS } of messages) {
+        if (retryAfterS !== undefined) continue
         const one = live.get(id)
         if (one === undefined) continue
         one.waits = false

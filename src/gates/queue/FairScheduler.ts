@@ -4,9 +4,8 @@
  * are compared (`test/contract/QueueStoreProperty.ts`).
  */
 import type { Priority } from "../../domain/settings.ts"
-import { Average } from "./Average.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
-import { LoadedModels, type ModelState } from "./LoadedModels.ts"
+import { Average, LoadedModels, type ModelState } from "./LoadedModels.ts"
 import { PinnedModels } from "./PinnedModels.ts"
 import {
   assumedTurnMs,
@@ -171,11 +170,12 @@ export class FairScheduler {
       pins === undefined || now < this.#opensAt
         ? undefined
         : this.#pins.next(now, this.#models, name, awaited, bounds)
-    const granted = waiting.filter((id) => this.#entries.get(id)?.running === true)
+    const granted = waiting.flatMap((id) => {
+      const entry = this.#entries.get(id)
+      return entry?.running === true ? [{ id, loaded: entry.loaded }] : []
+    })
     return this.#outcome({
-      granted,
-      loaded: granted.filter((id) => this.#entries.get(id)?.loaded === true),
-      displaced: [...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS })),
+      messages: [...granted, ...[...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS }))],
       unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
       models: this.#uses(),
       changesInMs: this.#changesIn(now),

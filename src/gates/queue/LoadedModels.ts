@@ -5,7 +5,6 @@
  * How many fit is `BACKEND_MAX_LOADED_MODELS`. Without it two models fit together once the server was seen with both, until one
  * of them is found gone.
  */
-import { Average } from "./Average.ts"
 import {
   assumedLoadMs,
   baseOf,
@@ -13,8 +12,29 @@ import {
   maxModels,
   maxPairs,
   noticeableLoadMs,
-  type Seen
+  type Seen,
+  turnsRemembered
 } from "./QueueStore.ts"
+
+/** The average of about the last `turnsRemembered` figures. It starts as their plain mean, so that the first count in full. */
+export class Average {
+  #count = 0
+  #mean: number
+
+  /** `assumed`: before the first figure */
+  constructor(assumed: number) {
+    this.#mean = assumed
+  }
+
+  get value(): number {
+    return this.#mean
+  }
+
+  add(figure: number): void {
+    this.#count = Math.min(this.#count + 1, turnsRemembered)
+    this.#mean = this.#count === 1 ? figure : this.#mean + (figure - this.#mean) / this.#count
+  }
+}
 
 export interface ModelState {
   readonly name: string

@@ -94,7 +94,10 @@ export interface Held {
   readonly order: number | undefined
 }
 
-/** A request got its place because of another one, or, with `retryAfterS`, it was displaced. */
+/**
+ * A waiting request got its place because of another one. With `retryAfterS`, as in `Full`, it lost its place in the queue: too
+ * many wait, and its tenant or key has the most of them.
+ */
 export interface Message {
   readonly id: string
   /** as in `Granted` */
@@ -102,25 +105,9 @@ export interface Message {
   readonly retryAfterS?: number
 }
 
-/**
- * Another request took the place in the queue: too many wait, and its tenant or key has the most of them.
- * `retryAfterS` as in `Full`.
- */
-export interface Displaced {
-  readonly id: string
-  readonly retryAfterS: number
-}
-
 export interface Beat {
-  /**
-   * which waiting requests of the replica have a place now; repeated until the replica no longer reports them as
-   * waiting
-   */
-  readonly granted: ReadonlyArray<string>
-  /** those of them whose model was loaded, as far as is known */
-  readonly loaded: ReadonlyArray<string>
-  /** which waiting requests of the replica were displaced; repeated until the replica no longer reports them */
-  readonly displaced: ReadonlyArray<Displaced>
+  /** what became of waiting requests of the replica; repeated until the replica no longer reports them as waiting */
+  readonly messages: ReadonlyArray<Message>
   /** which of its requests the store has lost; the replica gives them back with `restore` */
   readonly unknown: ReadonlyArray<string>
   /** the models that are loaded or waited for */

@@ -9,9 +9,9 @@ import { FairQueue, type PinnedLoad, type QueueStatus, type Used } from "./FairQ
 import {
   baseOf,
   type Bounds,
-  type Displaced,
   Full,
   type Held,
+  type Message,
   type ModelUse,
   QueueStore,
   type QueueStoreDown,
@@ -84,25 +84,20 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   /** what the model server has loaded, until the store knows it */
   let seen: { readonly names: ReadonlyArray<string>; readonly at: number } | undefined
 
-  const grant = (id: string, loaded?: boolean): Effect.Effect<void> =>
+  const hear = ({ id, loaded, retryAfterS }: Message): Effect.Effect<void> =>
     Effect.suspend(() => {
       const local = locals.get(id)
       if (local === undefined) return Effect.void
+      if (retryAfterS !== undefined) {
+        // The store has forgotten the request already.
+        locals.delete(id)
+        return Effect.asVoid(Deferred.fail(local.turn, new CapacityExceeded({ retryAfterS })))
+      }
       local.order = undefined
       local.known = true
       return Effect.asVoid(Deferred.succeed(local.turn, loaded))
     })
-  /** The store has forgotten the request already. */
-  const displace = ({ id, retryAfterS }: Displaced): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const local = locals.get(id)
-      if (local === undefined) return Effect.void
-      locals.delete(id)
-      return Effect.asVoid(Deferred.fail(local.turn, new CapacityExceeded({ retryAfterS })))
-    })
-  yield* store.onMessage(({ id, loaded, retryAfterS }) =>
-    retryAfterS === undefined ? grant(id, loaded) : displace({ id, retryAfterS })
-  )
+  yield* store.onMessage(hear)
 
   /** When the store misses the end of a request, two beats without the request report it. */
   const reportOver = <A>(report: Effect.Effect<A, QueueStoreDown>, otherwise: A): Effect.Effect<A> =>
@@ -196,7 +191,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     const told = sent && { names: sent.names, agoMs: now() - sent.at }
     const toldPins = pins
     const beaten = yield* store.beat(running, waiting, options, told, toldPins)
-    const { changesInMs, displaced, granted, load, loaded, unknown } = beaten
+    const { changesInMs, load, messages, unknown } = beaten
     if (seen === sent) seen = undefined
     // The store may have lost its state: it learns what was loaded before it gives places again.
     if (unknown.length > 0) seen ??= { names: loadedOf(models), at: modelsAt }
@@ -210,8 +205,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       const over = (isLoaded: boolean) => tellPins(undefined, isLoaded ? load : undefined)
       yield* Queue.offer(loads, { name: load, over })
     }
-    for (const id of granted) yield* grant(id, loaded.includes(id))
-    for (const one of displaced) yield* displace(one)
+    for (const message of messages) yield* hear(message)
     // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
       const local = locals.get(id)

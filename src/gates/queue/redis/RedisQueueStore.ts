@@ -12,7 +12,6 @@ import {
   type Bounds,
   defaultBatchEveryMs,
   defaultGraceMs,
-  type Displaced,
   Full,
   Granted,
   assumedLoadMs,
@@ -46,10 +45,9 @@ const Left = Schema.Tuple([Schema.Literal("left"), Schema.FiniteFromString])
 const Ended = Schema.Tuple([Schema.Literal("ended"), Schema.FiniteFromString])
 const Restored = Schema.Tuple([Schema.Literal("restored")])
 const Texts = Schema.Array(Schema.String)
-/** granted, unknown, displaced, models, the model to load or '', until something changes */
+/** messages, unknown, models, the model to load or '', until something changes */
 const Beaten = Schema.Tuple([
   Schema.Literal("beat"),
-  Texts,
   Texts,
   Texts,
   Texts,
@@ -57,10 +55,11 @@ const Beaten = Schema.Tuple([
   Schema.FiniteFromString
 ])
 
-/** `<retryAfterS> <id>` */
-const displacedOf = (words: string): ReadonlyArray<Displaced> => {
-  const [, figure, id] = /^(\d+) (.+)$/.exec(words) ?? []
-  return figure === undefined || id === undefined ? [] : [{ id, retryAfterS: Number(figure) }]
+/** `granted <loaded> <id>` or `displaced <retryAfterS> <id>` */
+const messageOf = (words: string): ReadonlyArray<Message> => {
+  const [, event, figure, id] = /^(granted|displaced) (\d+) (.+)$/.exec(words) ?? []
+  if (id === undefined) return []
+  return [event === "granted" ? { id, loaded: figure === "1" } : { id, retryAfterS: Number(figure) }]
 }
 
 /** `<resident> <running> <waiting> <pinned> <name>` */
@@ -78,9 +77,6 @@ const useOf = (words: string): ReadonlyArray<ModelUse> => {
         }
       ]
 }
-
-/** `<loaded> <id>` */
-const grantOf = (words: string): Message => ({ id: words.slice(2), loaded: words.startsWith("1") })
 
 const pinWordsOf = (pins: Pins | undefined): ReadonlyArray<RedisArgument> =>
   pins === undefined
@@ -115,7 +111,6 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
   const replica = randomUUID()
   // The number changes with the form of what is stored: two versions do not read each other.
   const prefix = `${options.prefix ?? "tollgate:"}{queue}:2`
-  const [granted, displaced] = [`${prefix}:granted:${replica}`, `${prefix}:displaced:${replica}`]
   const script = redis.script(lua)
   const fixed = [
     replica,
@@ -133,10 +128,9 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
 
   const listeners = new Set<(message: Message) => Effect.Effect<void>>()
   yield* redis.subscribe(
-    [granted, displaced],
-    Effect.fnUntraced(function* (channel, text) {
-      const messages: ReadonlyArray<Message> = channel === granted ? [grantOf(text)] : displacedOf(text)
-      for (const message of messages) for (const listener of listeners) yield* listener(message)
+    [`${prefix}:told:${replica}`],
+    Effect.fnUntraced(function* (_channel, text) {
+      for (const message of messageOf(text)) for (const listener of listeners) yield* listener(message)
     })
   )
 
@@ -180,12 +174,10 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
           ...running,
           ...waiting
         ]),
-        ([, granted, unknown, displaced, models, load, changesInMs]) => ({
+        ([, messages, unknown, models, load, changesInMs]) => ({
           changesInMs,
-          granted: granted.map((words) => grantOf(words).id),
-          loaded: granted.map(grantOf).flatMap(({ id, loaded }) => (loaded === true ? [id] : [])),
+          messages: messages.flatMap(messageOf),
           unknown,
-          displaced: displaced.flatMap(displacedOf),
           models: models.flatMap(useOf),
           load: load === "" ? undefined : load
         })

@@ -96,8 +96,8 @@ local function load()
 end
 
 -- A message that does not arrive costs one beat. Without the right to send it, the rest of a verb must still be done.
-local function tell(channel, replica, message)
-  redis.pcall('PUBLISH', PREFIX .. ':' .. channel .. ':' .. replica, message)
+local function tell(replica, message)
+  redis.pcall('PUBLISH', PREFIX .. ':told:' .. replica, message)
 end
 
 -- Entries that this call has read or made; false: there is none. What it changed is written once, at its end.
@@ -568,7 +568,7 @@ local function dispatch(asking)
     local load = leaving[1] and not models.pins[base_of(entry.model)] and load_time(entry.model) or 0
     for _, name in ipairs(leaving) do unload(model_of(name)) end
     start(entry, load, passes)
-    if entry.id ~= asking then tell('granted', entry.replica, entry.loaded .. ' ' .. entry.id) end
+    if entry.id ~= asking then tell(entry.replica, 'granted ' .. entry.loaded .. ' ' .. entry.id) end
   end
 end
 
@@ -644,7 +644,7 @@ function verbs.enter()
     if not gone then return {'full', retry} end
     remove(gone)
     call('HSET', PREFIX .. ':out:' .. gone.replica, gone.id, retry)
-    tell('displaced', gone.replica, retry .. ' ' .. gone.id)
+    tell(gone.replica, 'displaced ' .. retry .. ' ' .. gone.id)
   end
   state.order = state.order + 1
   add(ticket, REPLICA, state.order)
@@ -698,8 +698,8 @@ function verbs.beat()
   for i = REST + 2, REST + 1 + tonumber(ARGV[REST + 1]) do names[#names + 1] = ARGV[i] end
   local at = REST + 2 + #names
   local pins, load = tonumber(ARGV[at]), ''
-  local told = at + max(pins, 0)
-  if pins >= 0 then at = told + 6 end
+  local names_end = at + max(pins, 0)
+  if pins >= 0 then at = names_end + 6 end
   at = at + 1
   local count, named = tonumber(ARGV[at]), {}
   for i = at + 1, #ARGV do named[ARGV[i]] = true end
@@ -713,19 +713,19 @@ function verbs.beat()
   if pins >= 0 then
     local known = models.pins
     models.pins = {}
-    for i = told - pins + 1, told do models.pins[ARGV[i]] = known[ARGV[i]] or {at = now, tries = 0} end
-    report_pins(REPLICA, ARGV[told + 1], ARGV[told + 2], tonumber(ARGV[told + 5]))
+    for i = names_end - pins + 1, names_end do models.pins[ARGV[i]] = known[ARGV[i]] or {at = now, tries = 0} end
+    report_pins(REPLICA, ARGV[names_end + 1], ARGV[names_end + 2], tonumber(ARGV[names_end + 5]))
   end
   bury()
   dispatch()
   if pins >= 0 then
-    load = next_load(REPLICA, tonumber(ARGV[told + 3]), tonumber(ARGV[told + 4]), tonumber(ARGV[told + 5]), tonumber(ARGV[told + 6]))
+    load = next_load(REPLICA, tonumber(ARGV[names_end + 3]), tonumber(ARGV[names_end + 4]), tonumber(ARGV[names_end + 5]), tonumber(ARGV[names_end + 6]))
   end
-  local granted, unknown, displaced, out = {}, {}, {}, PREFIX .. ':out:' .. REPLICA
+  local told, unknown, out = {}, {}, PREFIX .. ':out:' .. REPLICA
   local gone = call('HGETALL', out)
   for i = 1, #gone, 2 do
     if named[gone[i]] then
-      displaced[#displaced + 1] = gone[i + 1] .. ' ' .. gone[i]
+      told[#told + 1] = 'displaced ' .. gone[i + 1] .. ' ' .. gone[i]
       named[gone[i]] = 'displaced'
     else
       call('HDEL', out, gone[i])
@@ -734,11 +734,11 @@ function verbs.beat()
   for i = at + 1, #ARGV do
     local entry = entry_of(ARGV[i])
     if named[ARGV[i]] == 'displaced' then
-      -- It is told below.
+      -- It was told above.
     elseif not entry then
       unknown[#unknown + 1] = ARGV[i]
     elseif i > at + count and entry.running == 1 then
-      granted[#granted + 1] = entry.loaded .. ' ' .. ARGV[i]
+      told[#told + 1] = 'granted ' .. entry.loaded .. ' ' .. ARGV[i]
     end
   end
   local used, absent = {}, {}
@@ -761,7 +761,7 @@ function verbs.beat()
   end
   local soonest = tonumber(call('ZRANGE', PREFIX .. ':replicas', 0, 0, 'WITHSCORES')[2])
   if state.opens > now then soonest = min(soonest, state.opens) end
-  return {'beat', granted, unknown, displaced, uses, load, text(soonest - now)}
+  return {'beat', told, unknown, uses, load, text(soonest - now)}
 end
 
 -- Tickets, each followed by its order, or by -1 when it has a place.
