@@ -474,11 +474,6 @@ export class Postgres extends Store {
         idRows(this.#expired(listed<string>(but)).map(({ request_id }) => request_id)).slice(0, Number(limit))
     ],
     [
-      "WHERE request_id = ANY",
-      () => "tells which intents are there",
-      ([ids]) => idRows(listed<string>(ids).filter((id) => this.intents.has(id)))
-    ],
-    [
       "n.prefix AS asked",
       ([prefixes]) => `reads the keys ${String(prefixes)}`,
       ([prefixes, versions]) => {

@@ -48,8 +48,8 @@ const make = (options: CrashRecoveryOptions) =>
     const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
     const graceMs = (options.leaseS * 1000) / 3
 
-    /** ids of requests that could not be closed, and why; in the order in which they are tried again */
-    const stuck = new Map<string, string>()
+    /** ids of requests that could not be closed, in the order in which they are tried again */
+    const stuck = new Set<string>()
     let stuckIntents = 0
     yield* metrics.probe({
       name: "tollgate_intents_stuck",
@@ -64,74 +64,45 @@ const make = (options: CrashRecoveryOptions) =>
       return accounts.length
     })
 
-    /** Closes one request per statement, so that a bad row fails only its own statement. */
+    /** Closes one request per statement, so that a bad row fails only its own statement. Returns how many it closed. */
     const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
-      const failed = new Map<string, string>()
+      const found: Array<{ readonly request_id: string; readonly reason: string }> = []
       let closed = 0
       for (const id of ids) {
         closed += yield* close({ only: id }).pipe(
+          // One that is no longer there was closed by another replica.
+          Effect.tap(() => Effect.sync(() => stuck.delete(id))),
           Effect.catchTag(["SqlError", "SchemaError"], (error) => {
             if (error._tag === "SqlError" && error.reason._tag === "ConnectionError")
               return Effect.fail(error)
-            failed.set(id, error._tag === "SqlError" ? error.reason._tag : "unreadable row")
+            const reason = error._tag === "SqlError" ? error.reason._tag : "unreadable row"
+            if (!stuck.delete(id)) found.push({ request_id: id, reason })
+            if (stuck.size < maxStuck) stuck.add(id)
             return Effect.succeed(0)
           })
         )
       }
-      return { closed, failed }
-    })
-
-    const idsOf = (rows: ReadonlyArray<unknown>) =>
-      Effect.map(decodeIds(rows), (found) => found.map(({ id }) => id))
-
-    const closeOthers = Effect.suspend(() => {
-      const but = [...stuck.keys()]
-      const together = Effect.map(close({ but, limit: batch }), (closed) => ({
-        closed,
-        failed: new Map<string, string>()
-      }))
-      return Effect.catchTag(together, ["SqlError", "SchemaError"], () =>
-        Effect.flatMap(
-          timeoutDetached("3 seconds")(pg`
-            SELECT request_id::text AS id FROM intents WHERE lease_until < now()
-              AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
-            ORDER BY request_id LIMIT ${batch}`),
-          (rows) => Effect.flatMap(idsOf(rows), closeSingly)
-        )
-      )
-    })
-
-    /** Tries some stuck requests once more, and forgets those that are gone. */
-    const closeStuck = Effect.gen(function* () {
-      if (stuck.size === 0) return 0
-      const tried = [...stuck].slice(0, stuckTries)
-      for (const [id, why] of tried) {
-        stuck.delete(id)
-        stuck.set(id, why)
+      for (const one of found.slice(0, stuckLines))
+        yield* Effect.logWarning("aborted request cannot be closed", one)
+      if (found.length > stuckLines) {
+        yield* Effect.logWarning("more aborted requests cannot be closed", {
+          requests: found.length - stuckLines
+        })
       }
-      const { closed } = yield* closeSingly(tried.map(([id]) => id))
-      const left = yield* Effect.flatMap(
-        timeoutDetached("3 seconds")(pg`
-          SELECT request_id::text AS id FROM intents
-          WHERE request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(${pg.json([...stuck.keys()])}))::uuid[])`),
-        idsOf
-      )
-      const there = new Set(left)
-      for (const id of stuck.keys()) if (!there.has(id)) stuck.delete(id)
       return closed
     })
 
-    const report = Effect.fnUntraced(function* (failed: ReadonlyMap<string, string>) {
-      const unknown = [...failed].filter(([id]) => !stuck.has(id))
-      for (const [id, why] of unknown.slice(0, stuckLines)) {
-        yield* Effect.logWarning("aborted request cannot be closed", { request_id: id, reason: why })
-      }
-      if (unknown.length > stuckLines) {
-        yield* Effect.logWarning("more aborted requests cannot be closed", {
-          requests: unknown.length - stuckLines
-        })
-      }
-      for (const [id, why] of unknown) if (stuck.size < maxStuck) stuck.set(id, why)
+    const closeOthers = Effect.suspend(() => {
+      const but = [...stuck]
+      return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
+        timeoutDetached("3 seconds")(pg`
+          SELECT request_id::text AS id FROM intents WHERE lease_until < now()
+            AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
+          ORDER BY request_id LIMIT ${batch}`).pipe(
+          Effect.flatMap(decodeIds),
+          Effect.flatMap((rows) => closeSingly(rows.map(({ id }) => id)))
+        )
+      )
     })
 
     let last: { readonly now: number; readonly at: number } | undefined
@@ -157,11 +128,9 @@ const make = (options: CrashRecoveryOptions) =>
       )
       stuckIntents = found
       if (!trusted(at)) return 0
-      const again = yield* closeStuck
-      const { closed, failed } = yield* closeOthers
-      yield* report(failed)
-      if (closed + again > 0)
-        yield* Effect.logWarning("aborted requests closed", { requests: closed + again })
+      const again = yield* closeSingly([...stuck].slice(0, stuckTries))
+      const closed = again + (yield* closeOthers)
+      if (closed > 0) yield* Effect.logWarning("aborted requests closed", { requests: closed })
       return stuck.size
     }).pipe(
       Effect.tapCause(() =>
