@@ -1,7 +1,7 @@
 /** `openapi.json` as a client's tools see it: the file itself, and what its schemas say of a value. */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { Ajv2020 } from "ajv/dist/2020.js"
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js"
 import { Schema } from "effect"
 
 const root = path.resolve(import.meta.dirname, "../..")
@@ -70,9 +70,13 @@ ajv.addSchema({
 
 /** What is wrong with a value by a schema of the document; "" when nothing is. */
 export const objectionBy = (schema: Schema.JsonObject, value: unknown): string => {
-  const validate = ajv.compile(JSON.parse(withDefinitions(JSON.stringify(schema))))
+  const text = withDefinitions(JSON.stringify(schema))
+  const validate = validators.get(text) ?? ajv.compile(JSON.parse(text))
+  validators.set(text, validate)
   return validate(value) ? "" : ajv.errorsText(validate.errors)
 }
+
+const validators = new Map<string, ValidateFunction>()
 
 /** The same, by a schema's name. */
 export const objection = (name: string, value: unknown): string =>
