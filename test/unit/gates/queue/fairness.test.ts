@@ -2,7 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import fc from "fast-check"
 import { FairScheduler } from "../../../../src/gates/queue/FairScheduler.ts"
-import { Full, Granted, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+import { type Bounds, Full, Granted, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
 
 interface Flow {
   readonly tenant: string
@@ -267,6 +267,14 @@ describe("no tenant starves", () => {
   })
 })
 
+/** With one model, and where all models fit, the queue decides as if it knew of no models, whatever the bounds of a turn are. */
+const indifferent: ReadonlyArray<{ readonly model: (n: number) => string; readonly more: Partial<Bounds> }> =
+  [
+    { model: () => "m", more: {} },
+    { model: () => "m", more: { maxLoadedModels: 1, turnMaxMs: 1 } },
+    { model: (n) => `m${n % 3}`, more: { maxLoadedModels: 3 } }
+  ]
+
 describe("places", () => {
   const step = fc.record({
     does: fc.constantFrom("enter", "enter", "end", "leave"),
@@ -276,47 +284,57 @@ describe("places", () => {
     used: fc.integer({ min: 0, max: 100 })
   })
 
-  it("when requests come, go and end in any order, then no more run than may, nobody waits while a place is free, and nothing is left", () => {
+  it("when requests come, go and end in any order, then no more run than may, nobody waits while a place is free, nothing is left, and models that fit change nothing", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 3 }),
         fc.integer({ min: 0, max: 5 }),
         fc.array(step, { maxLength: 100, size: "max" }),
         (places, depth, steps) => {
-          const scheduler = new FairScheduler({ leaseMs: 1e12, graceMs: 0, batchEveryMs: 5 }, 0, true)
-          const bounds = { places, depth }
+          const worlds = indifferent.map(({ model, more }) => ({
+            model,
+            bounds: { places, depth, ...more },
+            scheduler: new FairScheduler({ leaseMs: 1e12, graceMs: 0, batchEveryMs: 5 }, 0, true)
+          }))
           const known = new Set<string>()
-          const drop = (messages: ReadonlyArray<{ readonly id: string; readonly retryAfterS?: number }>) => {
-            for (const { id, retryAfterS } of messages) if (retryAfterS !== undefined) known.delete(id)
+          /** Asks all schedulers. They tell the same. */
+          const ask = (
+            put: (world: (typeof worlds)[number]) => ReturnType<FairScheduler["enter" | "end" | "leave"]>
+          ) => {
+            const all = worlds.map(put).map(({ answer, messages }) => ({
+              isIn: !(answer instanceof Full),
+              told: messages.map(({ id, retryAfterS }) => [id, retryAfterS])
+            }))
+            for (const told of all) assert.deepStrictEqual(told, all[0])
+            for (const [id, retryAfterS] of all[0]?.told ?? [])
+              if (retryAfterS !== undefined) known.delete(String(id))
+            return all[0]?.isIn
           }
+          const end = (now: number, id: string, used: number) =>
+            ask(({ bounds, scheduler }) => scheduler.end(now, id, used, bounds))
           for (const [now, { does, priority, tenant, used, which }] of steps.entries()) {
             const id = [...known][which]
             if (does === "enter") {
-              const ticket: Ticket = {
-                id: `r${now}`,
-                tenant,
-                key: tenant,
-                model: "m",
-                weight: 1,
-                priority,
-                cost: 10
-              }
-              const { answer, messages } = scheduler.enter(now, "a", ticket, bounds)
-              if (!(answer instanceof Full)) known.add(ticket.id)
-              drop(messages)
+              const ticket = { id: `r${now}`, tenant, key: tenant, weight: 1, priority, cost: 10 }
+              const isIn = ask(({ bounds, model, scheduler }) =>
+                scheduler.enter(now, "a", { ...ticket, model: model(now) }, bounds)
+              )
+              if (isIn) known.add(ticket.id)
             } else if (id !== undefined) {
               known.delete(id)
-              if (does === "end") scheduler.end(now, id, used, bounds)
-              else scheduler.leave(now, id, bounds)
+              if (does === "end") end(now, id, used)
+              else ask(({ bounds, scheduler }) => scheduler.leave(now, id, bounds))
             }
-            const { running, waiting } = scheduler
-            assert.isAtMost(running, places)
-            assert.isAtMost(waiting, depth)
-            assert.isTrue(waiting === 0 || running === places, "nobody waits while a place is free")
-            assert.strictEqual(running + waiting, known.size)
+            for (const { running, waiting } of worlds.map(({ scheduler }) => scheduler)) {
+              assert.isAtMost(running, places)
+              assert.isAtMost(waiting, depth)
+              assert.isTrue(waiting === 0 || running === places, "nobody waits while a place is free")
+              assert.strictEqual(running + waiting, known.size)
+            }
           }
-          for (const id of known) scheduler.end(steps.length, id, 1, bounds)
-          assert.deepStrictEqual([scheduler.running, scheduler.waiting], [0, 0])
+          for (const id of known) end(steps.length, id, 1)
+          for (const { scheduler } of worlds)
+            assert.deepStrictEqual([scheduler.running, scheduler.waiting], [0, 0])
         }
       )
     )
