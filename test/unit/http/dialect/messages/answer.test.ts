@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { Schema } from "effect"
+import { MessagesEvent, MessagesMessage } from "../../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
 import { Fold } from "../../../../../src/http/dialect/fold.ts"
@@ -22,51 +23,12 @@ const request: InferenceRequest = accepted({
 const requestId = "01a1fca4-4f59-7db5-bd9d-1ef8280fed72"
 const newEncoder = () => messages.encoder(request, { requestId, seal: (ids) => ids })
 
-const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })
-const Thinking = Schema.Struct({
-  type: Schema.Literal("thinking"),
-  thinking: Schema.String,
-  signature: Schema.Literal("")
+type Event = typeof MessagesEvent.Type
+type Block = (typeof MessagesMessage.Type)["content"][number]
+const decodeEvent = Schema.decodeUnknownSync(Schema.fromJsonString(MessagesEvent), {
+  onExcessProperty: "error"
 })
-const ToolUse = Schema.Struct({
-  type: Schema.Literal("tool_use"),
-  id: Schema.NonEmptyString,
-  name: Schema.String,
-  input: Schema.JsonObject
-})
-const Block = Schema.Union([Text, Thinking, ToolUse])
-const Usage = Schema.Record(Schema.String, Schema.Int)
-const Message = Schema.Struct({
-  id: Schema.Literal(`msg_${requestId.replaceAll("-", "")}`),
-  type: Schema.Literal("message"),
-  role: Schema.Literal("assistant"),
-  model: Schema.Literal("m"),
-  content: Schema.Array(Block),
-  stop_reason: Schema.NullOr(Schema.String),
-  stop_sequence: Schema.Null,
-  usage: Usage
-})
-const Delta = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("text_delta"), text: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("thinking_delta"), thinking: Schema.String }),
-  Schema.Struct({ type: Schema.Literal("signature_delta"), signature: Schema.Literal("") }),
-  Schema.Struct({ type: Schema.Literal("input_json_delta"), partial_json: Schema.String })
-])
-const Event = Schema.Union([
-  Schema.Struct({ type: Schema.Literal("message_start"), message: Message }),
-  Schema.Struct({ type: Schema.Literal("ping") }),
-  Schema.Struct({ type: Schema.Literal("content_block_start"), index: Schema.Int, content_block: Block }),
-  Schema.Struct({ type: Schema.Literal("content_block_delta"), index: Schema.Int, delta: Delta }),
-  Schema.Struct({ type: Schema.Literal("content_block_stop"), index: Schema.Int }),
-  Schema.Struct({
-    type: Schema.Literal("message_delta"),
-    delta: Schema.Struct({ stop_reason: Schema.String, stop_sequence: Schema.Null }),
-    usage: Usage
-  }),
-  Schema.Struct({ type: Schema.Literal("message_stop") })
-])
-type Event = typeof Event.Type
-const decodeEvent = Schema.decodeUnknownSync(Schema.fromJsonString(Event), { onExcessProperty: "error" })
+const decodeMessage = Schema.decodeUnknownSync(MessagesMessage)
 
 const eventsOf = (text: string): ReadonlyArray<Event> => {
   if (text === "") return []
@@ -89,7 +51,7 @@ interface Read {
 
 /** Reads events as the grammar says, and fails at the first that it does not allow. */
 const read = (events: ReadonlyArray<Event>): Read => {
-  const content: Array<{ readonly block: typeof Block.Type; text: string }> = []
+  const content: Array<{ readonly block: Block; text: string }> = []
   let open = false
   let state = "before"
   let stopReason: string | undefined
@@ -102,11 +64,9 @@ const read = (events: ReadonlyArray<Event>): Read => {
       assert.deepStrictEqual([state, open], ["in", false])
       state = "ended"
       stopReason = event.delta.stop_reason
-    } else if (event.type === "message_stop") {
-      assert.strictEqual(state, "ended")
-      state = "stopped"
-    } else if (event.type === "ping") {
-      assert.strictEqual(state, "in")
+    } else if (!("index" in event)) {
+      assert.strictEqual(state, event.type === "ping" ? "in" : "ended")
+      if (event.type === "message_stop") state = "stopped"
     } else {
       assert.strictEqual(state, "in")
       if (event.type === "content_block_start") {
@@ -214,7 +174,7 @@ describe("POST /v1/messages, the answer", () => {
         const events = eventsOf(sent)
         const { content, stopReason } = read(events)
         assert.strictEqual(events.filter(({ type }) => type === "ping").length, waits)
-        const whole = Schema.decodeUnknownSync(Message)(newEncoder().object(folded(all)))
+        const whole = decodeMessage(newEncoder().object(folded(all)))
         assert.deepStrictEqual(joinedOf(content), joinedOf(whole.content.map((block) => ({ ...block }))))
         assert.strictEqual(stopReason, whole.stop_reason)
         const [delta] = events.flatMap((event) => (event.type === "message_delta" ? [event.usage] : []))
@@ -233,7 +193,7 @@ describe("POST /v1/messages, the answer", () => {
     fc.assert(
       fc.property(frames, (all) => {
         const run = folded(all)
-        const { content } = Schema.decodeUnknownSync(Message)(newEncoder().object(run))
+        const { content } = decodeMessage(newEncoder().object(run))
         const blocks = content.map((block) => ({ ...block }))
         const sent = accepted({
           model: "m",

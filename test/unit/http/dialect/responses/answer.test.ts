@@ -76,9 +76,7 @@ describe("POST /v1/responses, the answer", () => {
         assert.strictEqual(textsOf(output, "message"), run.text)
         assert.strictEqual(textsOf(output, "reasoning"), run.thinking ?? "")
         assert.deepStrictEqual(
-          output
-            .filter(({ type }) => type === "function_call")
-            .map((item) => [item["name"], item["arguments"]]),
+          output.flatMap((item) => (item.type === "function_call" ? [[item.name, item.arguments]] : [])),
           (run.toolCalls ?? []).map(({ arguments: args, name }) => [name, JSON.stringify(args)])
         )
         const isCut = run.doneReason === "length"
@@ -125,7 +123,7 @@ describe("POST /v1/responses, the answer", () => {
         const { text, thinking, toolCalls } = foldOf(frames)
         const outputs = [checkStream(streamOf(frames)).output, objectOf(frames).output]
         for (const output of outputs) {
-          const ids = output.flatMap((item: Item) => item["call_id"] ?? [])
+          const ids = output.flatMap((item: Item) => (item.type === "function_call" ? item.call_id : []))
           assert.deepStrictEqual(accepted({ model: "m", input: output }).body["messages"], [
             {
               role: "assistant",

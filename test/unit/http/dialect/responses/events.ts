@@ -1,40 +1,15 @@
 /** Reads the events of an answer, and refuses those that the grammar of Responses does not allow. */
 import { assert } from "@effect/vitest"
 import { Schema } from "effect"
+import * as Answers from "../../../../../build/openapi/answers.ts"
 
-const Item = Schema.StructWithRest(Schema.Struct({ id: Schema.String, type: Schema.String }), [
-  Schema.Record(Schema.String, Schema.Json)
-])
-export type Item = typeof Item.Type
+export type Response = typeof Answers.Response.Type
+export type Item = Response["output"][number]
+type Event = typeof Answers.ResponseEvent.Type
 
-const Response = Schema.StructWithRest(
-  Schema.Struct({
-    id: Schema.String,
-    status: Schema.String,
-    output: Schema.Array(Item),
-    usage: Schema.NullOr(Schema.JsonObject),
-    error: Schema.NullOr(Schema.Struct({ code: Schema.String, message: Schema.String })),
-    incomplete_details: Schema.NullOr(Schema.Struct({ reason: Schema.String }))
-  }),
-  [Schema.Record(Schema.String, Schema.Json)]
-)
-export type Response = typeof Response.Type
-
-const optional = Schema.optionalKey
-const Event = Schema.Struct({
-  type: Schema.String,
-  sequence_number: Schema.Int,
-  output_index: optional(Schema.Int),
-  item_id: optional(Schema.String),
-  item: optional(Item),
-  delta: optional(Schema.String),
-  text: optional(Schema.String),
-  arguments: optional(Schema.String),
-  response: optional(Response)
+const decodeEvent = Schema.decodeUnknownSync(Schema.fromJsonString(Answers.ResponseEvent), {
+  onExcessProperty: "error"
 })
-type Event = typeof Event.Type
-
-const decodeEvent = Schema.decodeUnknownSync(Schema.fromJsonString(Event))
 
 /** The events of a stream. The name of each is also the `type` of its data. */
 export const eventsOf = (stream: string): ReadonlyArray<Event> => {
@@ -61,9 +36,8 @@ const textKinds = [
 
 /** The texts of an item, wherever the item has them. */
 export const textIn = (item: Item | undefined): string =>
-  [item?.["summary"], item?.["content"]]
-    .flatMap((parts) => (Array.isArray(parts) ? parts : []))
-    .map((part) => String(part.text))
+  (item?.type === "reasoning" ? item.summary : item?.type === "message" ? item.content : [])
+    .map(({ text }) => text)
     .join("")
 
 /** The events of one item from `added` to `done`. */
@@ -73,7 +47,7 @@ const checkItem = (item: Item, inner: ReadonlyArray<Event>): void => {
   if (item.type === "function_call") {
     const call = "response.function_call_arguments"
     assert.deepStrictEqual(types, [`${call}.delta`, `${call}.done`])
-    assert.deepStrictEqual([deltas, inner[1]?.arguments], [item["arguments"], item["arguments"]])
+    assert.deepStrictEqual([deltas, inner[1]?.arguments], [item.arguments, item.arguments])
     return
   }
   const kind = textKinds.find(({ type }) => type === item.type)
@@ -116,7 +90,8 @@ export const checkStream = (stream: string): Response => {
       assert.isUndefined(open, "one item is open at a time")
       if (event.item !== undefined) open = { item: event.item, inner: [] }
     } else if (event.type === "response.output_item.done") {
-      const item = event.item ?? { id: "", type: "" }
+      const { item } = event
+      if (item === undefined) throw new Error("no item")
       assert.deepStrictEqual([open?.item.id, open?.item.type], [item.id, item.type])
       checkItem(item, open?.inner ?? [])
       done.push(item)
