@@ -71,138 +71,114 @@ const chat: fc.Arbitrary<Chat> = fc.record(
 )
 
 const parameters = { type: "object", properties: { a: { type: "string" } } }
-const tool = ({ description, name: called }: Chat["tools"][number]) => ({
-  name: called,
-  description,
-  parameters
-})
-const chatTools = ({ tools }: Chat) =>
-  tools.length === 0 ? {} : { tools: tools.map((each) => ({ type: "function", function: tool(each) })) }
+
+/** The field, unless there is nothing to say in it. */
+const field = (name: string, value: Json | undefined) =>
+  value === undefined || (Array.isArray(value) && value.length === 0) ? {} : { [name]: value }
+
+/** What somebody says in each round, and what `answers` makes of the assistant's turn. */
+const written = (
+  { rounds }: Chat,
+  answers: (reply: NonNullable<Round["reply"]>) => ReadonlyArray<Json>,
+  says = (text: string): Json => text
+): ReadonlyArray<Json> =>
+  rounds.flatMap(({ reply: said, role, text: content }) => [
+    { role, content: says(content) },
+    ...(said === undefined ? [] : answers(said))
+  ])
+
+const functions = ({ tools }: Chat) =>
+  field(
+    "tools",
+    tools.map((tool) => ({ type: "function", function: { ...tool, parameters } }))
+  )
 
 const inNative = (asked: Chat): Json => ({
   model: "m",
-  messages: asked.rounds.flatMap(({ reply: said, role, text: content }) => [
-    { role, content },
-    ...(said === undefined
-      ? []
-      : [
-          {
-            role: "assistant",
-            content: said.text,
-            ...(said.thinking === undefined ? {} : { thinking: said.thinking }),
-            ...(said.calls.length === 0
-              ? {}
-              : {
-                  tool_calls: said.calls.map(({ args, id, name: called }) => ({
-                    id,
-                    function: { name: called, arguments: args }
-                  }))
-                })
-          },
-          ...said.calls.map(({ id, name: called }) => ({
-            role: "tool",
-            content: said.result,
-            tool_call_id: id,
-            tool_name: called
-          }))
-        ])
+  messages: written(asked, ({ calls, result, text: content, thinking }) => [
+    {
+      role: "assistant",
+      content,
+      ...field("thinking", thinking),
+      ...field(
+        "tool_calls",
+        calls.map(({ args, id, name: called }) => ({ id, function: { name: called, arguments: args } }))
+      )
+    },
+    ...calls.map((call) => ({
+      role: "tool",
+      content: result,
+      tool_call_id: call.id,
+      tool_name: call.name
+    }))
   ]),
-  ...chatTools(asked),
-  options: {
-    num_predict: asked.maxTokens,
-    ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
-  }
+  ...functions(asked),
+  options: { num_predict: asked.maxTokens, ...field("temperature", asked.temperature) }
 })
 
 const inOpenai = (asked: Chat): Json => ({
   model: "m",
-  messages: asked.rounds.flatMap(({ reply: said, role, text: content }) => [
-    { role, content },
-    ...(said === undefined
-      ? []
-      : [
-          {
-            role: "assistant",
-            content: said.text,
-            ...(said.thinking === undefined ? {} : { reasoning: said.thinking }),
-            tool_calls: said.calls.map(({ args, id, name: called }) => ({
-              id,
-              type: "function",
-              function: { name: called, arguments: JSON.stringify(args) }
-            }))
-          },
-          ...said.calls.map(({ id }) => ({ role: "tool", content: said.result, tool_call_id: id }))
-        ])
+  messages: written(asked, ({ calls, result, text: content, thinking }) => [
+    {
+      role: "assistant",
+      content,
+      ...field("reasoning", thinking),
+      tool_calls: calls.map(({ args, id, name: called }) => ({
+        id,
+        type: "function",
+        function: { name: called, arguments: JSON.stringify(args) }
+      }))
+    },
+    ...calls.map(({ id }) => ({ role: "tool", content: result, tool_call_id: id }))
   ]),
-  ...chatTools(asked),
+  ...functions(asked),
   max_completion_tokens: asked.maxTokens,
-  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+  ...field("temperature", asked.temperature)
 })
 
 const inResponses = (asked: Chat): Json => ({
   model: "m",
-  input: asked.rounds.flatMap(({ reply: said, role, text: content }): ReadonlyArray<Json> => [
-    { role, content: [{ type: "input_text", text: content }] },
-    ...(said === undefined
-      ? []
-      : [
-          ...(said.thinking === undefined
-            ? []
-            : [{ type: "reasoning", summary: [{ type: "summary_text", text: said.thinking }] }]),
-          { type: "message", role: "assistant", content: [{ type: "output_text", text: said.text }] },
-          ...said.calls.map(({ args, id, name: called }) => ({
-            type: "function_call",
-            call_id: id,
-            name: called,
-            arguments: JSON.stringify(args)
-          })),
-          ...said.calls.map(({ id }) => ({ type: "function_call_output", call_id: id, output: said.result }))
-        ])
-  ]),
-  tools: asked.tools.map((each) => ({ type: "function", ...tool(each) })),
+  input: written(
+    asked,
+    ({ calls, result, text: said, thinking }) => [
+      ...(thinking === undefined
+        ? []
+        : [{ type: "reasoning", summary: [{ type: "summary_text", text: thinking }] }]),
+      { type: "message", role: "assistant", content: [{ type: "output_text", text: said }] },
+      ...calls.map(({ args, id, name: called }) => ({
+        type: "function_call",
+        call_id: id,
+        name: called,
+        arguments: JSON.stringify(args)
+      })),
+      ...calls.map(({ id }) => ({ type: "function_call_output", call_id: id, output: result }))
+    ],
+    (said) => [{ type: "input_text", text: said }]
+  ),
+  tools: asked.tools.map((tool) => ({ type: "function", ...tool, parameters })),
   max_output_tokens: asked.maxTokens,
-  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+  ...field("temperature", asked.temperature)
 })
 
 const inMessages = (asked: Chat): Json => ({
   model: "m",
-  messages: asked.rounds.flatMap(({ reply: said, role, text: content }): ReadonlyArray<Json> => [
-    { role, content },
-    ...(said === undefined
-      ? []
-      : [
-          {
-            role: "assistant",
-            content: [
-              ...(said.thinking === undefined
-                ? []
-                : [{ type: "thinking", thinking: said.thinking, signature: "" }]),
-              { type: "text", text: said.text },
-              ...said.calls.map(({ args, id, name: called }) => ({
-                type: "tool_use",
-                id,
-                name: called,
-                input: args
-              }))
-            ]
-          },
-          {
-            role: "user",
-            content: said.calls.map(({ id }) => ({
-              type: "tool_result",
-              tool_use_id: id,
-              content: said.result
-            }))
-          }
-        ])
+  messages: written(asked, ({ calls, result, text: said, thinking }) => [
+    {
+      role: "assistant",
+      content: [
+        ...(thinking === undefined ? [] : [{ type: "thinking", thinking, signature: "" }]),
+        { type: "text", text: said },
+        ...calls.map(({ args, id, name: called }) => ({ type: "tool_use", id, name: called, input: args }))
+      ]
+    },
+    {
+      role: "user",
+      content: calls.map(({ id }) => ({ type: "tool_result", tool_use_id: id, content: result }))
+    }
   ]),
-  tools: asked.tools.map(({ description, name: called }) => ({
-    name: called,
-    description,
-    input_schema: parameters
-  })),
+  tools: asked.tools.map((tool) => ({ ...tool, input_schema: parameters })),
   max_tokens: asked.maxTokens,
-  ...(asked.temperature === undefined ? {} : { temperature: asked.temperature })
+  ...field("temperature", asked.temperature)
 })
 
 /** What a client reads of an answer, wherever its dialect has it. */
