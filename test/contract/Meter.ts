@@ -99,24 +99,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   const test = atNoon(layer)
 
   describe(`${name}: windows`, () => {
-    test("when requests come, then no more than rpm are admitted in any 60 seconds, and the refusal says when the next may pass", function* () {
-      const claims = claimsOf({ rpm: 5 })
-      yield* TestClock.setTime(noon + 5999)
-      const admitted: Array<number> = []
-      for (let s = 0; s < 400; s++) {
-        const verdict = yield* reserve(claims, ask(`r${s}`))
-        if (verdict instanceof Reserved) {
-          admitted.push(s)
-          yield* (yield* Meter).settle(verdict.reservation, 0)
-        }
-        yield* TestClock.adjust("1 second")
-      }
-      for (const s of admitted) {
-        assert.isAtMost(admitted.filter((other) => other >= s && other < s + 60).length, 5)
-      }
-      assert.isAtLeast(admitted.length, 30)
-    })
-
     test("when the request window is full, then a retry before Retry-After is refused and one at it is admitted", function* () {
       const claims = claimsOf({ rpm: 2 })
       yield* take(claims, ask("a"))

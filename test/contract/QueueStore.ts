@@ -190,74 +190,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.instanceOf(yield* a.enter(ticket("4", { priority: "batch", tenant: "u" }), small), Full)
     })
 
-    test("when one tenant has many in line, then another's only request goes next", function* (a) {
-      for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { tenant: "many" }), bounds)
-      yield* a.enter(ticket("one", { tenant: "few" }), bounds)
-      yield* a.end("1", 100, bounds)
-      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["3", "4", "5", "one"], bounds)), ["one"])
-    })
-
     test("when one key of a tenant has many in line, then another key's only request goes next", function* (a) {
       for (const id of ["1", "2", "3", "4", "5"]) yield* a.enter(ticket(id, { key: "many" }), bounds)
       yield* a.enter(ticket("one", { key: "few" }), bounds)
       yield* a.end("1", 100, bounds)
       assert.deepStrictEqual(grantedIn(yield* a.beat([], ["3", "4", "5", "one"], bounds)), ["one"])
-    })
-
-    test("when a tenant has three times the weight, then it gets three times as many", function* (a) {
-      const one = { places: 1, depth: 64 }
-      yield* a.enter(ticket("first", { tenant: "other" }), one)
-      const names: Array<string> = []
-      for (let i = 0; i < 24; i++) {
-        names.push(`l${i}`, `h${i}`)
-        yield* a.enter(ticket(`l${i}`, { tenant: "light" }), one)
-        yield* a.enter(ticket(`h${i}`, { tenant: "heavy", weight: 3 }), one)
-      }
-      let current = "first"
-      const served: Array<string> = []
-      for (let i = 0; i < 24; i++) {
-        yield* a.end(current, 100, one)
-        const granted = grantedIn(yield* a.beat([], names, one))
-        assert.lengthOf(granted, 1)
-        current = granted[0] ?? ""
-        names.splice(names.indexOf(current), 1)
-        served.push(current)
-      }
-      assert.strictEqual(served.filter((id) => id.startsWith("h")).length, 18)
-    })
-
-    test("when a request used more than was expected, then its tenant's next one waits longer", function* (a) {
-      const one = { places: 1, depth: 8 }
-      yield* a.enter(ticket("x1", { tenant: "x" }), one)
-      yield* a.enter(ticket("y1", { tenant: "y" }), one)
-      yield* a.enter(ticket("x2", { tenant: "x" }), one)
-      yield* a.enter(ticket("y2", { tenant: "y" }), one)
-      yield* a.end("x1", 1000, one)
-      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["y1", "x2", "y2"], one)), ["y1"])
-      yield* a.end("y1", 100, one)
-      assert.deepStrictEqual(grantedIn(yield* a.beat([], ["x2", "y2"], one)), ["y2"])
-    })
-
-    test("when a tenant's requests all end without tokens, then the others still take their turns", function* (a) {
-      const one = { places: 1, depth: 64 }
-      const names: Array<string> = []
-      for (let i = 0; i < 20; i++) {
-        names.push(`bad${i}`)
-        yield* a.enter(ticket(`bad${i}`, { tenant: "bad" }), one)
-      }
-      for (const id of ["good0", "good1", "good2"]) {
-        names.push(id)
-        yield* a.enter(ticket(id, { tenant: "good" }), one)
-      }
-      let current = "bad0"
-      const served = [current]
-      for (let i = 0; i < 6; i++) {
-        yield* a.end(current, current.startsWith("bad") ? 0 : 100, one)
-        names.splice(names.indexOf(current), 1)
-        current = grantedIn(yield* a.beat([], names, one))[0] ?? ""
-        served.push(current)
-      }
-      assert.deepStrictEqual(served, ["bad0", "good0", "bad1", "good1", "bad2", "good2", "bad3"])
     })
 
     test("when a request used more than was expected, then its key's next one waits longer", function* (a) {
@@ -308,12 +245,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.deepStrictEqual(grantedIn(yield* a.beat([], ["i2", "i3", "b1"], one)), ["b1"])
       yield* a.end("b1", 1, one)
       assert.deepStrictEqual(grantedIn(yield* a.beat([], ["i2", "i3"], one)), ["i2"])
-    })
-
-    test("when nobody interactive waits, then batch requests go at once", function* (a) {
-      for (const id of ["1", "2"]) {
-        assert.instanceOf(yield* a.enter(ticket(id, { priority: "batch" }), bounds), Granted)
-      }
     })
 
     test("when a replica dies, then its places and its places in line come back with its lease, not before", function* (a, b) {
@@ -568,14 +499,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* a.enter(ticket("a0", { model: "a" }), none)
       assert.instanceOf(yield* a.enter(ticket("b0", { model: "b" }), none), Full)
       assert.deepStrictEqual((yield* a.beat(["a0"], ["b0"], none)).unknown, ["b0"])
-    })
-
-    test("when everything ended, then nothing is left behind", function* (a) {
-      for (let i = 0; i < 50; i++) {
-        yield* a.enter(ticket(`n${i}`, { tenant: `t${i % 7}`, key: `k${i % 3}` }), { places: 2, depth: 64 })
-      }
-      for (let i = 0; i < 50; i++) yield* a.end(`n${i}`, 100, { places: 2, depth: 64 })
-      for (let i = 0; i < 2; i++) assert.instanceOf(yield* a.enter(ticket(`m${i}`), bounds), Granted)
     })
   })
 }
