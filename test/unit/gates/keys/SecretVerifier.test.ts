@@ -36,11 +36,12 @@ const makeWorld = Effect.fnUntraced(function* (options: SecretVerifierOptions = 
   /** Answers the verifies that run, or that of one key. */
   const answer = (matches: boolean, key?: string) =>
     Effect.suspend(() => {
-      for (const [asked, resume] of [...running])
-        if (key === undefined || key === asked) {
-          running.delete(asked)
-          resume(matches)
-        }
+      // What is answered starts others, and they are not meant.
+      const asked = [...running].filter(([one]) => key === undefined || key === one)
+      for (const [one, resume] of asked) {
+        running.delete(one)
+        resume(matches)
+      }
       return settle
     })
   /** Asks, and the verify says `matches`. */
