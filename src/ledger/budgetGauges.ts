@@ -1,6 +1,6 @@
 /** What the budgets of tenants have left, by the ledger, for alerts. Every replica shows the same figures. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Schema } from "effect"
+import { Effect, Layer, Schema, Struct } from "effect"
 import { periods } from "../domain/Limits.ts"
 import { remembered, timeoutDetached } from "../infra/time.ts"
 import { Metrics } from "../observability/Metrics.ts"
@@ -10,11 +10,7 @@ import { daysOf, sumsByPeriod } from "./periods.ts"
 const keptMs = 10_000
 
 const Tokens = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
-const Budgets = Schema.Struct({
-  day: Schema.NullOr(Schema.Finite),
-  month: Schema.NullOr(Schema.Finite),
-  total: Schema.NullOr(Schema.Finite)
-})
+const Budgets = Tokens.mapFields(Struct.map(Schema.NullOr))
 const decodeRows = Schema.decodeUnknownEffect(
   Schema.Array(Schema.Struct({ tenant: Schema.String, budgets: Budgets, ...Tokens.fields }))
 )
@@ -41,18 +37,19 @@ const make = Effect.gen(function* () {
     )
   )
   const budgets = yield* remembered(read, keptMs)
-  yield* metrics.probe({
-    name: "tollgate_tenant_budget_tokens",
-    help: "Budgets of tenants, by period",
-    labels: ["tenant", "period"],
-    read: Effect.map(budgets, (rows) => rows.map(({ budget, labels }) => ({ labels, value: budget })))
-  })
-  yield* metrics.probe({
-    name: "tollgate_tenant_budget_left_tokens",
-    help: "What is left of the budgets of tenants, by period",
-    labels: ["tenant", "period"],
-    read: Effect.map(budgets, (rows) => rows.map(({ labels, left }) => ({ labels, value: left })))
-  })
+  const gauge = (name: string, help: string, figure: "budget" | "left") =>
+    metrics.probe({
+      name,
+      help,
+      labels: ["tenant", "period"],
+      read: Effect.map(budgets, (rows) => rows.map((row) => ({ labels: row.labels, value: row[figure] })))
+    })
+  yield* gauge("tollgate_tenant_budget_tokens", "Budgets of tenants, by period", "budget")
+  yield* gauge(
+    "tollgate_tenant_budget_left_tokens",
+    "What is left of the budgets of tenants, by period",
+    "left"
+  )
 })
 
 export const layerBudgetGauges: Layer.Layer<never, never, Metrics | PgClient.PgClient> =

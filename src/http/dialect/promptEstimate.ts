@@ -54,13 +54,13 @@ class Size {
   bytes = 0
   tokens = 0
 
-  #add(bytes: number, tokens: number): void {
+  add(bytes: number, tokens: number): void {
     this.bytes += bytes
     this.tokens += tokens
   }
 
   #addText(bytes: number): void {
-    this.#add(bytes, tokensOfBytes(bytes))
+    this.add(bytes, tokensOfBytes(bytes))
   }
 
   /** Adds all texts, keys and numbers of a value, at least one token for each. The content of an object is JSON. */
@@ -77,12 +77,17 @@ class Size {
     }
   }
 
-  /** Adds an object of known fields. Their names, and fields that are numbers or booleans, are not text. */
-  addFields(fields: JsonObject, special: (key: string, value: Json) => boolean): void {
+  /**
+   * Adds a body, a message or options: objects of known fields. Their names, and fields that are numbers or booleans, are not text.
+   */
+  addFields(fields: JsonObject): void {
     for (const key of Object.keys(fields)) {
       const value = fields[key] ?? null
-      if (typeof value === "string" || typeof value === "object") {
-        if (!special(key, value)) this.#addAll(value)
+      if (isArray(value) && key === "messages") for (const message of value) this.#addMessage(message)
+      else if (isArray(value) && key === "images") this.#addImages(value)
+      else if (isArray(value) && key === "context") this.add(value.length, value.length)
+      else if (key !== "role" || !usualRoles.has(value)) {
+        if (typeof value === "string" || typeof value === "object") this.#addAll(value)
       }
     }
   }
@@ -90,41 +95,19 @@ class Size {
   #addImages(images: ReadonlyArray<Json>): void {
     for (const image of images) {
       const pixels = typeof image === "string" ? (pixelsOf(image) ?? 0) : 0
-      this.#add(0, Math.max(tokensPerImage, Math.ceil(pixels / pixelsPerToken)))
+      this.add(0, Math.max(tokensPerImage, Math.ceil(pixels / pixelsPerToken)))
     }
   }
 
   #addMessage(message: Json): void {
-    this.#add(tokensPerMessage * bytesPerToken, tokensPerMessage)
-    if (!isObject(message)) return this.#addAll(message)
-    this.addFields(message, (key, value) => {
-      // A usual role is part of the template. Any other one may be written into the prompt.
-      if (key === "role" && usualRoles.has(value)) return true
-      if (key !== "images" || !isArray(value)) return false
-      this.#addImages(value)
-      return true
-    })
-  }
-
-  addBody(body: JsonObject): void {
-    this.addFields(body, (key, value) => {
-      if (!isArray(value)) return false
-      if (key === "messages") for (const message of value) this.#addMessage(message)
-      else if (key === "images") this.#addImages(value)
-      else if (key === "context") this.#add(value.length, value.length)
-      else return false
-      return true
-    })
-  }
-
-  addPrompt(): void {
-    this.#add(0, tokensPerMessage)
+    this.add(tokensPerMessage * bytesPerToken, tokensPerMessage)
+    if (isObject(message)) this.addFields(message)
+    else this.#addAll(message)
   }
 }
 
+/** They are part of the template. Any other role may be written into the prompt. */
 const usualRoles: ReadonlySet<Json> = new Set(["system", "user", "assistant", "tool"])
-
-const noneSpecial = () => false
 
 /** Adds the size of the prompt to a request. No other code estimates a prompt. */
 export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
@@ -132,8 +115,8 @@ export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
   if (request.kind === "show" || request.kind === "count")
     return { ...request, promptBytes: 0, promptEstimate: 0 }
   const size = new Size()
-  if (request.kind === "generate") size.addPrompt()
-  size.addBody(request.body)
-  size.addFields(request.options, noneSpecial)
+  if (request.kind === "generate") size.add(0, tokensPerMessage)
+  size.addFields(request.body)
+  size.addFields(request.options)
   return { ...request, promptBytes: size.bytes, promptEstimate: Math.max(1, size.tokens) }
 }

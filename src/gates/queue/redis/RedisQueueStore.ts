@@ -6,8 +6,8 @@
 import { randomUUID } from "node:crypto"
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { Effect, Layer, Schema } from "effect"
-import { Redis, type RedisArgument } from "../../../infra/Redis.ts"
+import { Effect, Layer, Option, Schema } from "effect"
+import { Redis } from "../../../infra/Redis.ts"
 import {
   type Bounds,
   defaultBatchEveryMs,
@@ -19,17 +19,15 @@ import {
   defaultTurnMaxMs,
   maxIdleKeys,
   maxModels,
+  maxPairs,
   maxRetryAfterS,
-  type Message,
-  type ModelUse,
+  type Message as Told,
   noticeableLoadMs,
-  type Pins,
   pinTimes,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
   turnsRemembered,
-  type Ticket,
   Waiting
 } from "../QueueStore.ts"
 
@@ -44,113 +42,85 @@ const Entered = Schema.Tuple([Schema.Literals(["granted", "waiting", "full"]), S
 const Left = Schema.Tuple([Schema.Literal("left"), Schema.FiniteFromString])
 const Ended = Schema.Tuple([Schema.Literal("ended"), Schema.FiniteFromString])
 const Restored = Schema.Tuple([Schema.Literal("restored")])
-const Texts = Schema.Array(Schema.String)
+const Message = Schema.Struct({
+  id: Schema.String,
+  loaded: Schema.optionalKey(Schema.Boolean),
+  retryAfterS: Schema.optionalKey(Schema.Finite)
+})
+const decodeMessage = Schema.decodeUnknownOption(Schema.fromJsonString(Message))
+const Use = Schema.Struct({
+  name: Schema.String,
+  resident: Schema.Boolean,
+  pinned: Schema.Boolean,
+  running: Schema.Finite,
+  waiting: Schema.Finite
+})
 /** messages, unknown, models, the model to load or '', until something changes */
 const Beaten = Schema.Tuple([
   Schema.Literal("beat"),
-  Texts,
-  Texts,
-  Texts,
+  Schema.fromJsonString(Schema.Array(Message)),
+  Schema.fromJsonString(Schema.Array(Schema.String)),
+  Schema.fromJsonString(Schema.Array(Use)),
   Schema.String,
   Schema.FiniteFromString
 ])
 
-/** `granted <loaded> <id>` or `displaced <retryAfterS> <id>` */
-const messageOf = (words: string): ReadonlyArray<Message> => {
-  const [, event, figure, id] = /^(granted|displaced) (\d+) (.+)$/.exec(words) ?? []
-  if (id === undefined) return []
-  return [event === "granted" ? { id, loaded: figure === "1" } : { id, retryAfterS: Number(figure) }]
+/** What is the same for both twins. */
+const constants = {
+  turnsRemembered,
+  assumedTurnMs,
+  maxRetryAfterS,
+  assumedLoadMs,
+  noticeableLoadMs,
+  maxModels,
+  maxPairs,
+  maxIdleKeys,
+  pinTimes
 }
 
-/** `<resident> <running> <waiting> <pinned> <name>` */
-const useOf = (words: string): ReadonlyArray<ModelUse> => {
-  const [, resident, running, waiting, pinned, name] = /^([01]) (\d+) (\d+) ([01]) (.+)$/.exec(words) ?? []
-  return name === undefined
-    ? []
-    : [
-        {
-          name,
-          resident: resident === "1",
-          pinned: pinned === "1",
-          running: Number(running),
-          waiting: Number(waiting)
-        }
-      ]
-}
-
-const pinWordsOf = (pins: Pins | undefined): ReadonlyArray<RedisArgument> =>
-  pins === undefined
-    ? [-1]
-    : [
-        pins.names.length,
-        ...pins.names,
-        pins.loading ?? "",
-        pins.loaded ?? "",
-        pinTimes.renewMs,
-        pinTimes.idleMs,
-        pinTimes.firstMs,
-        pinTimes.mostMs
-      ]
-
-const wordsOf = (ticket: Ticket): ReadonlyArray<RedisArgument> => [
-  ticket.id,
-  ticket.tenant,
-  ticket.key,
-  ticket.weight,
-  ticket.priority,
-  ticket.cost,
-  ticket.model
-]
-
-/** `time` (epoch ms) takes the place of Redis's own time in tests: -1 lets the script ask Redis. */
+/** `time` (epoch ms) takes the place of Redis's own time in tests: undefined lets the script ask Redis. */
 export const makeRedisQueueStore = Effect.fnUntraced(function* (
   options: RedisQueueStoreOptions,
-  time: Effect.Effect<number> = Effect.succeed(-1)
+  time: Effect.Effect<number | undefined> = Effect.undefined
 ) {
   const redis = yield* Redis
   const replica = randomUUID()
   // The number changes with the form of what is stored: two versions do not read each other.
   const prefix = `${options.prefix ?? "tollgate:"}{queue}:2`
   const script = redis.script(lua)
-  const fixed = [
-    replica,
-    options.leaseS * 1000,
-    options.graceMs ?? defaultGraceMs,
-    options.batchEveryMs ?? defaultBatchEveryMs,
-    turnsRemembered,
-    assumedTurnMs,
-    maxRetryAfterS,
-    assumedLoadMs,
-    noticeableLoadMs,
-    maxModels,
-    maxIdleKeys
-  ]
+  const fixed = {
+    leaseMs: options.leaseS * 1000,
+    graceMs: options.graceMs ?? defaultGraceMs,
+    batchEveryMs: options.batchEveryMs ?? defaultBatchEveryMs,
+    ...constants
+  }
 
-  const listeners = new Set<(message: Message) => Effect.Effect<void>>()
+  const listeners = new Set<(message: Told) => Effect.Effect<void>>()
   yield* redis.subscribe(
     [`${prefix}:told:${replica}`],
     Effect.fnUntraced(function* (_channel, text) {
-      for (const message of messageOf(text)) for (const listener of listeners) yield* listener(message)
+      const message = Option.getOrUndefined(decodeMessage(text))
+      if (message !== undefined) for (const listener of listeners) yield* listener(message)
     })
   )
 
   /** Runs one verb, and decodes its answer. */
-  const call = <A, I>(answer: Schema.Codec<A, I>) => {
+  const call = <A, I>(verb: string, answer: Schema.Codec<A, I>) => {
     const decode = Schema.decodeUnknownEffect(answer)
-    return (verb: string, bounds: Bounds, more: ReadonlyArray<RedisArgument>) =>
+    return (bounds: Bounds, more: object) =>
       Effect.gen(function* () {
-        const { depth, maxLoadedModels = -1, places, turnMaxMs = defaultTurnMaxMs } = bounds
-        const limits = [places, depth, maxLoadedModels, turnMaxMs]
-        const args = [verb, yield* time, redis.runId(), ...fixed, ...limits, ...more]
-        return yield* decode(yield* script([prefix], args))
+        const { depth, maxLoadedModels, places, turnMaxMs = defaultTurnMaxMs } = bounds
+        const limits = { depth, maxLoadedModels, places, turnMaxMs }
+        const ask = { verb, now: yield* time, run: redis.runId(), replica, fixed, bounds: limits, ...more }
+        return yield* decode(yield* script([prefix], [JSON.stringify(ask)]))
       }).pipe(Effect.mapError((cause) => new QueueStoreDown({ cause })))
   }
-  const [enter, leave, end] = [call(Entered), call(Left), call(Ended)]
-  const [beat, restore] = [call(Beaten), call(Restored)]
+  const [enter, leave, end] = [call("enter", Entered), call("leave", Left), call("end", Ended)]
+  const [beat, restore] = [call("beat", Beaten), call("restore", Restored)]
 
   return QueueStore.of({
     enter: Effect.fnUntraced(function* (ticket, bounds) {
-      const answer = yield* enter("enter", bounds, wordsOf(ticket))
+      const answer = yield* enter(bounds, { ticket })
       switch (answer[0]) {
         case "granted":
           return new Granted({ loaded: answer[1] === 1 })
@@ -160,36 +130,20 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
           return new Full({ retryAfterS: answer[1] })
       }
     }),
-    leave: (id, bounds) => Effect.map(leave("leave", bounds, [id]), ([, retryAfterS]) => retryAfterS),
-    end: (id, used, bounds, loadMs = -1) =>
-      Effect.map(end("end", bounds, [id, used, loadMs]), ([, ms]) => ms),
-    beat: (running, waiting, bounds, { agoMs, names } = { agoMs: -1, names: [] }, pins) =>
+    leave: (id, bounds) => Effect.map(leave(bounds, { id }), ([, retryAfterS]) => retryAfterS),
+    end: (id, used, bounds, loadMs) => Effect.map(end(bounds, { id, used, loadMs }), ([, ms]) => ms),
+    beat: (running, waiting, bounds, seen, pins) =>
       Effect.map(
-        beat("beat", bounds, [
-          agoMs,
-          names.length,
-          ...names,
-          ...pinWordsOf(pins),
-          running.length,
-          ...running,
-          ...waiting
-        ]),
+        beat(bounds, { running, waiting, seen, pins }),
         ([, messages, unknown, models, load, changesInMs]) => ({
           changesInMs,
-          messages: messages.flatMap(messageOf),
+          messages,
           unknown,
-          models: models.flatMap(useOf),
+          models,
           load: load === "" ? undefined : load
         })
       ),
-    restore: (held, bounds) =>
-      Effect.asVoid(
-        restore(
-          "restore",
-          bounds,
-          held.flatMap(({ order, ticket }) => [...wordsOf(ticket), order ?? -1])
-        )
-      ),
+    restore: (held, bounds) => Effect.asVoid(restore(bounds, { held })),
     onMessage: (listener) =>
       Effect.acquireRelease(
         Effect.sync(() => void listeners.add(listener)),

@@ -2,9 +2,7 @@
 -- The rules of FairScheduler.ts in Redis. One call is one verb, and one atomic step.
 --
 -- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
--- ARGV     verb, now in ms or -1, run id of the server or '', replica, lease, grace, batch_every (ms),
---          turns_remembered, assumed_turn (ms), most_retry (s), assumed_load, noticeable_load (ms), most_models, most_idle, places,
---          depth, models that fit or -1, turn (ms); then what the verb takes
+-- ARGV[1]  JSON, written by RedisQueueStore.ts: what is the same in each call, the bounds, the verb and what it takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
 --
@@ -24,25 +22,25 @@
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 
 local PREFIX = KEYS[1]
-local VERB, RUN, REPLICA = ARGV[1], ARGV[3], ARGV[4]
-local LEASE, GRACE, BATCH_EVERY = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local TURNS, ASSUMED_TURN, MOST_RETRY = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local ASSUMED_LOAD, NOTICEABLE_LOAD, MOST_MODELS = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
-local MOST_IDLE = tonumber(ARGV[14])
-local PLACES, DEPTH, FITTING, TURN = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18])
-local REST = 19
+local ask = cjson.decode(ARGV[1])
+local REPLICA, fixed, PIN = ask.replica, ask.fixed, ask.fixed.pinTimes
+local PLACES, DEPTH, FITTING, TURN = ask.bounds.places, ask.bounds.depth, ask.bounds.maxLoadedModels, ask.bounds.turnMaxMs
 
 local clock = call('TIME')
-local now = tonumber(ARGV[2])
-if now < 0 then now = clock[1] * 1000 + floor(clock[2] / 1000) end
+local now = ask.now or clock[1] * 1000 + floor(clock[2] / 1000)
 
 -- Seventeen digits keep every bit of a double.
 local function text(number)
   return string.format('%.17g', number)
 end
 
+-- An empty table alone would be an object.
+local function list(values)
+  return values[1] and cjson.encode(values) or '[]'
+end
+
 local function run_id()
-  if RUN ~= '' then return RUN end
+  if ask.run ~= '' then return ask.run end
   return string.match(call('INFO', 'server'), 'run_id:(%x+)')
 end
 
@@ -90,14 +88,14 @@ local function load()
   if packed then wipe() end
   -- Places in the line that are older are smaller, whatever was lost.
   local order = clock[1] * 1000000 + clock[2]
-  state = {run = run, opens = now + GRACE, order = order, last_batch = now - BATCH_EVERY}
+  state = {run = run, opens = now + fixed.graceMs, order = order, last_batch = now - fixed.batchEveryMs}
   for _, figure in ipairs(figures) do state[figure] = state[figure] or 0 end
   models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
 end
 
 -- A message that does not arrive costs one beat. Without the right to send it, the rest of a verb must still be done.
 local function tell(replica, message)
-  redis.pcall('PUBLISH', PREFIX .. ':told:' .. replica, message)
+  redis.pcall('PUBLISH', PREFIX .. ':told:' .. replica, cjson.encode(message))
 end
 
 -- Entries that this call has read or made; false: there is none. What it changed is written once, at its end.
@@ -129,20 +127,20 @@ local function is_open()
 end
 
 local function touch(replica)
-  call('ZADD', PREFIX .. ':replicas', text(now + LEASE), replica)
+  call('ZADD', PREFIX .. ':replicas', text(now + fixed.leaseMs), replica)
 end
 
 -- LoadedModels.ts
 
 local function model_of(name)
-  return models.known[name] or {resident = 0, loaded = 0, till = 0, changed = 0, running = 0, loads = 0, load_ms = ASSUMED_LOAD}
+  return models.known[name] or {resident = 0, loaded = 0, till = 0, changed = 0, running = 0, loads = 0, load_ms = fixed.assumedLoadMs}
 end
 
 local function keep_model(name, model)
   if not models.known[name] then
     local count = 0
     for _ in pairs(models.known) do count = count + 1 end
-    if count >= MOST_MODELS then
+    if count >= fixed.maxModels then
       for other, one in pairs(models.known) do
         if one.resident == 0 and one.running == 0 then models.known[other] = nil end
       end
@@ -182,9 +180,9 @@ local function in_the_way_of(name, awaited)
     table.insert(same and leaving or others, other)
   end
   for i, other in ipairs(others) do
-    local leaves = i <= #others + 1 - FITTING
-    if FITTING < 0 then leaves = not models.together[pair_of(other, name)] end
-    if leaves then leaving[#leaving + 1] = other end
+    local stays = models.together[pair_of(other, name)]
+    if FITTING then stays = i > #others + 1 - FITTING end
+    if not stays then leaving[#leaving + 1] = other end
   end
   return leaving
 end
@@ -196,9 +194,9 @@ end
 -- PinnedModels.ts
 
 -- A replica says what it loads, and what it has loaded; nil: it is gone.
-local function report_pins(replica, loading, loaded, shortest)
+local function report_pins(replica, loading, loaded)
   -- A store that lost its state learns of it.
-  if not models.loading and loading and loading ~= '' then models.loading = {name = loading, replica = replica} end
+  if not models.loading and loading then models.loading = {name = loading, replica = replica} end
   local name = models.loading and models.loading.replica == replica and models.loading.name
   if not name or name == loading then return end
   local model, pin = model_of(name), models.pins[base_of(name)]
@@ -208,11 +206,11 @@ local function report_pins(replica, loading, loaded, shortest)
     return
   end
   model.loaded, model.changed = model.resident, now
-  if pin then pin.at, pin.tries = now + shortest, 0 end
+  if pin then pin.at, pin.tries = now + PIN.firstMs, 0 end
 end
 
 -- What the replica shall load, or name to the server again, now.
-local function next_load(replica, renew, idle, shortest, longest)
+local function next_load(replica)
   if models.loading or now < state.opens then return '' end
   local pinned, awaited, wanted, resident = {}, {}, {}, {}
   for name in pairs(models.pins) do pinned[#pinned + 1] = name end
@@ -230,14 +228,14 @@ local function next_load(replica, renew, idle, shortest, longest)
     if pin.at > now then
       -- It was asked for a short time ago.
     elseif model.resident == 1 then
-      may = model.running == 0 and now - model.changed >= renew
+      may = model.running == 0 and now - model.changed >= PIN.renewMs
       if may then model.changed = now end
     elseif not wanted[base] then
       local leaving = in_the_way_of(name, awaited)
       may = true
       for _, other in ipairs(leaving) do
         local one = model_of(other)
-        may = may and one.running == 0 and not awaited[other] and not models.pins[base_of(other)] and now - one.changed >= idle
+        may = may and one.running == 0 and not awaited[other] and not models.pins[base_of(other)] and now - one.changed >= PIN.idleMs
       end
       if may then
         for _, other in ipairs(leaving) do unload(model_of(other)) end
@@ -247,7 +245,7 @@ local function next_load(replica, renew, idle, shortest, longest)
     end
     if may then
       pin.tries = pin.tries + 1
-      pin.at = now + min(longest, shortest * 2 ^ (pin.tries - 1))
+      pin.at = now + min(PIN.mostMs, PIN.firstMs * 2 ^ (pin.tries - 1))
       models.loading = {name = name, replica = replica}
       return name
     end
@@ -260,7 +258,7 @@ local function answered(entry, load_ms)
   local model = model_of(entry.model)
   local counted = entry.loaded == 1 or model.loaded == 0
   model.loaded = model.resident
-  if not counted or load_ms < NOTICEABLE_LOAD then return 0 end
+  if not counted or load_ms < fixed.noticeableLoadMs then return 0 end
   if entry.loaded == 1 then
     for pair in pairs(models.together) do
       local one, two = string.match(pair, '^(.*) (.*)$')
@@ -270,7 +268,7 @@ local function answered(entry, load_ms)
     for _, other in ipairs(in_the_way_of(entry.model, {})) do unload(model_of(other)) end
     model.resident, model.loaded = 1, 1
   end
-  model.loads = min(model.loads + 1, TURNS)
+  model.loads = min(model.loads + 1, fixed.turnsRemembered)
   model.load_ms = model.loads == 1 and load_ms or model.load_ms + (load_ms - model.load_ms) / model.loads
   return load_ms
 end
@@ -288,7 +286,7 @@ local function see(names, ago)
     for _, other in ipairs(names) do
       local pair = pair_of(name, other)
       if other ~= name and not models.together[pair] then
-        if pairs_known >= 2 * MOST_MODELS then models.together, pairs_known = {}, 0 end
+        if pairs_known >= fixed.maxPairs then models.together, pairs_known = {}, 0 end
         models.together[pair], pairs_known = true, pairs_known + 1
       end
     end
@@ -425,7 +423,7 @@ local function start(entry, load, passes)
   end
   call('HSET', line .. ':times', tenant, text(time))
   call('ZREMRANGEBYSCORE', line .. ':idlekeys:' .. tenant, '-inf', text(time))
-  call('ZREMRANGEBYRANK', line .. ':idlekeys:' .. tenant, 0, -MOST_IDLE - 1)
+  call('ZREMRANGEBYRANK', line .. ':idlekeys:' .. tenant, 0, -fixed.maxIdleKeys - 1)
   entry.charged = min(entry.cost, state.counted == 0 and 1 or state.used)
   entry.tenant_tag, entry.key_tag = tenant_tag + entry.charged / entry.weight, key_tag + entry.charged
   call('ZADD', line .. ':tenants', text(entry.tenant_tag), tenant_member)
@@ -489,7 +487,7 @@ local function remove(entry)
 end
 
 local function next_priority()
-  local due = state.batch_running == 0 and now - state.last_batch >= BATCH_EVERY
+  local due = state.batch_running == 0 and now - state.last_batch >= fixed.batchEveryMs
   if state['waiting:batch'] > 0 and (state['waiting:interactive'] == 0 or due) then return 'batch' end
   return state['waiting:interactive'] > 0 and 'interactive'
 end
@@ -511,7 +509,7 @@ local function first(line, allowed, all)
 end
 
 local function load_time(name)
-  local used, turn = state.counted == 0 and 1 or state.used, state.turns == 0 and ASSUMED_TURN or state.turn_ms
+  local used, turn = state.counted == 0 and 1 or state.used, state.turns == 0 and fixed.assumedTurnMs or state.turn_ms
   return model_of(name).load_ms * PLACES * used / turn
 end
 
@@ -568,7 +566,7 @@ local function dispatch(asking)
     local load = leaving[1] and not models.pins[base_of(entry.model)] and load_time(entry.model) or 0
     for _, name in ipairs(leaving) do unload(model_of(name)) end
     start(entry, load, passes)
-    if entry.id ~= asking then tell(entry.replica, 'granted ' .. entry.loaded .. ' ' .. entry.id) end
+    if entry.id ~= asking then tell(entry.replica, {id = entry.id, loaded = entry.loaded == 1}) end
   end
 end
 
@@ -588,25 +586,18 @@ end
 
 -- An average that starts as the plain mean, so that the first figures count in full.
 local function average(count, mean, figure)
-  state[count] = min(state[count] + 1, TURNS)
+  state[count] = min(state[count] + 1, fixed.turnsRemembered)
   state[mean] = state[count] == 1 and figure or state[mean] + (figure - state[mean]) / state[count]
 end
 
 local function retry_after()
-  local turn = state.turns == 0 and ASSUMED_TURN or state.turn_ms
-  return min(MOST_RETRY, max(1, math.ceil((waiting() + 1) * turn / PLACES / 1000)))
+  local turn = state.turns == 0 and fixed.assumedTurnMs or state.turn_ms
+  return min(fixed.maxRetryAfterS, max(1, math.ceil((waiting() + 1) * turn / PLACES / 1000)))
 end
 
 local function standing(entry)
   if entry.running == 1 then return {'granted', text(entry.loaded)} end
   return {'waiting', text(entry.order)}
-end
-
-local function ticket_at(i)
-  return {
-    id = ARGV[i], tenant = ARGV[i + 1], key = ARGV[i + 2], weight = tonumber(ARGV[i + 3]), priority = ARGV[i + 4],
-    cost = tonumber(ARGV[i + 5]), model = ARGV[i + 6]
-  }
 end
 
 -- The request that gives up its place in the queue for `ticket`, if a tenant or a key has too many.
@@ -633,18 +624,18 @@ end
 local verbs = {}
 
 function verbs.enter()
-  local ticket = ticket_at(REST)
+  local ticket = ask.ticket
   bury()
   dispatch(ticket.id)
   local known = entry_of(ticket.id)
   if known then return standing(known) end
   local direct = waiting() == 0 and is_open()
   if waiting() >= DEPTH and not direct then
-    local gone, retry = crowded(ticket), text(retry_after())
-    if not gone then return {'full', retry} end
+    local gone, retry = crowded(ticket), retry_after()
+    if not gone then return {'full', text(retry)} end
     remove(gone)
-    call('HSET', PREFIX .. ':out:' .. gone.replica, gone.id, retry)
-    tell(gone.replica, 'displaced ' .. retry .. ' ' .. gone.id)
+    call('HSET', PREFIX .. ':out:' .. gone.replica, gone.id, text(retry))
+    tell(gone.replica, {id = gone.id, retryAfterS = retry})
   end
   state.order = state.order + 1
   add(ticket, REPLICA, state.order)
@@ -659,7 +650,7 @@ function verbs.enter()
 end
 
 function verbs.leave()
-  local entry = entry_of(ARGV[REST])
+  local entry = entry_of(ask.id)
   if entry then
     if entry.running == 1 then correct(entry, 0) end
     remove(entry)
@@ -670,16 +661,16 @@ function verbs.leave()
 end
 
 verbs['end'] = function()
-  local entry, loaded = entry_of(ARGV[REST]), 0
+  local entry, loaded = entry_of(ask.id), 0
   if entry then
     if entry.running == 1 then
-      local used, load = tonumber(ARGV[REST + 1]), tonumber(ARGV[REST + 2])
-      if used > 0 then
-        correct(entry, used)
-        average('counted', 'used', used)
+      local load = ask.loadMs or 0
+      if ask.used > 0 then
+        correct(entry, ask.used)
+        average('counted', 'used', ask.used)
       end
-      if load >= 0 then loaded = answered(entry, load) end
-      local lost = load >= NOTICEABLE_LOAD and load or 0
+      if ask.loadMs then loaded = answered(entry, load) end
+      local lost = load >= fixed.noticeableLoadMs and load or 0
       if entry.started then average('turns', 'turn_ms', max(0, now - entry.started - lost)) end
     end
     remove(entry)
@@ -689,89 +680,81 @@ verbs['end'] = function()
   return {'ended', text(loaded)}
 end
 
--- How long ago the server was asked, or -1, and the number of its models, with their names; the number of pinned models or -1, with
--- their names, the one that the replica loads, the one that it has loaded, and four times; the number of running ids, those ids, then
--- the waiting ones.
 function verbs.beat()
   touch(REPLICA)
-  local ago, names = tonumber(ARGV[REST]), {}
-  for i = REST + 2, REST + 1 + tonumber(ARGV[REST + 1]) do names[#names + 1] = ARGV[i] end
-  local at = REST + 2 + #names
-  local pins, load = tonumber(ARGV[at]), ''
-  local names_end = at + max(pins, 0)
-  if pins >= 0 then at = names_end + 6 end
-  at = at + 1
-  local count, named = tonumber(ARGV[at]), {}
-  for i = at + 1, #ARGV do named[ARGV[i]] = true end
+  local named, pins = {}, ask.pins
+  for _, ids in ipairs({ask.running, ask.waiting}) do
+    for _, id in ipairs(ids) do named[id] = true end
+  end
   local beats = tonumber(call('HGET', PREFIX .. ':beats', REPLICA) or 0)
   for _, id in ipairs(call('SMEMBERS', PREFIX .. ':ids:' .. REPLICA)) do
     local entry = not named[id] and entry_of(id)
     if entry and entry.beat < beats then remove(entry) end
   end
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
-  if ago >= 0 then see(names, ago) end
-  if pins >= 0 then
+  if ask.seen then see(ask.seen.names, ask.seen.agoMs) end
+  if pins then
     local known = models.pins
     models.pins = {}
-    for i = names_end - pins + 1, names_end do models.pins[ARGV[i]] = known[ARGV[i]] or {at = now, tries = 0} end
-    report_pins(REPLICA, ARGV[names_end + 1], ARGV[names_end + 2], tonumber(ARGV[names_end + 5]))
+    for _, name in ipairs(pins.names) do models.pins[name] = known[name] or {at = now, tries = 0} end
+    report_pins(REPLICA, pins.loading, pins.loaded)
   end
   bury()
   dispatch()
-  if pins >= 0 then
-    load = next_load(REPLICA, tonumber(ARGV[names_end + 3]), tonumber(ARGV[names_end + 4]), tonumber(ARGV[names_end + 5]), tonumber(ARGV[names_end + 6]))
-  end
+  local load = pins and next_load(REPLICA) or ''
   local told, unknown, out = {}, {}, PREFIX .. ':out:' .. REPLICA
   local gone = call('HGETALL', out)
   for i = 1, #gone, 2 do
     if named[gone[i]] then
-      told[#told + 1] = 'displaced ' .. gone[i + 1] .. ' ' .. gone[i]
+      told[#told + 1] = {id = gone[i], retryAfterS = tonumber(gone[i + 1])}
       named[gone[i]] = 'displaced'
     else
       call('HDEL', out, gone[i])
     end
   end
-  for i = at + 1, #ARGV do
-    local entry = entry_of(ARGV[i])
-    if named[ARGV[i]] == 'displaced' then
-      -- It was told above.
-    elseif not entry then
-      unknown[#unknown + 1] = ARGV[i]
-    elseif i > at + count and entry.running == 1 then
-      told[#told + 1] = 'granted ' .. entry.loaded .. ' ' .. ARGV[i]
+  for i, ids in ipairs({ask.running, ask.waiting}) do
+    for _, id in ipairs(ids) do
+      local entry = entry_of(id)
+      if named[id] == 'displaced' then
+        -- It was told above.
+      elseif not entry then
+        unknown[#unknown + 1] = id
+      elseif i == 2 and entry.running == 1 then
+        told[#told + 1] = {id = id, loaded = entry.loaded == 1}
+      end
     end
   end
-  local used, absent = {}, {}
-  for name in pairs(models.pins) do absent[name] = true end
+  local uses, used, loaded = {}, {}, {}
+  local function use_of(name)
+    if not used[name] then
+      local model, pinned = model_of(name), models.pins[base_of(name)] ~= nil
+      used[name] = {name = name, resident = model.resident == 1, pinned = pinned, running = model.running, waiting = 0}
+      uses[#uses + 1] = used[name]
+    end
+    return used[name]
+  end
   for name, model in pairs(models.known) do
-    used[name] = {model.resident, model.running, 0}
-    if model.resident == 1 then absent[base_of(name)] = nil end
+    if model.resident == 1 then loaded[base_of(use_of(name).name)] = true end
   end
-  for name in pairs(absent) do used[name] = used[name] or {0, 0, 0} end
+  for name in pairs(models.pins) do
+    if not loaded[name] then use_of(name) end
+  end
   for _, line in pairs(models.waiting) do
-    for name, more in pairs(line) do
-      local one = used[name] or {0, 0, 0}
-      used[name], one[3] = one, one[3] + more
-    end
-  end
-  local uses = {}
-  for name, one in pairs(used) do
-    one[4] = models.pins[base_of(name)] and 1 or 0
-    if one[1] == 1 or one[3] > 0 or absent[name] then uses[#uses + 1] = table.concat(one, ' ') .. ' ' .. name end
+    for name, more in pairs(line) do use_of(name).waiting = use_of(name).waiting + more end
   end
   local soonest = tonumber(call('ZRANGE', PREFIX .. ':replicas', 0, 0, 'WITHSCORES')[2])
   if state.opens > now then soonest = min(soonest, state.opens) end
-  return {'beat', told, unknown, uses, load, text(soonest - now)}
+  return {'beat', list(told), list(unknown), list(uses), load, text(soonest - now)}
 end
 
--- Tickets, each followed by its order, or by -1 when it has a place.
+-- A ticket without an order has a place.
 function verbs.restore()
-  for i = REST, #ARGV, 8 do
-    local ticket, order = ticket_at(i), tonumber(ARGV[i + 7])
+  for _, held in ipairs(ask.held) do
+    local ticket, order = held.ticket, held.order
     if not entry_of(ticket.id) then
-      state.order = max(state.order, order)
-      local entry = add(ticket, REPLICA, max(order, 0))
-      if order < 0 then
+      state.order = max(state.order, order or 0)
+      local entry = add(ticket, REPLICA, order or 0)
+      if not order then
         start(entry, 0, false)
         -- It began before.
         entry.started = nil
@@ -785,6 +768,6 @@ function verbs.restore()
 end
 
 load()
-local answer = verbs[VERB]()
+local answer = verbs[ask.verb]()
 save()
 return answer
