@@ -184,7 +184,8 @@ export class LineTooLong extends Error {
  */
 export class LineSplitter {
   readonly #limit: number
-  readonly #pending = new GrowingBuffer()
+  /** the incomplete line */
+  #pending: GrowingBuffer | undefined
 
   constructor(limit: number = maxLineBytes) {
     this.#limit = limit
@@ -192,21 +193,21 @@ export class LineSplitter {
 
   /** bytes of the incomplete line */
   get pending(): number {
-    return this.#pending.size
+    return this.#pending?.size ?? 0
   }
 
   /** Returns the lines that `chunk` completes, without blank ones. A `\r` before the `\n` stays, which JSON allows. */
   push(chunk: Buffer): ReadonlyArray<string> | LineTooLong {
     const first = chunk.indexOf(newline)
-    if (this.#pending.size + (first === -1 ? chunk.length : first) > this.#limit)
+    if (this.pending + (first === -1 ? chunk.length : first) > this.#limit)
       return new LineTooLong(this.#limit)
     if (first === -1) {
-      this.#pending.push(chunk)
+      this.#keep(chunk)
       return []
     }
     const last = chunk.lastIndexOf(newline)
     const complete = this.#join(chunk.subarray(0, last))
-    if (last + 1 < chunk.length) this.#pending.push(chunk.subarray(last + 1))
+    if (last + 1 < chunk.length) this.#keep(chunk.subarray(last + 1))
     return complete.split("\n").filter(isNotBlank)
   }
 
@@ -215,12 +216,17 @@ export class LineSplitter {
     return [this.#join(Buffer.alloc(0))].filter(isNotBlank)
   }
 
+  #keep(part: Buffer): void {
+    this.#pending ??= new GrowingBuffer()
+    this.#pending.push(part)
+  }
+
   #join(tail: Buffer): string {
-    if (this.#pending.size === 0) return tail.toString("utf8")
-    if (tail.length > 0) this.#pending.push(tail)
-    const text = this.#pending.bytes.toString("utf8")
-    this.#pending.clear()
-    return text
+    const pending = this.#pending
+    if (pending === undefined) return tail.toString("utf8")
+    this.#pending = undefined
+    pending.push(tail)
+    return pending.bytes.toString("utf8")
   }
 }
 
