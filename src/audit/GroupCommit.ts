@@ -92,15 +92,17 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const accepted = yield* Latch.make()
   const endLateWaits = Effect.fnUntraced(function* (lateAfterMs: number) {
     yield* accepted.await
-    const [oldest] = inTime
-    if (oldest === undefined) return yield* accepted.close
-    yield* Effect.sleep(Math.max(0, oldest.since + lateAfterMs - now()))
-    // The result may have arrived while this process was too busy to see it.
-    yield* afterIo
-    for (const entry of inTime) {
-      if (entry.since + lateAfterMs > now()) break
-      inTime.delete(entry)
-      yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
+    // Before the look: an item that comes after it opens the latch again.
+    yield* accepted.close
+    for (let [oldest] = inTime; oldest !== undefined; [oldest] = inTime) {
+      yield* Effect.sleep(Math.max(0, oldest.since + lateAfterMs - now()))
+      // The result may have arrived while this process was too busy to see it.
+      yield* afterIo
+      for (const entry of inTime) {
+        if (entry.since + lateAfterMs > now()) break
+        inTime.delete(entry)
+        yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
+      }
     }
   })
   if (options.lateAfterMs !== undefined)
@@ -113,24 +115,32 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       onSome: options.poisoned
     })
 
-  /** Writes a batch once, and returns the items that must be tried again. */
-  const attempt = Effect.fnUntraced(function* (
-    batch: ReadonlyArray<Item>
-  ): Effect.fn.Return<ReadonlyArray<Item>> {
-    const exit = yield* Effect.exit(Effect.suspend(() => options.write(batch.map(({ item }) => item))))
-    if (Exit.isFailure(exit)) {
-      const rows = isAboutRows(exit.cause)
-      if (rows && batch.length > 1) return yield* attemptSingly(batch)
-      if (!rows && options.onStoreFailure === "keep") return batch
-    }
-    yield* Effect.forEach(batch, (entry) => settle(entry, exit), { discard: true })
-    return []
-  })
+  const write = (batch: ReadonlyArray<Item>) =>
+    Effect.exit(Effect.suspend(() => options.write(batch.map(({ item }) => item))))
+  const isStoreFailure = (exit: Exit.Exit<void, E>): boolean =>
+    Exit.isFailure(exit) && !isAboutRows(exit.cause)
 
-  const attemptSingly = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
+  /** Ends a write, and returns the items that must be written again. */
+  const conclude = (
+    batch: ReadonlyArray<Item>,
+    exit: Exit.Exit<void, E>
+  ): Effect.Effect<ReadonlyArray<Item>> =>
+    isStoreFailure(exit) && options.onStoreFailure === "keep"
+      ? Effect.succeed(batch)
+      : Effect.as(
+          Effect.forEach(batch, (entry) => settle(entry, exit), { discard: true }),
+          []
+        )
+
+  /** Writes a batch, and each item of it alone when one of them is bad. Returns the items that must be written again. */
+  const attempt = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
+    const exit = yield* write(batch)
+    if (batch.length < 2 || Exit.isSuccess(exit) || isStoreFailure(exit)) return yield* conclude(batch, exit)
     for (const [index, entry] of batch.entries()) {
-      // The store itself has failed: do not try the rest one by one.
-      if ((yield* attempt([entry])).length > 0) return batch.slice(index)
+      const single = yield* write([entry])
+      // The rest is not tried one by one.
+      if (isStoreFailure(single)) return yield* conclude(batch.slice(index), single)
+      yield* conclude([entry], single)
     }
     return []
   })
@@ -151,15 +161,21 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   )
 
   const accept = Effect.fnUntraced(function* (item: A) {
-    if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
     const result = yield* Deferred.make<void, E | QueueClosed | Late>()
+    if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
     const entry: Item = { item, since: now(), result, isBeingWritten: false }
-    if (!(yield* Queue.offer(queue, entry))) return yield* new QueueClosed()
+    // Before the offer: a fiber may be suspended between any two effects, and a writer must find what it takes.
+    const isFirst = inTime.size === 0
     pending.add(entry)
     inTime.add(entry)
-    if (inTime.size === 1) yield* accepted.open
-    return entry
-  })
+    if (yield* Queue.offer(queue, entry)) {
+      if (isFirst) yield* accepted.open
+      return entry
+    }
+    pending.delete(entry)
+    inTime.delete(entry)
+    return yield* new QueueClosed()
+  }, Effect.uninterruptible)
 
   return {
     offer: (item) => Effect.map(accept(item), ({ result }) => Deferred.await(result)),

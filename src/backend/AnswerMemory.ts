@@ -142,9 +142,10 @@ const make = Effect.fnUntraced(function* (options: AnswerMemoryOptions) {
   const hold = (answer: Answer, bytes: number): Effect.Effect<void> =>
     Effect.suspend(() => {
       const unread = counted(bytes)
-      if (unread === answer.unread && answer.collected === 0) return Effect.void
+      const wasFirst = first === answer
+      if (unread === answer.unread && answer.collected === 0 && !wasFirst) return Effect.void
+      if (wasFirst) first = undefined
       if (unread < answer.unread || answer.unread === 0) answer.since = nowMs()
-      if (first === answer) first = undefined
       const grows = unread > answer.unread
       change(answer, 0, unread)
       return Effect.andThen(

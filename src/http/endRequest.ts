@@ -4,7 +4,7 @@
  */
 import { Array as Arr, Cause, Effect, Exit, identity, Scope, Stream } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
-import { BackendFailed, type GatewayError } from "../domain/Errors.ts"
+import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
 import { refusalOf } from "../domain/refusal.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
@@ -41,6 +41,19 @@ export const makeEndRequest = Effect.gen(function* () {
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
   }
 
+  /** Charges and audits a refusal. One that cannot be audited is told as that, and logged. */
+  const finishRefusal = (
+    context: RequestContext,
+    refusal: Refusal
+  ): Effect.Effect<ErrorResponse, Unavailable> =>
+    finish(context, endingOf(refusal)).pipe(
+      Effect.as(refusal.response),
+      Effect.catchCauseIf(
+        (unfinished) => !Cause.hasInterrupts(unfinished),
+        (unfinished) => failureOf(context, unfinished)
+      )
+    )
+
   const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
     if (body.length <= pieceBytes) {
       yield* finishAnswer(context, "freed")
@@ -66,9 +79,10 @@ export const makeEndRequest = Effect.gen(function* () {
     const failure = Cause.map(cause, (error) =>
       Cause.isDone(error) ? new BackendFailed({ fault: "cut" }) : error
     )
-    const error = yield* failureOf(context, failure)
-    if (context.outcome === undefined) yield* finish(context, endingOf({ response: error, row: "own" }))
-    return Buffer.from(encoder.failure(error, context.arrival.requestId))
+    const response = yield* failureOf(context, failure)
+    const told =
+      context.outcome === undefined ? yield* finishRefusal(context, { response, row: "own" }) : response
+    return Buffer.from(encoder.failure(told, context.arrival.requestId))
   })
 
   /**
@@ -117,11 +131,7 @@ export const makeEndRequest = Effect.gen(function* () {
     const error = Cause.findErrorOption(cause)
     const refused = error._tag === "Some" ? refuse(context, error.value) : refuseDefect(context, cause)
     return refused.pipe(
-      Effect.flatMap((refusal) => Effect.as(finish(context, endingOf(refusal)), refusal.response)),
-      Effect.catchCauseIf(
-        (unfinished) => !Cause.hasInterrupts(unfinished),
-        (unfinished) => failureOf(context, unfinished)
-      ),
+      Effect.flatMap((refusal) => finishRefusal(context, refusal)),
       Effect.map((response) => respondError(context, response))
     )
   }

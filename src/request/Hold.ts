@@ -3,8 +3,8 @@
  * or budget has nothing more to give, the stream ends with `length`.
  *
  * The hold fails closed: when the Meter does not answer, the stream goes on to the end of the hold and then ends as
- * `Unavailable`. The stream asks twice at most: near the end of its hold, and once more when all of it is used, so
- * that one lost reply does not end a stream. Heartbeats ask in between.
+ * `Unavailable`. The stream asks near the end of its hold, and once more at its end, so that one lost reply does not end it.
+ * Heartbeats ask in between.
  *
  * Output that is not seen while it is generated is held by the time that the model runs: with each heartbeat, and when the
  * client leaves it.
@@ -12,7 +12,7 @@
 import { Effect } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Reservation } from "../domain/Reservation.ts"
-import type { Meter, MeterDown } from "../gates/meter/Meter.ts"
+import type { Meter, MeterDown, Renewal } from "../gates/meter/Meter.ts"
 import type { RequestCost } from "./RequestCost.ts"
 
 /** Tokens that a stream holds ahead of its output, and the rest at which it asks for more. */
@@ -49,25 +49,22 @@ export class Hold {
   }
 
   /**
-   * Whether `output` nearly uses up the hold and more may be available. After a failure: whether it uses up all of it.
+   * Whether `output` nearly uses up the hold and more may be available. After a failure, and for the last tokens of an answer:
+   * whether it uses up all of it.
    */
-  isShortOf(output: number): boolean {
-    return this.#lacks(this.#undecided === undefined ? output + margin : output)
+  isShortOf(output: number, isFinal = false): boolean {
+    const needed = isFinal || this.#undecided !== undefined ? output : output + margin
+    return !this.#exhausted && this.held < this.#tokensFor(needed)
   }
 
-  /** The same for the last tokens of an answer. */
-  isShortOfFinal(output: number): boolean {
-    return this.#lacks(output)
-  }
-
-  /** Tries to hold more than `output` tokens. A Meter that does not answer sets `unavailable`. */
-  extend(output: number): Effect.Effect<void> {
-    return this.#ask(output + ahead)
-  }
-
-  /** The same for the last tokens of an answer: it does not hold more than these. */
-  extendFinal(output: number): Effect.Effect<void> {
-    return this.#ask(output)
+  /** Tries to hold more than `output` tokens, or just these when they are the last. A Meter that does not answer sets `unavailable`. */
+  extend(output: number, isFinal = false): Effect.Effect<void> {
+    return Effect.suspend(() => {
+      const want = this.#tokensFor(isFinal ? output : output + ahead)
+      return Effect.flatMap(this.#request(want), () =>
+        this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
+      )
+    }).pipe(Effect.ignore)
   }
 
   /**
@@ -79,7 +76,8 @@ export class Hold {
     const short = this.#undecided !== undefined && this.held < this.#tokensFor(tokens + margin)
     const wanted = short ? this.#tokensFor(tokens + ahead) : this.held
     const unseen = this.cost.plan.unseen ? this.#tokensFor(this.#likely() + ahead) : 0
-    return unseen > wanted ? this.#requestUnseen(unseen) : this.#request(wanted)
+    // What was generated unseen may be less, so it does not change whether the answer may go on.
+    return unseen > wanted ? Effect.asVoid(this.#renew(unseen)) : this.#request(wanted)
   })
 
   /** Set when the answer must end at the end of its hold because the Meter did not answer. */
@@ -89,45 +87,17 @@ export class Hold {
       : new Unavailable({ gate: "Limiter", cause: this.#undecided.cause })
   }
 
-  #lacks(output: number): boolean {
-    return !this.#exhausted && this.held < this.#tokensFor(output)
-  }
-
   /** Tokens to hold for this output, at most the whole bound. */
   #tokensFor(output: number): number {
     const { maxTokens, promptEstimate } = this.cost
     return promptEstimate + Math.min(maxTokens, output)
   }
 
-  #ask(output: number): Effect.Effect<void> {
-    return Effect.suspend(() => {
-      const want = this.#tokensFor(output)
-      return Effect.flatMap(this.#request(want), () =>
-        this.#undecided === missingTotals ? this.#requestRestored(want) : Effect.void
-      )
-    }).pipe(Effect.ignore)
-  }
-
   /** Tries to hold output that nobody has seen, so that it can be charged. */
   #reach(output: number): Effect.Effect<void> {
-    const want = this.#tokensFor(output)
-    return this.cost.plan.unseen && want > this.held ? Effect.ignore(this.#requestUnseen(want)) : Effect.void
-  }
-
-  /**
-   * As `#request`. It decides nothing about the answer: less may have been generated, and when it comes there may be room
-   * again.
-   */
-  #requestUnseen(want: number): Effect.Effect<void, MeterDown> {
     return Effect.suspend(() => {
-      const [exhausted, undecided] = [this.#exhausted, this.#undecided]
-      return Effect.ensuring(
-        this.#request(want),
-        Effect.sync(() => {
-          this.#exhausted = exhausted
-          this.#undecided = undecided
-        })
-      )
+      const want = this.#tokensFor(output)
+      return this.cost.plan.unseen && want > this.held ? Effect.ignore(this.#renew(want)) : Effect.void
     })
   }
 
@@ -143,20 +113,30 @@ export class Hold {
 
   /** Remembers a failure: it becomes the error of the stream if the stream reaches the end of its hold. */
   #request(want: number): Effect.Effect<void, MeterDown> {
-    const { cost } = this
-    const { reservation } = cost
-    if (reservation === undefined || cost.settled) return Effect.void
-    return Effect.mapBoth(this.#meter.renew(reservation, this.#used, want), {
+    return Effect.mapBoth(this.#renew(want), {
       onFailure: (down) => {
         this.#undecided = { cause: down.cause }
         return down
       },
-      onSuccess: ({ exhausted, held }) => {
-        this.held = held
-        this.#exhausted = exhausted
-        this.#undecided = exhausted || held >= want ? undefined : missingTotals
-        cost.extend(held)
+      onSuccess: (renewed) => {
+        if (renewed === undefined) return
+        this.#exhausted = renewed.exhausted
+        this.#undecided = renewed.exhausted || renewed.held >= want ? undefined : missingTotals
       }
+    })
+  }
+
+  /** Undefined: nothing is held any more. */
+  #renew(want: number): Effect.Effect<Renewal | undefined, MeterDown> {
+    return Effect.suspend(() => {
+      const { cost } = this
+      const { reservation } = cost
+      if (reservation === undefined || cost.settled) return Effect.undefined
+      return Effect.map(this.#meter.renew(reservation, this.#used, want), (renewal) => {
+        this.held = renewal.held
+        cost.extend(renewal.held)
+        return renewal
+      })
     })
   }
 

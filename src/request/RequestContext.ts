@@ -45,6 +45,8 @@ export class RequestContext {
   modelLoaded: boolean | undefined
   /** from its arrival to the first frame of its answer, in ms */
   firstFrameMs: number | undefined
+  /** the intent row may exist */
+  opening = false
   /** the intent row exists */
   opened = false
   /** why it was refused, for the audit */

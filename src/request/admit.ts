@@ -78,6 +78,7 @@ export const makeAdmit = Effect.gen(function* () {
 
   /** Writes the intent row. After that the request may be sent to the backend. */
   const openIntent = Effect.fnUntraced(function* (context: RequestContext, queued: Evidence<"Queue">) {
+    context.opening = true
     const permit = yield* audit.open(queued)
     context.opened = true
     context.cost.permit = permit

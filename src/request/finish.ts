@@ -28,8 +28,8 @@ const nsPerMs = 1_000_000
 export interface Ending {
   readonly outcome: Outcome
   /**
-   * `shared`: the refusal is counted in one row with others (`audit/Tally.ts`), and has no log line. A request with an
-   * intent always has its own row.
+   * `shared`: the refusal is counted in one row with others (`audit/Tally.ts`), and has no log line. A request that may have an
+   * intent always has its own row, which ends the intent.
    */
   readonly row: "own" | "shared"
   /** `kept`: the slot is kept until `release`, because the answer takes long to write */
@@ -158,7 +158,7 @@ export const makeFinish = Effect.gen(function* () {
   ) {
     const { cost } = context
     const now = nowMs()
-    const row = context.opened ? "own" : wanted
+    const row = context.opening ? "own" : wanted
     const free = isFree(context, outcome)
     context.end(outcome, now)
     const hasLeft = outcome.status === outcomes.clientLeft.status

@@ -87,11 +87,8 @@ export const meterStream = (
     const output = (last.done ? cost.claimedBy(last) : undefined) ?? count.estimate
     cost.timing?.record(output - metered)
     metered = output
-    const isShort = last.done ? hold.isShortOfFinal(output) : hold.isShortOf(output)
-    if (!isShort || hasAsked) return Effect.succeed(show(chunk, last, output))
-    return Effect.map(last.done ? hold.extendFinal(output) : hold.extend(output), () =>
-      show(chunk, last, output)
-    )
+    if (hasAsked || !hold.isShortOf(output, last.done)) return Effect.succeed(show(chunk, last, output))
+    return Effect.map(hold.extend(output, last.done), () => show(chunk, last, output))
   }
 
   /** Without a final frame, waiting frames cost their estimate. */

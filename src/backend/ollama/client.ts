@@ -57,7 +57,7 @@ export interface OllamaOptions {
   /** how long a request waits for its first frame while the server does not even answer a ping; default: 5000 */
   readonly notAnsweringMs?: number
   readonly idleTimeoutMs: number
-  /** default: unbounded */
+  /** default: half an hour */
   readonly maxDurationMs?: number
   /**
    * Connections for requests of clients. Further requests wait, within `firstByteTimeoutMs`. Unlimited by default: the
@@ -197,8 +197,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Effect.mapError(beforeFirstFrame),
       Pull.catchDone(() => endedEarly)
     )
-    if (options.maxDurationMs !== undefined)
-      call.setDeadline(timer(options.maxDurationMs), "longer than the maximal duration")
+    call.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
     return beginningWith(first, pull)
   })
 

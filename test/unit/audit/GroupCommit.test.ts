@@ -312,3 +312,26 @@ test("when an item was written before anyone waits for it, then the wait ends at
   assert.deepInclude(yield* Effect.flip(failed), { _tag: "BadRow" })
   assert.deepStrictEqual(store.rows, [1])
 })
+
+test("when a submitter is suspended at any step, then its item is written, and a late one is told", function* () {
+  const store = new Store()
+  const commit = yield* commitTo(store, { onStoreFailure: "keep", lateAfterMs: 500 })
+  // A fiber of Effect is suspended after 2048 operations, between any two effects.
+  const busy = Effect.fnUntraced(function* (steps: number) {
+    for (let n = 0; n < steps; n += 1) yield* Effect.sync(() => n)
+    yield* yield* commit.offer(steps)
+  })
+  for (let steps = 2000; steps < 2060; steps += 1) {
+    const fiber = yield* fork(busy(steps))
+    while (fiber.pollUnsafe() === undefined && commit.lagMs() < 1) yield* turn
+    yield* Fiber.join(fiber)
+    assert.strictEqual(commit.backlog(), 0, `${steps}`)
+  }
+  store.down = true
+  for (let steps = 2000; steps < 2060; steps += 1) {
+    const fiber = yield* fork(Effect.flip(busy(steps)))
+    yield* turn
+    yield* TestClock.adjust("500 millis")
+    assert.deepInclude(yield* Fiber.join(fiber), { _tag: "Late" }, `${steps}`)
+  }
+})

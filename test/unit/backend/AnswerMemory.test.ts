@@ -61,6 +61,16 @@ describe("answers that are collected", () => {
     assert.isDefined(other.pollUnsafe())
   })
 
+  test("when the one that goes beyond the bounds gives its memory back, then another one goes on", function* () {
+    const first = yield* request("a", "a", 20 * mib)
+    yield* first.collect(12 * mib)
+    yield* first.collect(0)
+    yield* first.hold(0)
+    const next = yield* start((yield* request("b")).collect(12 * mib))
+    yield* Effect.yieldNow
+    assert.isDefined(next.pollUnsafe())
+  })
+
   test("when many wait, then the one with the least still to come goes on first, and all get their turn", function* () {
     const memory = yield* AnswerMemory
     const order: Array<string> = []

@@ -104,6 +104,13 @@ test("when a refusal shares its row with others, then it has no log line", funct
   assert.deepStrictEqual(lines, [])
 })
 
+test("when a client leaves while its intent is written, then its row is its own, which ends the intent", function* () {
+  const { context, end, lines } = yield* world
+  context.opening = true
+  yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "shared" })
+  assert.deepStrictEqual(lines, ["request"])
+})
+
 test("when a request ends before its call, then it is free if the gateway refused it, and charged if its client left", function* () {
   const endOf = Effect.fnUntraced(function* (outcome: Ending["outcome"]) {
     const { did, end } = yield* world

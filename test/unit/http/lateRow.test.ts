@@ -1,0 +1,47 @@
+/** A stream that fails while its row cannot be written still ends with a line that says so. */
+import { assert, it } from "@effect/vitest"
+import { Context, Effect, Layer, Stream } from "effect"
+import { HttpServer } from "effect/http"
+import { AuditMemory } from "../../../src/audit/memory.ts"
+import { layerMemory as layerBackend, replyWith } from "../../../src/backend/memory.ts"
+import { BackendFailed } from "../../../src/domain/Errors.ts"
+import { makeMemory as makeKeys, memoryKey } from "../../../src/gates/keys/memory.ts"
+import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
+import { testWith } from "../../support/testWith.ts"
+
+const test = testWith(it.live)
+
+test("when the audit is down and the model server breaks off, then the client reads that the service is unavailable", function* () {
+  const [keys, key] = [makeKeys(), memoryKey({})]
+  keys.add(key)
+  const services = yield* Layer.build(
+    layerInMemory({
+      keyStore: keys.layer,
+      backend: layerBackend({
+        models: Effect.succeed([memoryModel("m:latest")]),
+        reply: () =>
+          Effect.succeed(
+            replyWith(["a", "b"], 9).pipe(
+              Stream.take(1),
+              Stream.concat(
+                Stream.unwrap(Effect.as(takeDown, Stream.fail(new BackendFailed({ fault: "cut" }))))
+              )
+            )
+          )
+      })
+    })
+  )
+  const takeDown: Effect.Effect<void> = Effect.suspend(() => Context.get(services, AuditMemory).setDown(true))
+  const { address } = Context.get(services, HttpServer.HttpServer)
+  const text = yield* Effect.promise(async () => {
+    const response = await fetch(new URL("/api/chat", HttpServer.formatAddress(address)), {
+      method: "POST",
+      headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "hi" }] })
+    })
+    return response.text()
+  })
+  const lines = text.trim().split("\n")
+  assert.include(lines[0], '"content":"a"')
+  assert.strictEqual(lines.at(-1), '{"error":"service temporarily unavailable"}')
+})
