@@ -24,65 +24,47 @@ interface ArrivedRequest {
 export const withRequestId = (context: ArrivedRequest, line: Effect.Effect<void>): Effect.Effect<void> =>
   Effect.annotateLogs(line, "request_id", context.arrival.requestId)
 
-export type LogFailure = (context: ArrivedRequest, error: GatewayError) => Effect.Effect<void>
-
-const makeLogFailure: Effect.Effect<LogFailure> = Effect.map(makeMonotonicMs, (nowMs): LogFailure => {
+const make = Effect.map(makeMonotonicMs, (nowMs) => {
   const logs = new Map<Gate, OutageLog>()
-  const logOf = (gate: Gate): OutageLog => {
+
+  const outage = ({ cause, gate }: Unavailable) => {
     const log = logs.get(gate) ?? new OutageLog(nowMs, { remindMs })
     logs.set(gate, log)
-    return log
-  }
-
-  const outage = (error: Unavailable): Effect.Effect<void> => {
-    const { cause, gate } = error
-    return logOf(gate).failed(
+    return log.failed(
       (failures) => Effect.logWarning("gate unavailable", { gate, failures }, cause),
       Effect.logDebug("gate unavailable", { gate }, cause)
     )
   }
 
-  return (context, error) => {
+  const lineOf = (error: GatewayError): Effect.Effect<void> => {
     switch (error._tag) {
       case "Unavailable":
         // A flood of requests must not become a flood of log lines. It is in the audit.
-        return withRequestId(
-          context,
-          error.crowded === true
-            ? Effect.logDebug("gate crowded", { gate: error.gate }, error.cause)
-            : outage(error)
-        )
+        return error.crowded === true
+          ? Effect.logDebug("gate crowded", { gate: error.gate }, error.cause)
+          : outage(error)
       case "PayloadTooLarge":
-        return withRequestId(
-          context,
-          Effect.logInfo("request body too large", {
-            limit_bytes: error.limitBytes,
-            setting: "MAX_REQUEST_BODY_BYTES"
-          })
-        )
+        return Effect.logInfo("request body too large", {
+          limit_bytes: error.limitBytes,
+          setting: "MAX_REQUEST_BODY_BYTES"
+        })
       case "CircuitOpen":
         // The breaker logs once that it opened.
-        return withRequestId(context, Effect.logDebug("circuit breaker open"))
+        return Effect.logDebug("circuit breaker open")
       case "BackendFailed":
-        return withRequestId(
-          context,
-          Effect.andThen(
-            Effect.logWarning("backend failed", loggedFault(error)),
-            Effect.logDebug("backend failed", error.cause)
-          )
+        return Effect.andThen(
+          Effect.logWarning("backend failed", loggedFault(error)),
+          Effect.logDebug("backend failed", error.cause)
         )
       default:
         return Effect.void
     }
   }
+
+  return { log: (context: ArrivedRequest, error: GatewayError) => withRequestId(context, lineOf(error)) }
 })
 
 /** One for the process, so that an outage is logged once and not once for each request. */
-export class FailureLog extends Context.Service<FailureLog, { readonly log: LogFailure }>()(
-  "tollgate/observability/FailureLog"
-) {
-  static readonly layer: Layer.Layer<FailureLog> = Layer.effect(
-    FailureLog,
-    Effect.map(makeLogFailure, (log) => ({ log }))
-  )
+export class FailureLog extends Context.Service<FailureLog>()("tollgate/observability/FailureLog", { make }) {
+  static readonly layer: Layer.Layer<FailureLog> = Layer.effect(FailureLog, make)
 }

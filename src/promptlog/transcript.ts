@@ -6,7 +6,6 @@ import { clientText } from "../domain/clientText.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../domain/Inference.ts"
 import { storable } from "../domain/text.ts"
-import type { PromptLog } from "./PromptLog.ts"
 
 /** UTF-8 bytes stored of a prompt, and as many of an answer. */
 export const maxBytes = 65_536
@@ -95,10 +94,17 @@ const promptRow = (
   }
 }
 
-/** `keep` stores or queues the finished row. It never fails and never waits. */
+/** Collects one request, with a bounded size. */
+export interface Transcript {
+  add(frames: ReadonlyArray<Frame>): void
+  /** Queues what was collected. Never fails, never waits. */
+  readonly keep: Effect.Effect<void>
+}
+
+/** undefined when the key has not opted in; then nothing is collected. `keep` queues the finished row. It never fails and never waits. */
 export const makeTranscript =
-  (keep: (row: PromptRow) => Effect.Effect<void>): PromptLog["Service"]["transcript"] =>
-  (caller, arrival, request) => {
+  (keep: (row: PromptRow) => Effect.Effect<void>) =>
+  (caller: Caller, arrival: Arrival, request: InferenceRequest): Transcript | undefined => {
     if (caller.promptLogDays === undefined) return undefined
     const answer = new AnswerText()
     return {

@@ -1,7 +1,7 @@
 /** The running processes of the gateway, and the last report of each, in a table of the database. For `tollgate status`. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Data, Effect, Layer, Schema } from "effect"
-import { type Listed, makeRowReader } from "../infra/rows.ts"
+import { makeRowReader } from "../infra/rows.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { randomUUID } from "node:crypto"
 import { background, jittered } from "../observability/background.ts"
@@ -34,18 +34,6 @@ export const goneAfterS = 3 * reportEveryS
 /** The row of a process that ended without a word is deleted after this many seconds. */
 export const forgetAfterS = 3600
 
-export class Replicas extends Context.Service<
-  Replicas,
-  {
-    /** Writes the row of a process. It also deletes rows of processes that have been silent for `forgetAfterS`. */
-    report(replica: Pick<Replica, "id" | "host" | "version" | "gauges">): Effect.Effect<void, ReplicasDown>
-    /** Deletes the row of a process that ends. */
-    leave(id: string): Effect.Effect<void, ReplicasDown>
-    /** All rows, the oldest process first. */
-    readonly list: Effect.Effect<Listed<Replica>, ReplicasDown>
-  }
->()("tollgate/replicas/Replicas") {}
-
 const replicas = makeRowReader(({ id }) => `replica ${String(id)}`, Replica)
 
 const make = Effect.gen(function* () {
@@ -55,8 +43,9 @@ const make = Effect.gen(function* () {
       timeoutDetached("2 seconds"),
       Effect.mapError((cause) => new ReplicasDown({ cause }))
     )
-  return Replicas.of({
-    report: ({ gauges, host, id, version }) =>
+  return {
+    /** Writes the row of a process. It also deletes rows of processes that have been silent for `forgetAfterS`. */
+    report: ({ gauges, host, id, version }: Pick<Replica, "id" | "host" | "version" | "gauges">) =>
       Effect.asVoid(
         bounded(pg`
           WITH forgotten AS (
@@ -67,7 +56,9 @@ const make = Effect.gen(function* () {
           VALUES (${id}::text::uuid, ${host}, ${version}, ${pg.json(gauges)})
           ON CONFLICT (id) DO UPDATE SET seen_at = now(), gauges = excluded.gauges`)
       ),
-    leave: (id) => Effect.asVoid(bounded(pg`DELETE FROM replicas WHERE id = ${id}::text::uuid`)),
+    /** Deletes the row of a process that ends. */
+    leave: (id: string) => Effect.asVoid(bounded(pg`DELETE FROM replicas WHERE id = ${id}::text::uuid`)),
+    /** All rows, the oldest process first. */
     list: bounded(
       Effect.map(
         pg`
@@ -78,8 +69,10 @@ const make = Effect.gen(function* () {
         replicas.list
       )
     )
-  })
+  }
 })
+
+export class Replicas extends Context.Service<Replicas>()("tollgate/replicas/Replicas", { make }) {}
 
 export const layerPostgres: Layer.Layer<Replicas, never, PgClient.PgClient> = Layer.effect(Replicas, make)
 

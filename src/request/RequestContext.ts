@@ -11,7 +11,7 @@ import type { Headroom } from "../domain/Limits.ts"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { ServedRoute } from "../domain/Surface.ts"
 import { isLikelyCut, wasCut } from "../domain/promptWindow.ts"
-import type { Transcript } from "../promptlog/PromptLog.ts"
+import type { Transcript } from "../promptlog/transcript.ts"
 import { RequestCost } from "./RequestCost.ts"
 
 export class RequestContext {

@@ -15,7 +15,7 @@ import type { Frame } from "../domain/Frame.ts"
 import { bytesPerToken } from "../domain/Usage.ts"
 import { cutFrames } from "./cutFrames.ts"
 import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
-import type { Transcript } from "../promptlog/PromptLog.ts"
+import type { Transcript } from "../promptlog/transcript.ts"
 import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
