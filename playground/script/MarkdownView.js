@@ -1,17 +1,14 @@
 /**
- * Shows markdown that is still coming. A complete block is built once and never touched again. Of the last block, finished
- * items of a list, rows of a table and lines of code stay as well.
+ * Shows markdown that is still coming. A complete block is built once and never touched again. What has not changed of the
+ * last one stays too, so that a reader can select it.
  */
-import { blocks, itemsOf, labelOf, listOf, rowsOf, tableOf } from "./blocks.js"
+import { blocks, labelOf } from "./blocks.js"
 import { CodeBlock } from "./codeBlock.js"
 import { element } from "./dom.js"
 import { maxBlock, settledEnd, tokensOf } from "./markdown.js"
 
 /** Most characters that one screen frame reads, so that no frame takes long. */
 const maxStep = 1024
-
-const markOf = (token) => (token.ordered ? "1" : token.raw.trimStart().charAt(0))
-const headOf = (token) => `${token.raw.split("\n", 2).join("\n")}\n`
 
 const innermost = (token) =>
   token?.type === "list"
@@ -21,6 +18,25 @@ const innermost = (token) =>
       : token
 
 const lengthOf = (tokens) => tokens.reduce((sum, { raw }) => sum + raw.length, 0)
+
+/** Whether they are equal but for what is in them. A button that copies code belongs to the text of its block. */
+const alike = (one, other) =>
+  one instanceof Element &&
+  other instanceof Element &&
+  !other.matches(".fence") &&
+  one.cloneNode(false).isEqualNode(other.cloneNode(false))
+
+/** Puts what `made` has into `node`. What both have at their beginning stays. */
+const update = (node, made) => {
+  let [at, next] = [node.firstChild, made.firstChild]
+  while (at !== null && next !== null && at.isEqualNode(next)) [at, next] = [at.nextSibling, next.nextSibling]
+  if (alike(at, next)) {
+    update(at, next)
+    ;[at, next] = [at.nextSibling, next.nextSibling]
+  }
+  for (; at !== null; [at] = [at.nextSibling, at.remove()]);
+  for (; next !== null; [next] = [next.nextSibling, node.append(next)]);
+}
 
 export class MarkdownView {
   node = element("div", "md")
@@ -32,8 +48,6 @@ export class MarkdownView {
   #level = 3
   /** The blocks that may still change; their nodes are the last ones. */
   #tail = []
-  /** The list or table at the beginning of the tail whose first parts are settled. */
-  #open
 
   push(text) {
     this.#text += text.replaceAll("\r", "")
@@ -47,57 +61,30 @@ export class MarkdownView {
     return !whole
   }
 
-  get #source() {
-    return this.#text.slice(this.#settled, this.#shown)
-  }
-
   #read(final) {
-    const [head, source] = [this.#open?.head ?? "", this.#source]
-    const tokens = tokensOf(head + source, this.#links)
+    const source = this.#text.slice(this.#settled, this.#shown)
+    const tokens = tokensOf(source, this.#links)
     if (final || innermost(tokens.at(-1))?.type === "code") return tokens
     const end = settledEnd(source)
-    return end === source ? tokens : tokensOf(head + end, this.#links)
-  }
-
-  #goesOn(token) {
-    const { type, mark, head } = this.#open
-    return token?.type === type && (type === "list" ? markOf(token) === mark : headOf(token) === head)
+    return end === source ? tokens : tokensOf(end, this.#links)
   }
 
   #draw(final) {
     const full = this.#shown - this.#settled > maxBlock
-    let tokens = this.#read(final || full)
-    if (this.#open !== undefined && tokens.length > 0 && !this.#goesOn(tokens[0])) {
-      for (const { node } of this.#tail[0]?.parts ?? []) node.remove()
-      for (const { node } of this.#tail.slice(1)) node?.remove()
-      this.#tail = []
-      this.#open = undefined
-      tokens = this.#read(final || full)
-    }
-    this.#build(tokens)
+    const tokens = this.#read(final || full)
+    const [before, level] = [this.#tail, { last: this.#level }]
+    this.#tail = tokens.map((token, index) => this.#entry(token, before[index], level))
+    const changed = this.#tail.findIndex(({ node }, index) => node !== before[index]?.node)
+    const first = changed === -1 ? tokens.length : changed
+    for (const { node } of before.slice(first)) node?.remove()
+    this.node.append(...this.#tail.slice(first).flatMap(({ node }) => node ?? []))
     if (!final) this.#settle(tokens, full)
-  }
-
-  #build(tokens) {
-    const before = this.#tail
-    let [same, level] = [true, { last: this.#level }]
-    this.#tail = tokens.map((token, index) => {
-      const was = same ? before[index] : undefined
-      const entry = this.#entry(token, was, level)
-      if (same && entry.node !== was?.node) {
-        same = false
-        for (const { node } of before.slice(index)) node?.remove()
-      }
-      if (!same && entry.node !== undefined) this.node.append(entry.node)
-      return { ...entry, level: level.last }
-    })
-    if (same) for (const { node } of before.slice(tokens.length)) node?.remove()
   }
 
   /** The node of a block. It takes over what has not changed of the block that stood there before. */
   #entry(token, was, level) {
     const { type, raw } = token
-    if (was?.type === type && was.raw === raw && was.parts === undefined) {
+    if (was?.type === type && was.raw === raw) {
       level.last = was.level
       return was
     }
@@ -105,66 +92,34 @@ export class MarkdownView {
       const label = labelOf(token)
       const code = was?.code?.continues(label, token.text) ? was.code : new CodeBlock(label)
       code.show(token.text)
-      return { type, raw, code, node: code.node }
+      return { type, raw, code, node: code.node, level: level.last }
     }
-    if (type === "list") {
-      const mark = markOf(token)
-      const same = was?.type === type && was.mark === mark
-      const node = same ? was.node : listOf(token)
-      return { type, raw, mark, node, parts: this.#parts(node, same ? was.parts : [], itemsOf(token, level)) }
+    let [node] = blocks([token], level)
+    if (was?.type === type && alike(was.node, node)) {
+      update(was.node, node)
+      node = was.node
     }
-    if (type === "table") {
-      const head = headOf(token)
-      const same = was?.type === type && was.head === head
-      const { box, body } = same ? { box: was.node, body: was.body } : tableOf(token)
-      return {
-        type,
-        raw,
-        head,
-        body,
-        node: box,
-        parts: this.#parts(body, same ? was.parts : [], rowsOf(token))
-      }
-    }
-    return { type, raw, node: blocks([token], level)[0] }
+    return { type, raw, node, level: level.last }
   }
 
-  #parts(parent, before, entries) {
-    const changed = entries.findIndex(({ raw }, index) => before[index]?.raw !== raw)
-    const kept = before.slice(0, changed === -1 ? entries.length : changed)
-    for (const { node } of before.slice(kept.length)) node.remove()
-    const made = entries.slice(kept.length).map(({ raw, make }) => ({ raw, node: make() }))
-    parent.append(...made.map(({ node }) => node))
-    return [...kept, ...made]
-  }
-
-  /** Every block but the last is complete, and of a list or table every part but the last. */
+  /** Every block but the last is complete. */
   #settle(tokens, full) {
     let last = tokens.length - 1
     while (last > 0 && tokens[last].type === "space") last -= 1
-    if (last < 0) return
     if (last > 0) {
       for (const { type, tag, href, title } of tokens.slice(0, last))
         if (type === "def") this.#links[tag] ??= { href, title }
-      this.#settled += lengthOf(tokens.slice(0, last)) - (this.#open?.head?.length ?? 0)
+      this.#settled += lengthOf(tokens.slice(0, last))
       this.#level = this.#tail[last - 1].level
       this.#tail = this.#tail.slice(last)
-      this.#open = undefined
     }
-    const [token, entry] = [tokens[last], this.#tail[0]]
-    if (entry.parts?.length > 1) {
-      const complete =
-        entry.type === "list"
-          ? lengthOf(token.items.slice(0, -1))
-          : token.raw.trimEnd().lastIndexOf("\n") + 1 - (this.#open?.head?.length ?? 0)
-      this.#settled += complete
-      this.#open = { type: entry.type, mark: entry.mark, head: entry.head }
-      entry.parts = entry.parts.slice(-1)
-    }
-    if (full && entry.type !== "code" && this.#shown - this.#settled > maxBlock) {
-      this.#settled = this.#shown
-      this.#tail = []
-      this.#open = undefined
-    }
+    const [block] = this.#tail
+    if (!full || block === undefined || block.type === "code" || this.#shown - this.#settled <= maxBlock)
+      return
+    const items = tokens[last].items ?? []
+    // A long list goes on as another one, which begins with the item that is not complete.
+    if (items.length > 1) block.node.lastChild.remove()
+    this.#settled = items.length > 1 ? this.#settled + lengthOf(items.slice(0, -1)) : this.#shown
+    this.#tail = []
   }
 }

@@ -29,34 +29,12 @@ const item = (token, levels) => {
   return made
 }
 
-export const listOf = (token) => {
-  const made = element(token.ordered ? "ol" : "ul")
-  if (token.ordered && token.start !== "" && token.start !== 1) made.start = token.start
-  return made
-}
-
-export const itemsOf = (token, levels) =>
-  token.items.map((entry) => ({ raw: entry.raw, make: () => item(entry, levels) }))
-
 const cells = (name, row) =>
   row.map((cell) => {
     const made = element(name, cell.align ?? "", ...inline(cell.tokens))
     if (name === "th") made.scope = "col"
     return made
   })
-
-export const tableOf = (token) => {
-  const body = element("tbody")
-  const head = element("thead", "", element("tr", "", ...cells("th", token.header)))
-  const box = withAttributes(element("div", "table", element("table", "", head, body)), group("Table"))
-  return { box, body }
-}
-
-export const rowsOf = (token) =>
-  token.rows.map((row) => ({
-    raw: row.map(({ text }) => text).join("|"),
-    make: () => element("tr", "", ...cells("td", row))
-  }))
 
 const builders = {
   space: () => [],
@@ -75,14 +53,15 @@ const builders = {
     return [block.node]
   },
   list: (token, levels) => {
-    const made = listOf(token)
-    made.append(...itemsOf(token, levels).map(({ make }) => make()))
+    const made = element(token.ordered ? "ol" : "ul", "", ...token.items.map((entry) => item(entry, levels)))
+    if (token.ordered && token.start !== "" && token.start !== 1) made.start = token.start
     return [made]
   },
-  table: (token) => {
-    const { box, body } = tableOf(token)
-    body.append(...rowsOf(token).map(({ make }) => make()))
-    return [box]
+  table: ({ header, rows }) => {
+    const head = element("thead", "", element("tr", "", ...cells("th", header)))
+    const body = element("tbody", "", ...rows.map((row) => element("tr", "", ...cells("td", row))))
+    const table = element("div", "table", element("table", "", head, body))
+    return [withAttributes(table, group("Table"))]
   }
 }
 
