@@ -2,23 +2,14 @@
  * Finds the database and the model server: from the environment, or from the file that a running gateway with an embedded
  * database keeps in `DATA_DIR`.
  */
-import { Data, Effect, Option, Result } from "effect"
+import { Effect, Option } from "effect"
 import { readRuntime } from "../src/infra/embedded/RuntimeFile.ts"
-import { describeProblem, localBackendUrl, readSettings, table, variablesOf } from "../src/Settings.ts"
+import { localBackendUrl, table, variablesOf } from "../src/Settings.ts"
+import { settingsFrom, startupError } from "../src/startup/StartupError.ts"
 
-export class NoDatabase extends Data.TaggedError("NoDatabase") {
-  override get message(): string {
-    return 'no database: set DATABASE_URL, or start the gateway with "npm start" in this folder and keep it running'
-  }
-}
-
-export class WrongSettings extends Data.TaggedError("WrongSettings")<{
-  readonly lines: ReadonlyArray<string>
-}> {
-  override get message(): string {
-    return this.lines.join("; ")
-  }
-}
+const noDatabase = startupError(
+  'no database: set DATABASE_URL, or start the gateway with "npm start" in this folder and keep it running'
+)
 
 /** The only settings that commands read. The others may be missing or wrong. */
 const used = [
@@ -32,13 +23,9 @@ const used = [
 ]
 
 const readOnly = (entries: ReadonlyArray<Parameters<typeof variablesOf>[0]>) =>
-  Effect.suspend(() => {
-    const variables = entries.flatMap(variablesOf)
-    const read = readSettings(Object.fromEntries(variables.map((name) => [name, process.env[name]])))
-    return Result.isSuccess(read)
-      ? Effect.succeed(read.success)
-      : Effect.fail(new WrongSettings({ lines: read.failure.map(describeProblem) }))
-  })
+  Effect.suspend(() =>
+    settingsFrom(Object.fromEntries(entries.flatMap(variablesOf).map((name) => [name, process.env[name]])))
+  )
 
 export const settings = readOnly(used)
 
@@ -58,7 +45,7 @@ export const databaseAddress = Effect.gen(function* () {
   const { dataDir, databaseUrl } = yield* settings
   if (databaseUrl !== undefined) return databaseUrl
   const runtime = yield* readRuntime(dataDir)
-  return Option.isNone(runtime) ? yield* new NoDatabase() : runtime.value.database
+  return Option.isNone(runtime) ? yield* noDatabase : runtime.value.database
 })
 
 export const backendUrl = Effect.gen(function* () {

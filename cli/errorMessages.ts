@@ -12,7 +12,6 @@ import { UnreadableRow } from "../src/infra/rows.ts"
 import { explain } from "../src/observability/explain.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
 import * as Registry from "../src/admin/Errors.ts"
-import { NoDatabase, WrongSettings } from "./environment.ts"
 import { amount, counted } from "./terminal.ts"
 
 /** The file of `apply` cannot be used. */
@@ -122,7 +121,7 @@ const errorMessage = (error: unknown): string => {
   if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
   if (error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof SchemaMismatch) return error.message
-  if (error instanceof NoDatabase || error instanceof RuntimeFileFailed) return error.message
+  if (error instanceof RuntimeFileFailed) return error.message
   if (error instanceof UnreadableRow) return error.message
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
   if (isSqlError(error)) return databaseMessage(error)
@@ -132,4 +131,4 @@ const errorMessage = (error: unknown): string => {
 
 /** One line, or one line for each problem with the settings. */
 export const errorMessages = (error: unknown): ReadonlyArray<string> =>
-  error instanceof WrongSettings || error instanceof StartupError ? error.lines : [errorMessage(error)]
+  error instanceof StartupError ? error.lines : [errorMessage(error)]

@@ -4,9 +4,7 @@ import { CliError, CliOutput } from "effect/cli"
 import { StartupError } from "../src/startup/StartupError.ts"
 import type { Listed, UnreadableRow } from "../src/infra/rows.ts"
 import { redact } from "../src/domain/Key.ts"
-import { exitCodeConfiguration } from "../src/Settings.ts"
 import { errorMessages, usageMessage } from "./errorMessages.ts"
-import { WrongSettings } from "./environment.ts"
 import { Json, show } from "./terminal.ts"
 
 /** The command failed, and has printed already what is wrong. */
@@ -77,11 +75,8 @@ export const reportFailure = (cause: Cause.Cause<unknown>, json: boolean): Effec
   if (CliError.isCliError(error) && error._tag === "ShowHelp") {
     return Effect.succeed(error.errors.length === 0 ? 0 : 1)
   }
-  const code =
-    error instanceof WrongSettings
-      ? exitCodeConfiguration
-      : error instanceof StartupError
-        ? error.exitCode
-        : 1
-  return Effect.as(printErrors(errorMessages(error), json), code)
+  return Effect.as(
+    printErrors(errorMessages(error), json),
+    error instanceof StartupError ? error.exitCode : 1
+  )
 }

@@ -10,7 +10,6 @@ import {
   tenantTexts
 } from "../src/domain/settings.ts"
 import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
-import { prefix as keyPrefix } from "../src/admin/Values.ts"
 import { aLifetime, readLifetime } from "./times.ts"
 
 /** undefined: it is not given. */
@@ -19,6 +18,10 @@ export const optional = <A>(flag: Flag.Flag<A>): Flag.Flag<A | undefined> =>
 
 export const text = (name: string, metavar: string, description: string) =>
   Flag.String(name).pipe(Flag.withDescription(description), Flag.withMetavar(metavar))
+
+/** A text that need not be given. */
+export const optionalText = (name: string, metavar: string, description: string) =>
+  optional(text(name, metavar, description))
 
 export const toggle = (name: string, description: string) =>
   Flag.Boolean(name).pipe(Flag.withDescription(description), Flag.withDefault(false))
@@ -50,7 +53,7 @@ export const prefix = (flag: "prefix" | "key") =>
   text(flag, "prefix", "The first 12 characters of the key").pipe(
     // The commands of this program name a key in two ways, and people mix them.
     Flag.withAlias(flag === "key" ? "prefix" : "key"),
-    Flag.filterMap(readPrefix, () => keyPrefix.expected)
+    Flag.filterMap(readPrefix, () => "the 12-character prefix of a key, as list-keys shows it")
   )
 
 /** A key or a tenant. */

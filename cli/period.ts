@@ -41,8 +41,8 @@ const readStatus = (text: string): Option.Option<readonly [lowest: number, highe
 }
 
 export const selection = {
-  model: flags.optional(flags.text("model", "name", "Only requests for this model")),
-  user: flags.optional(flags.text("user", "name", "Only requests of this end user")),
+  model: flags.optionalText("model", "name", "Only requests for this model"),
+  user: flags.optionalText("user", "name", "Only requests of this end user"),
   status: flags.text("status", "n", "Only with this status, such as 429, or of a class, such as 5xx").pipe(
     Flag.filterMap(readStatus, () => "a status such as 429, or a class such as 5xx"),
     flags.optional

@@ -1,6 +1,6 @@
 /** Reads the times that an operator types. */
 import { Option } from "effect"
-import { dayMs } from "../src/domain/Calendar.ts"
+import { dayMs, dayOf } from "../src/domain/Calendar.ts"
 import type { Bounds, Moment } from "../src/admin/records/period.ts"
 
 const unitMs: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: dayMs, w: 604_800_000 }
@@ -59,6 +59,6 @@ export const readMoment = (text: string): Option.Option<Moment> => {
 export const readMonth = (text: string): Option.Option<Required<Bounds>> => {
   const [, year, month] = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(text) ?? []
   if (year === undefined) return Option.none()
-  const last = new Date(Date.UTC(Number(year), Number(month), 0)).toISOString().slice(0, 10)
+  const last = dayOf(Date.UTC(Number(year), Number(month), 0))
   return Option.some({ since: { day: `${text}-01` }, until: { day: last } })
 }

@@ -124,7 +124,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerQueueGauge,
     layerPinned.pipe(Layer.provide(layerPins)),
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
-    layerRetention(),
+    layerRetention,
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
     layerAuditMonths({ retentionDays: settings.auditRetentionDays }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })

@@ -1,4 +1,5 @@
 /** What a check of `status` and `doctor` found, and how it is printed. */
+import { Duration } from "effect"
 import { broken, columns, padded } from "../terminal.ts"
 
 export interface Check {
@@ -38,7 +39,10 @@ export const checkTable = (checks: ReadonlyArray<Check>, width = columns()): str
 }
 
 /** `1.2 ms` */
-export const took = (ms: number): string => `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+export const took = (time: Duration.Duration): string => {
+  const ms = Duration.toMillis(time)
+  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+}
 
 /** Whether a connection is encrypted, or needs not be because the server is on this machine. */
 export const tlsCheck = (

@@ -2,10 +2,9 @@
  * `doctor --agents`: asks the gateway as a coding agent would, and names each wall that it meets: body, bound of the output,
  * tokens a minute, window, surface, model without tools.
  */
-import { Effect, Option, Schema } from "effect"
+import { type Duration, Effect, Option, Schema } from "effect"
 import { HttpClient, HttpClientRequest } from "effect/http"
 import { outcomes } from "../../src/domain/Outcome.ts"
-import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { surfaces } from "../connect/Client.ts"
 import { modelsOf, served } from "../connect/gateway.ts"
 import { amount, escapeText } from "../terminal.ts"
@@ -157,14 +156,12 @@ const nearWalls = ({ headers }: Met): ReadonlyArray<Check> => {
 
 /** Asks until it is answered, without what stopped it before. */
 const askTurn = Effect.fnUntraced(function* (url: string, key: string, model: string) {
-  const nowMs = yield* makeMonotonicMs
   const walls: Array<Check> = []
   let turn: Turn | undefined = firstTurn
   while (turn !== undefined) {
-    const began = nowMs()
-    const met: Met = yield* post(url, key, bodyOf(model, turn))
+    const [time, met]: [Duration.Duration, Met] = yield* Effect.timed(post(url, key, bodyOf(model, turn)))
     if (met.status === 200) {
-      const what = `${amount(turn.bytes)} bytes, ${turn.tools} tools, a stream: ${took(nowMs() - began)}`
+      const what = `${amount(turn.bytes)} bytes, ${turn.tools} tools, a stream: ${took(time)}`
       const whole = met.text.trimEnd().endsWith("[DONE]")
       return [
         ...walls,

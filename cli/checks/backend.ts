@@ -1,16 +1,13 @@
 /** Checks of the model server. */
 import { Effect } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
-import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, failed, ok, took, warning } from "./Check.ts"
 import { explain } from "../../src/observability/explain.ts"
 
 /** Whether it answers, and with which models. */
 export const backendStatus: Effect.Effect<ReadonlyArray<Check>, never, Backend> = Effect.gen(function* () {
-  const [backend, nowMs] = [yield* Backend, yield* makeMonotonicMs]
-  const began = nowMs()
-  const models = yield* backend.models
-  const ms = took(nowMs() - began)
+  const [time, models] = yield* Effect.timed(Backend.use((backend) => backend.models))
+  const ms = took(time)
   return models.length === 0
     ? [
         warning(

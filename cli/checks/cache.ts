@@ -5,7 +5,6 @@ import { faultOf, probeWrites } from "../../src/gates/meter/redis/requirements.t
 import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
-import { makeMonotonicMs } from "../../src/infra/time.ts"
 import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
 import { explain } from "../../src/observability/explain.ts"
 
@@ -49,12 +48,10 @@ const unreachable = (error: unknown): ReadonlyArray<Check> => [
 
 const essential = Effect.gen(function* () {
   yield* connected
-  const [redis, nowMs] = [yield* Redis, yield* makeMonotonicMs]
+  const redis = yield* Redis
   const { client, send, servers } = redis
   yield* send("TIME", [])
-  const began = nowMs()
-  const time = yield* Effect.option(Effect.flatMap(send("TIME", []), decodeTime))
-  const ms = nowMs() - began
+  const [ms, time] = yield* Effect.timed(Effect.option(Effect.flatMap(send("TIME", []), decodeTime)))
   const found = yield* servers
   const faults = found.flatMap((server) => faultOf(server) ?? [])
   const refused = yield* Effect.match(probeWrites(redis), {

@@ -3,7 +3,7 @@ import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { knownVersion, planMigrations } from "../../src/infra/Migrations.ts"
 import { oneRow } from "../../src/infra/rows.ts"
-import { makeMonotonicMs, timeoutDetached } from "../../src/infra/time.ts"
+import { timeoutDetached } from "../../src/infra/time.ts"
 import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
 import { explain } from "../../src/observability/explain.ts"
 
@@ -19,11 +19,10 @@ const readFacts = oneRow({
 })
 
 const facts = Effect.gen(function* () {
-  const [sql, nowMs] = [yield* SqlClient.SqlClient, yield* makeMonotonicMs]
+  const sql = yield* SqlClient.SqlClient
   // The first statement also connects.
   yield* sql`SELECT 1`
-  const began = nowMs()
-  const rows = yield* sql`
+  const [time, rows] = yield* Effect.timed(sql`
     SELECT current_setting('server_version') AS version,
       (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "epochMs",
       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
@@ -32,9 +31,9 @@ const facts = Effect.gen(function* () {
       current_user::text AS user,
       pg_is_in_recovery() AS replica,
       coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings
-        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), '{}') AS unsafe`
+        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), '{}') AS unsafe`)
   const found = yield* readFacts(rows)
-  return { ...found, ms: nowMs() - began, behindMs: Date.now() - found.epochMs }
+  return { ...found, time, behindMs: Date.now() - found.epochMs }
 }).pipe(timeoutDetached("5 seconds"))
 
 const schemaCheck = Effect.map(planMigrations, ({ found, known, pending }): Check => {
@@ -58,7 +57,7 @@ const essential = Effect.gen(function* () {
     checks: [
       found.replica
         ? failed("database", "it is a read-only standby", "name the primary in DATABASE_URL")
-        : ok("database", `PostgreSQL ${found.version}, ${took(found.ms)}`),
+        : ok("database", `PostgreSQL ${found.version}, ${took(found.time)}`),
       yield* schemaCheck
     ]
   }

@@ -132,9 +132,7 @@ export const gatewayUrl = (description: string) =>
     Flag.withDefault("http://127.0.0.1:8080")
   )
 
-export const keyFile = flags.optional(
-  flags.text("key-file", "path", "The file with the key; else TOLLGATE_KEY")
-)
+export const keyFile = flags.optionalText("key-file", "path", "The file with the key; else TOLLGATE_KEY")
 
 export const connect = Command.make(
   "connect",

@@ -76,12 +76,10 @@ export const createKeys = Command.make(
       "path",
       'One name a line, or a table with a column "name"; "-" reads it from stdin'
     ),
-    out: flags.optional(
-      flags.text(
-        "out",
-        "path",
-        'The file for name,prefix,key, which only you may read; "-" prints them; default: stdout, unless it is a terminal'
-      )
+    out: flags.optionalText(
+      "out",
+      "path",
+      'The file for name,prefix,key, which only you may read; "-" prints them; default: stdout, unless it is a terminal'
     ),
     ...keyCreation
   },

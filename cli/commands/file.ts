@@ -1,20 +1,26 @@
-/** `export` and `apply`: tenants and settings of keys in a file. */
-import { Console, Data, Effect } from "effect"
+/** `export` and `apply`: tenants and settings of keys in a file, compared with what is in force. */
+import { Console, Data, Effect, Predicate } from "effect"
 import { Command, Flag } from "effect/cli"
+import { type AdminError, UnknownKey } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import { snakeCase } from "../../src/domain/text.ts"
+import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import {
   type Declaration,
   declarationOf,
+  type DeclaredTenant,
+  keyChangeOf,
   maxFileBytes,
   readDeclaration,
+  tenantChangeOf,
   writeDeclaration
 } from "../declaration.ts"
+import { FileInvalid } from "../errorMessages.ts"
 import { described } from "../help.ts"
 import { failIfUnreadable, nameUnreadable } from "../exit.ts"
 import { readText } from "../files.ts"
 import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
-import { type Change, planOf } from "../plan.ts"
 import { counted, escapeText, Json, notesAsText, show } from "../terminal.ts"
 
 class TakeBack extends Data.TaggedError("TakeBack") {}
@@ -35,6 +41,123 @@ export const exportTenants = Command.make(
     "tollgate export > tenants.yaml"
   )
 )
+
+/** One changed field. `null`: none. */
+interface Change {
+  /** `tenant acme` or `key tg_4fJ2kQ9sX` */
+  readonly subject: string
+  readonly field: string
+  readonly before: unknown
+  readonly after: unknown
+}
+
+const same = (one: unknown, other: unknown): boolean =>
+  one === other || JSON.stringify(one) === JSON.stringify(other)
+
+/** A tenant without its keys, as the database stores it: each model once, aliases without `:latest`, both in any order. */
+const normal = (tenant: DeclaredTenant): object => ({
+  ...tenant,
+  keys: undefined,
+  models: Array.isArray(tenant.models) ? [...new Set(tenant.models)].toSorted() : tenant.models,
+  aliases:
+    tenant.aliases &&
+    Object.fromEntries(
+      Object.entries(tenant.aliases)
+        .map(([alias, model]) => [withoutDefaultTag(alias), model] as const)
+        .toSorted(([one], [other]) => (one < other ? -1 : 1))
+    )
+})
+
+/** The fields of `wanted` that differ; a nested object counts by its own fields. */
+const differences = (subject: string, now: object, wanted: object, under = ""): ReadonlyArray<Change> =>
+  Object.entries(wanted).flatMap(([field, after]): ReadonlyArray<Change> => {
+    const before: unknown = Reflect.get(now, field) ?? (field === "budgets" ? {} : null)
+    if (after === undefined || same(before, after)) return []
+    return field === "budgets" && Predicate.isObject(before)
+      ? differences(subject, before, after, "budgets.")
+      : [{ subject, field: `${under}${snakeCase(field)}`, before, after }]
+  })
+
+/** Tenants and keys that the file does not name stay as they are. */
+const planOf = Effect.fnUntraced(function* (
+  registry: Registry["Service"],
+  file: string,
+  wanted: Declaration
+) {
+  const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+  const unreadable = [...tenants.unreadable, ...keys.unreadable]
+  const now = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
+  const changes: Array<Change> = []
+  const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
+  const invalid = (problem: string) => new FileInvalid({ file, problem })
+  const named = new Set<string>()
+  const once = (subject: string) => {
+    const odd = unreadable.find(({ row }) => row === subject)
+    if (odd !== undefined) return Effect.fail(odd)
+    return named.has(subject)
+      ? invalid(`${subject} is there twice`)
+      : Effect.sync(() => void named.add(subject))
+  }
+  const plan = (
+    subject: string,
+    before: object,
+    after: object,
+    ...writes: ReadonlyArray<Effect.Effect<unknown, AdminError>>
+  ) => {
+    const differing = differences(subject, before, after)
+    if (differing.length === 0) return
+    changes.push(...differing)
+    const write = Effect.all(writes, { discard: true })
+    steps.push(
+      Effect.catchTag(write, "InvalidValue", ({ expected, field }) =>
+        invalid(`${subject}: ${field} must be ${expected}`)
+      )
+    )
+  }
+
+  if (wanted.pins !== undefined) {
+    const pins = wanted.pins.map(({ hours = null, model }) => ({ model: withoutDefaultTag(model), hours }))
+    const sorted = pins.toSorted((one, other) => (one.model < other.model ? -1 : 1))
+    plan("gateway", now, { pins: sorted }, registry.changePins({ pin: pins, only: true }))
+  }
+  for (const tenant of wanted.tenants) {
+    const { enabled, keys: declaredKeys = [], name } = tenant
+    yield* once(`tenant ${name}`)
+    const present = now.tenants.find((one) => one.name === name)
+    const settings = tenantChangeOf(tenant)
+    plan(
+      `tenant ${name}`,
+      present === undefined ? { name: null } : normal(present),
+      normal(tenant),
+      present === undefined
+        ? registry.createTenant({ name, ...settings })
+        : registry.changeTenant(name, settings),
+      enabled === undefined ? Effect.void : registry.setTenantEnabled(name, enabled)
+    )
+    for (const key of declaredKeys) {
+      const { enabled, prefix } = key
+      const subject = `key ${prefix}`
+      yield* once(subject)
+      const found = keys.rows.find((one) => one.prefix === prefix)
+      if (found === undefined) return yield* new UnknownKey({ prefix })
+      if (found.tenant !== name) return yield* invalid(`${subject} belongs to another tenant`)
+      const current = present?.keys?.find((one) => one.prefix === prefix)
+      if (current === undefined) return yield* invalid(`${subject} is revoked`)
+      if (key.name !== undefined && key.name !== found.name)
+        return yield* invalid(`${subject} is named ${JSON.stringify(found.name)}, and a name cannot change`)
+      // `true` turns the log on and does not change the days.
+      const logsAlready = key.promptLog === true && typeof current.promptLog === "number"
+      plan(
+        subject,
+        current,
+        logsAlready ? { ...key, promptLog: undefined } : key,
+        registry.changeKey(prefix, keyChangeOf(key)),
+        enabled === undefined ? Effect.void : registry.setKeyEnabled(prefix, enabled)
+      )
+    }
+  }
+  return { changes, unreadable, run: registry.atomically(Effect.all(steps, { discard: true })) }
+})
 
 const shown = (value: unknown): string => (value === null ? "none" : escapeText(JSON.stringify(value)))
 

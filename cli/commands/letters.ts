@@ -120,12 +120,10 @@ export const letters = Command.make(
     out: flags
       .text("out", "folder", "Folder for the texts, which only you may read")
       .pipe(Flag.withDefault("letters")),
-    template: flags.optional(
-      flags.text(
-        "template",
-        "path",
-        `A text of your own, with ${placeNames.map((name) => `{{${name}}}`).join(" ")}`
-      )
+    template: flags.optionalText(
+      "template",
+      "path",
+      `A text of your own, with ${placeNames.map((name) => `{{${name}}}`).join(" ")}`
     )
   },
   Effect.fnUntraced(function* ({ address, keys: file, out, template }) {

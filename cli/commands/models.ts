@@ -197,8 +197,10 @@ export const setModels = Command.make(
     ),
     removeAliases: list("remove-alias", "Aliases to remove"),
     pin: list("pin", "Models that stay loaded, for all tenants; needs the queue (BACKEND_MAX_CONCURRENT)"),
-    hours: flags.optional(
-      flags.text("pin-hours", "hours", "With --pin: only in these hours of the day, in UTC, such as 08-18")
+    hours: flags.optionalText(
+      "pin-hours",
+      "hours",
+      "With --pin: only in these hours of the day, in UTC, such as 08-18"
     ),
     unpin: list("unpin", "Models that no longer stay loaded")
   },

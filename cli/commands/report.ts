@@ -156,8 +156,10 @@ export const report = Command.make(
     tenant: flags.owner.tenant,
     ...selection,
     ...periodFlags("the first of the month"),
-    price: flags.optional(
-      flags.text("price", "path", "A file with prices of a million tokens by model: adds the column COST")
+    price: flags.optionalText(
+      "price",
+      "path",
+      "A file with prices of a million tokens by model: adds the column COST"
     ),
     top: flags
       .count("top", "Rows to show, those with the most tokens; the rest is one row. 1 to 10000")

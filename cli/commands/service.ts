@@ -185,9 +185,7 @@ export const makeDoctor = (needs: ReadonlyArray<Checks>) =>
       ),
       url: gatewayUrl("With --agents: the gateway"),
       keyFile,
-      model: flags.optional(
-        flags.text("model", "name", "With --agents: the model; else the first of the key")
-      )
+      model: flags.optionalText("model", "name", "With --agents: the model; else the first of the key")
     },
     Effect.fnUntraced(function* ({ agents, keyFile: file, model, url }) {
       const own = (yield* Effect.all(needs, { concurrency: "unbounded" })).flat()

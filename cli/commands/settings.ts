@@ -128,9 +128,7 @@ export const showBudget = Command.make(
   "show-budget",
   {
     ...flags.owner,
-    user: flags.optional(
-      flags.text("user", "name", 'One end user of the key; "" is all requests without a name')
-    )
+    user: flags.optionalText("user", "name", 'One end user of the key; "" is all requests without a name')
   },
   ({ user, ...given }) => Effect.flatMap(flags.readOwner(given, "key"), (owner) => showBudgets(owner, user))
 ).pipe(

@@ -37,11 +37,6 @@ export const name = value(
   Schema.String.check(Schema.makeFilter(isName))
 )
 
-export const prefix = value(
-  "the 12-character prefix of a key, as list-keys shows it",
-  Schema.String.check(Schema.isPattern(/^[A-Za-z0-9]{2}_[0-9A-Za-z]{9}$/))
-)
-
 /** How many requests or prompts are listed. */
 export const listed = value("a whole number from 1 to 1000", whole(1, 1000))
 
@@ -62,12 +57,10 @@ export const aliasName = value(
   Schema.String.check(Schema.isPattern(/^[A-Za-z0-9][\w./:@+-]{0,127}$/))
 )
 
-export const aliasTarget = value(
+export const modelName = value(
   "a model name of at most 350 characters without spaces",
   Schema.String.check(Schema.makeFilter(isModelName))
 )
-
-export const modelName = aliasTarget
 
 /** undefined and null: always */
 export const pinHours = value(

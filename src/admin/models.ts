@@ -14,7 +14,7 @@ const storedAliases = (given: Aliases) =>
     Effect.forEach(given, ({ alias: name, model: target }) =>
       Effect.gen(function* () {
         const alias = withoutDefaultTag(yield* Values.validate("alias", Values.aliasName, name))
-        const model = yield* Values.validate("alias", Values.aliasTarget, target)
+        const model = yield* Values.validate("alias", Values.modelName, target)
         if (withoutDefaultTag(model) === alias) {
           return yield* mustBe("alias", "another name than that of its model")
         }

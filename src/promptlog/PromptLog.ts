@@ -89,17 +89,9 @@ export const layerPostgres = (
 ): Layer.Layer<PromptLog, never, PgClient.PgClient | Metrics> => Layer.effect(PromptLog, make(options))
 
 /**
- * Deletes logged prompts past their retention, in small batches, so that no delete holds locks for long. Every replica
- * does it; rows that another replica has locked are skipped.
+ * Deletes logged prompts past their retention, in small batches, so that no delete holds locks for long, and returns their
+ * number. Every replica does it; rows that another replica has locked are skipped.
  */
-export interface RetentionOptions {
-  /** seconds between two runs; default 60 */
-  readonly everyS?: number
-  /** rows per statement; default 500 */
-  readonly batch?: number
-}
-
-/** Deletes expired rows and returns their number. */
 export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: number) {
   let swept = 0
   for (;;) {
@@ -114,14 +106,12 @@ export const sweep = Effect.fnUntraced(function* (pg: PgClient.PgClient, batch: 
   }
 })
 
-const makeRetention = Effect.fnUntraced(function* (options: RetentionOptions) {
-  const pg = yield* PgClient.PgClient
-  const sweeping = Effect.tap(sweep(pg, options.batch ?? 500), (swept) =>
+const retention = Effect.gen(function* () {
+  const sweeping = Effect.tap(sweep(yield* PgClient.PgClient, 500), (swept) =>
     swept === 0 ? Effect.void : Effect.logInfo("expired prompts deleted", { prompts: swept })
   )
-  yield* background("prompt_log_retention", sweeping, jittered((options.everyS ?? 60) * 1000))
+  yield* background("prompt_log_retention", sweeping, jittered(60_000))
 })
 
-export const layerRetention = (
-  options: RetentionOptions = {}
-): Layer.Layer<never, never, PgClient.PgClient | Metrics> => Layer.effectDiscard(makeRetention(options))
+export const layerRetention: Layer.Layer<never, never, PgClient.PgClient | Metrics> =
+  Layer.effectDiscard(retention)

@@ -1,15 +1,12 @@
 /** The running processes of the gateway, and the last report of each, in a table of the database. For `tollgate status`. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Data, Effect, Layer, Schema } from "effect"
+import { Context, Effect, Layer, Schema } from "effect"
 import { makeRowReader } from "../infra/rows.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { randomUUID } from "node:crypto"
 import { background, jittered } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { version } from "../version.ts"
-
-/** The database failed. `cause` is for the log. */
-export class ReplicasDown extends Data.TaggedError("ReplicasDown")<{ readonly cause: unknown }> {}
 
 /** All times are the database's. */
 const Replica = Schema.Struct({
@@ -38,11 +35,7 @@ const replicas = makeRowReader(({ id }) => `replica ${String(id)}`, Replica)
 
 const make = Effect.gen(function* () {
   const pg = yield* PgClient.PgClient
-  const bounded = <A, E>(statement: Effect.Effect<A, E>) =>
-    statement.pipe(
-      timeoutDetached("2 seconds"),
-      Effect.mapError((cause) => new ReplicasDown({ cause }))
-    )
+  const bounded = timeoutDetached("2 seconds")
   return {
     /** Writes the row of a process. It also deletes rows of processes that have been silent for `forgetAfterS`. */
     report: ({ gauges, host, id, version }: Pick<Replica, "id" | "host" | "version" | "gauges">) =>
@@ -110,7 +103,7 @@ export const layerHeartbeat = ({
       )
       // Added before the loop, so that it runs after the loop has ended.
       yield* Effect.addFinalizer(() =>
-        Effect.catch(replicas.leave(id), ({ cause }) =>
+        Effect.catch(replicas.leave(id), (cause) =>
           Effect.logDebug("the state of this process stays in the database for an hour", cause)
         )
       )

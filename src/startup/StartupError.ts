@@ -12,7 +12,7 @@ export class StartupError extends Data.TaggedError("StartupError")<{
     return this.exitCode
   }
   override get message(): string {
-    return this.lines.join("\n")
+    return this.lines.join("; ")
   }
 }
 

@@ -22,15 +22,16 @@ import { type CounterDifference, type Looks, makeCounters, type Owner } from "./
 import { countRunning, endLeftIntents, readLeftIntents } from "./intents.ts"
 import {
   compareLedger,
+  compareUsers,
   type Days,
   type LedgerDifference,
   nextDay,
   readDropped,
-  repairLedger
+  repairLedger,
+  repairUser
 } from "./ledger.ts"
 import { type Difference, mostNamed, mostRequests, type Proof } from "./proof.ts"
 import { readRequests } from "./requests.ts"
-import { compareUsers, repairUser } from "./users.ts"
 
 /** The counters that the gateways use; undefined: they are in the memory of a gateway, where nobody else can read them. */
 export class Counters extends Context.Service<Counters, Meter["Service"] | undefined>()(

@@ -1,7 +1,7 @@
 /** The period of a report or of a list. Days are UTC days. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { dayMs } from "../../domain/Calendar.ts"
+import { dayMs, dayOf } from "../../domain/Calendar.ts"
 import { oneRow } from "../../infra/rows.ts"
 import { mustBe } from "../Errors.ts"
 
@@ -39,8 +39,6 @@ const startOf = (moment: Moment, now: number): number => {
 }
 
 const isDay = (moment: Moment): boolean => "day" in moment || "daysAgo" in moment
-
-const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
 /** Year 1970 to year 9999: what ids and dates can say. */
 const within = (ms: number): number => Math.min(Math.max(0, ms), 253_370_764_800_000)
