@@ -17,15 +17,19 @@ import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerHeartbeat, layerPostgres as layerReplicas } from "./replicas/Replicas.ts"
 import { layerBackendGauges } from "./backend/gauges.ts"
 import { AnswerMemory } from "./backend/AnswerMemory.ts"
-import { layerCircuitBreaker } from "./backend/CircuitBreaker.ts"
+import type { Backend } from "./backend/Backend.ts"
+import { type CircuitBreaker, layerCircuitBreaker } from "./backend/CircuitBreaker.ts"
 import { layerOllama } from "./backend/ollama/client.ts"
 import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
 import { layerPolling as layerDiscovery } from "./gates/models/polling.ts"
 import { layerPostgres as layerKeyStore } from "./gates/keys/postgres.ts"
+import type { SecretVerifierOptions } from "./gates/keys/SecretVerifier.ts"
 import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
+import type { Meter } from "./gates/meter/Meter.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
 import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
+import type { QueueStore } from "./gates/queue/QueueStore.ts"
 import { layerPinned, layerPostgres as layerPins } from "./gates/queue/pins.ts"
 import { layerQueueGauge } from "./gates/queue/gauge.ts"
 import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
@@ -39,6 +43,17 @@ import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { layerPostgres as layerContextSecret } from "./secrets/ContextSecret.ts"
 import type { SettingsValues } from "./Settings.ts"
 
+/** What a gateway does not have in its process, beside the database. The simulation puts twins in their place. */
+export interface Outside<E, R> {
+  readonly meter: Layer.Layer<Meter, E, R>
+  readonly queueStore: Layer.Layer<QueueStore, E, R>
+  readonly backend: Layer.Layer<Backend, E, R | AnswerMemory | CircuitBreaker | Drain>
+  /** how secrets are compared with their hashes; default: by argon2 */
+  readonly secretCheck?: SecretVerifierOptions
+  /** seconds between two comparisons of counters with the ledger; default 10 */
+  readonly compareEveryS?: number
+}
+
 /** Counters in Redis. Without Redis they are in this process, and only one process may run. */
 const layerMeter = (settings: SettingsValues) => {
   const options = {
@@ -50,35 +65,37 @@ const layerMeter = (settings: SettingsValues) => {
     : layerRedisMeter(options).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
 }
 
-/** The queue for the backend. With Redis it covers all replicas, and it has a connection of its own. */
-const layerQueue = (settings: SettingsValues) => {
-  if (settings.backendMaxConcurrent === undefined) return layerNoQueue
+/** The state of the queue. With Redis it covers all replicas, and it has a connection of its own. */
+const layerQueueStore = (settings: SettingsValues) => {
   const leaseS = settings.concurrencyLeaseS
-  const store =
-    settings.redisUrl === undefined
-      ? layerMemoryQueueStore({ leaseS })
-      : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
-  return layerQueueFromStore({
-    places: settings.backendMaxConcurrent,
-    depth: settings.queueMaxDepth,
-    maxWaitMs: settings.queueMaxWaitMs,
-    maxLoadedModels: settings.backendMaxLoadedModels,
-    turnMaxMs: settings.modelTurnMaxMs
-  }).pipe(Layer.provide(store))
+  return settings.redisUrl === undefined
+    ? layerMemoryQueueStore({ leaseS })
+    : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
 }
 
-const layerBackend = (settings: SettingsValues, backendUrl: URL) =>
-  layerOllama({
+/** The queue for the backend. */
+const layerQueue = <E, R>(settings: SettingsValues, store: Layer.Layer<QueueStore, E, R>) =>
+  settings.backendMaxConcurrent === undefined
+    ? layerNoQueue
+    : layerQueueFromStore({
+        places: settings.backendMaxConcurrent,
+        depth: settings.queueMaxDepth,
+        maxWaitMs: settings.queueMaxWaitMs,
+        maxLoadedModels: settings.backendMaxLoadedModels,
+        turnMaxMs: settings.modelTurnMaxMs
+      }).pipe(Layer.provide(store))
+
+const outside = (settings: SettingsValues, backendUrl: URL) => ({
+  meter: layerMeter(settings),
+  queueStore: layerQueueStore(settings),
+  backend: layerOllama({
     url: backendUrl,
     connectTimeoutMs: settings.backendConnectTimeoutMs,
     firstByteTimeoutMs: settings.backendFirstByteTimeoutMs,
     idleTimeoutMs: settings.backendIdleTimeoutMs,
     maxDurationMs: settings.requestMaxDurationMs
-  }).pipe(
-    Layer.provideMerge(
-      layerCircuitBreaker({ failures: settings.breakerFailures, openMs: settings.breakerOpenMs })
-    )
-  )
+  })
+})
 
 /**
  * A frozen database must become a 503 within about a second. The wait for the intent comes first, then the wait for the
@@ -86,7 +103,7 @@ const layerBackend = (settings: SettingsValues, backendUrl: URL) =>
  */
 const auditTimeouts = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
 
-const layerKeys = (settings: SettingsValues) =>
+const layerKeys = (settings: SettingsValues, secretCheck: SecretVerifierOptions | undefined) =>
   Layer.unwrap(
     Effect.map(Metrics.Metrics, ({ revoked }) =>
       layerKeyStore({
@@ -94,7 +111,8 @@ const layerKeys = (settings: SettingsValues) =>
         freshnessMs: settings.keyFreshnessMs,
         promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
         readTimeoutMs: 500,
-        onRevoked: revoked
+        onRevoked: revoked,
+        ...(secretCheck === undefined ? {} : { secretCheck })
       })
     )
   )
@@ -104,10 +122,13 @@ const layerLimits = layerLimiter.pipe(
   Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
 )
 
-/** The gates and the records of a request. It needs the client of the database and knows nothing of HTTP. */
-export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
+/** The gates of a request, what it holds and its books. It needs the client of the database. */
+export const layerRequests = <E, R>(
+  settings: SettingsValues,
+  { backend, compareEveryS = 10, meter, queueStore, secretCheck }: Outside<E, R>
+) =>
   Layer.mergeAll(
-    layerKeys(settings),
+    layerKeys(settings, secretCheck),
     layerDiscovery({
       refreshS: settings.discoveryRefreshS,
       ttlS: settings.discoveryTtlS,
@@ -117,16 +138,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
       }
     }),
     layerLimits,
-    layerContextSecret,
     layerCrashRecovery({ leaseS: settings.concurrencyLeaseS }),
-    layerBudgetGauges,
-    layerBackendGauges,
-    layerQueueGauge,
-    layerPinned.pipe(Layer.provide(layerPins)),
-    layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
-    layerRetention,
-    layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
-    layerAuditMonths({ retentionDays: settings.auditRetentionDays }),
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerLedger),
@@ -137,13 +149,32 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
         ...auditTimeouts
       })
     ),
-    Layer.provideMerge(layerCounterReconciler()),
-    Layer.provideMerge(layerMeter(settings)),
-    Layer.provideMerge(layerBackend(settings, backendUrl)),
-    Layer.provideMerge(layerQueue(settings)),
+    Layer.provideMerge(layerCounterReconciler({ everyS: compareEveryS })),
+    Layer.provideMerge(meter),
+    Layer.provideMerge(backend),
+    Layer.provideMerge(
+      layerCircuitBreaker({ failures: settings.breakerFailures, openMs: settings.breakerOpenMs })
+    ),
+    Layer.provideMerge(layerQueue(settings, queueStore)),
     Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),
-    Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
+  )
+
+/** All of a gateway but its server. It knows nothing of HTTP. */
+export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
+  Layer.mergeAll(
+    layerContextSecret,
+    layerBudgetGauges,
+    layerBackendGauges,
+    layerQueueGauge,
+    layerPinned.pipe(Layer.provide(layerPins)),
+    layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
+    layerRetention,
+    layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
+    layerAuditMonths({ retentionDays: settings.auditRetentionDays })
+  ).pipe(
+    Layer.provideMerge(layerRequests(settings, outside(settings, backendUrl))),
+    Layer.provideMerge(Metrics.layer)
   )
 
 /** Administration, for the first start of embedded mode. */
@@ -168,25 +199,27 @@ export const boundsOf = (settings: SettingsValues): Server.ServerOptions["bounds
     settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
 })
 
+export const serverOptionsOf = (settings: SettingsValues): Server.ServerOptions => ({
+  host: settings.host,
+  port: settings.port,
+  shutdownDrainMs: drainMsOf(settings),
+  shutdownGraceMs: settings.shutdownGraceMs,
+  clientStallTimeoutMs: settings.clientStallTimeoutMs,
+  bounds: boundsOf(settings),
+  trustedProxies: settings.trustedProxies,
+  playground: playgroundOf(settings),
+  extraSurfaces: settings.extraSurfaces,
+  maxRequestBodyBytes: settings.maxRequestBodyBytes,
+  numPredictCap: settings.numPredictCap,
+  errorBodies: settings.errorBodies,
+  lowersOutput: settings.outputAboveCap === "lower",
+  numCtxCap: settings.numCtxCap,
+  refusesOverflow: settings.promptOverflow === "refuse"
+})
+
 /** The whole service, on a given database client. It provides its `HttpServer`, which has the address it listens on. */
 export const layerApp = (
   settings: SettingsValues,
   backendUrl: URL
 ): Layer.Layer<HttpServer.HttpServer, HttpServerError.ServeError, PgClient.PgClient> =>
-  Server.layer({
-    host: settings.host,
-    port: settings.port,
-    shutdownDrainMs: drainMsOf(settings),
-    shutdownGraceMs: settings.shutdownGraceMs,
-    clientStallTimeoutMs: settings.clientStallTimeoutMs,
-    bounds: boundsOf(settings),
-    trustedProxies: settings.trustedProxies,
-    playground: playgroundOf(settings),
-    extraSurfaces: settings.extraSurfaces,
-    maxRequestBodyBytes: settings.maxRequestBodyBytes,
-    numPredictCap: settings.numPredictCap,
-    errorBodies: settings.errorBodies,
-    lowersOutput: settings.outputAboveCap === "lower",
-    numCtxCap: settings.numCtxCap,
-    refusesOverflow: settings.promptOverflow === "refuse"
-  }).pipe(Layer.provide(layerGates(settings, backendUrl)))
+  Server.layer(serverOptionsOf(settings)).pipe(Layer.provide(layerGates(settings, backendUrl)))

@@ -5,13 +5,15 @@
 import { Option, Schema } from "effect"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
-import { type Account, type Claims, userAccountOf } from "../../src/domain/Reservation.ts"
-import { breakerFailures, breakerOpenMs, freshnessMs } from "./Gateway.ts"
-import type { Call } from "./ModelServer.ts"
-import { ownerName } from "./Redis.ts"
-import type { Process } from "./Simulation.ts"
-import { short } from "./Store.ts"
-import { type Ask, harmless, type World } from "./World.ts"
+import { type Account, type Reservation, userAccountOf } from "../../src/domain/Reservation.ts"
+import { Fairness } from "./Fairness.ts"
+import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "./Gateway.ts"
+import type { Call } from "../../test/support/seeded/ModelServer.ts"
+import { ownerName } from "../../test/support/seeded/Redis.ts"
+import type { Process } from "../../test/support/seeded/Simulation.ts"
+import { short } from "../../test/support/seeded/Store.ts"
+import { Minutes } from "./Minutes.ts"
+import type { Ask, World } from "./World.ts"
 
 export const invariants = {
   "fail closed": "the model server gets no request before its reservation, its place and its intent are made",
@@ -19,8 +21,13 @@ export const invariants = {
   "one call": "the model server gets a request once",
   "revoked keys": "no request is admitted when its key was revoked more than its second before",
   settings: "no request is admitted by limits that were changed more than a second before",
+  "requests a minute": "in no 60 seconds an account or end user has more requests than its limit",
+  "tokens a minute":
+    "in no 60 seconds an account or end user has used and holds more tokens than its limit and one prompt",
   slots: "an account or end user has no more requests at the model server than its limit",
   places: "the model server has no more requests than places",
+  fairness:
+    "shares of tenants that wait stay within a few requests of their weights, when nothing went wrong and all models fit",
   leases: "a request at the model server has a lease, when nothing went wrong",
   remembered: "the queue forgets nobody, when nothing went wrong",
   available: "no request gets a 503, when nothing went wrong",
@@ -101,45 +108,69 @@ export class Invariants {
   constructor(world: World) {
     this.#world = world
     const { model, redis } = world.stores
-    const watch = (look: () => void) => {
-      try {
-        look()
-      } catch (error) {
-        if (!(error instanceof Broken)) throw error
-        this.broken ??= error
-      }
-    }
-    model.onCall = (call) => watch(() => this.#onCall(call))
-    model.onSent = (of) => watch(() => this.#onSent(of))
+    const fairness = new Fairness(world.stores.places ?? 0)
+    const minutes = new Minutes()
+    model.onCall = (call) => this.#onCall(call)
+    model.onSent = (of) => this.#onSent(of)
     model.onOutage = (of) => this.#onOutage(of)
     // It may close the circuit, now or when its end is reported.
     model.onProgress = (of) => this.#outages.delete(of)
-    redis.onReserved = (id, claims) => watch(() => this.#onReserved(id, claims))
-    redis.onDecided = (what, id) => {
-      if (what === "queued") this.#queued.add(id)
-      if (what === "gone") this.#queued.delete(id)
-      if (what === "renewed") this.#leasedAt.set(id, this.#now)
-      if (what === "forgotten" && this.#isHarmless && this.#queued.has(id))
-        watch(() => {
-          throw new Broken("remembered", `the queue does not know ${short(id)}`)
-        })
+    const weigh = () => {
+      // A turn of a model is longer than the bound.
+      if (fairness.worst > 1 && world.isHarmless && world.stores.loadedModels !== undefined)
+        this.#fail("fairness", `shares are apart by ${fairness.worst.toFixed(2)} of the bound`)
     }
+    const count = (full: string | undefined) => {
+      // What Redis forgot was in its windows too (docs/threat-model.md).
+      if (full !== undefined && redis.lostAt < 0)
+        this.#fail(full.endsWith("requests") ? "requests a minute" : "tokens a minute", full)
+    }
+    redis.onlooker = {
+      reserved: (reservation) => {
+        count(minutes.reserved(reservation, this.#now))
+        this.#onReserved(reservation)
+      },
+      renewed: ({ id }, used, held) => {
+        this.#leasedAt.set(id, this.#now)
+        count(minutes.renewed(id, used, held, this.#now))
+      },
+      settled: (id, used) => minutes.ended(id, used, this.#now),
+      cancelled: (id) => minutes.ended(id, undefined, this.#now),
+      queued: (ticket, answer) => {
+        this.#queued.add(ticket.id)
+        fairness.queued(ticket, answer)
+        weigh()
+      },
+      told: (messages) => {
+        fairness.told(messages)
+        weigh()
+      },
+      gone: (id, used) => {
+        this.#queued.delete(id)
+        fairness.gone(id, used)
+        weigh()
+      },
+      forgotten: (id) => {
+        fairness.gone(id, 0)
+        if (world.isHarmless && this.#queued.has(id))
+          this.#fail("remembered", `the queue does not know ${short(id)}`)
+      }
+    }
+  }
+
+  #fail(invariant: Invariant, why: string): void {
+    this.broken ??= new Broken(invariant, why)
   }
 
   get #now(): number {
     return this.#world.simulation.now
   }
 
-  /** Whether nothing went wrong with a store or a process, and nothing will. */
-  get #isHarmless(): boolean {
-    return [...this.#world.possible].every((fault) => harmless.has(fault))
-  }
-
   #isCalm(forMs = troubleMs): boolean {
     return this.#now - this.#world.lastTrouble > forMs
   }
 
-  #onReserved(id: string, claims: Claims): void {
+  #onReserved({ claims, id }: Reservation): void {
     this.#reserved.add(id)
     this.#leasedAt.set(id, this.#now)
     const { postgres, redis } = this.#world.stores
@@ -150,10 +181,7 @@ export class Invariants {
     ]) {
       const { lapsed, open } = redis.counters.survey(account, 0, this.#now)
       if (open > limits.concurrent + lapsed.length)
-        throw new Broken(
-          "slots",
-          `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`
-        )
+        this.#fail("slots", `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`)
     }
     const ask = this.#world.asks.findLast((one) => one.id === id)
     if (ask?.key === undefined) return
@@ -166,14 +194,14 @@ export class Invariants {
       ask.bodyAt - ask.at <= 10 &&
       (this.#isCalm(5000) || (isLoaded && this.#world.redisTrouble < this.#now - 5000))
     const decidedAt = Math.max(ask.at, isSoon ? this.#now - onTheWayMs : 0)
-    if (decidedAt > revokedAt + freshnessMs)
-      throw new Broken(
+    if (decidedAt > revokedAt + keyFreshnessMs)
+      this.#fail(
         "revoked keys",
         `${short(id)} is admitted ${Math.round(this.#now - revokedAt)} ms after its key ${ask.key.id} was revoked`
       )
     const changed = postgres.changed.get(ask.key.tenantId)
-    if (changed !== undefined && decidedAt > changed.at + freshnessMs && claims.limits.rpm !== changed.rpm)
-      throw new Broken(
+    if (changed !== undefined && decidedAt > changed.at + keyFreshnessMs && claims.limits.rpm !== changed.rpm)
+      this.#fail(
         "settings",
         `${short(id)} may have ${claims.limits.rpm} requests a minute ${Math.round(this.#now - changed.at)} ms after they became ${changed.rpm}`
       )
@@ -196,7 +224,7 @@ export class Invariants {
       this.#world.asks.some((one) => one.gateway.process === of && one.status === 200 && one.overAt > since)
     )
       return
-    throw new Broken(
+    this.#fail(
       "open circuit",
       `${of.name} calls the model server ${Math.round(agoMs)} ms after ${count} outages in a row`
     )
@@ -209,20 +237,20 @@ export class Invariants {
     const { user } = call.facts.reservation.claims
     const { requestId: id } = arrival
     const since = asks.findLast((one) => one.id === id)?.at ?? 0
-    if (!this.#reserved.has(id)) throw new Broken("fail closed", `${short(id)} has no reservation`)
+    if (!this.#reserved.has(id)) this.#fail("fail closed", `${short(id)} has no reservation`)
     if (stores.places !== undefined && (place === undefined || !this.#queued.has(id)))
-      throw new Broken("fail closed", `${short(id)} has no place`)
+      this.#fail("fail closed", `${short(id)} has no place`)
     if (!postgres.intents.has(id) && !postgres.audit.has(id) && crashedAt < since)
-      throw new Broken("fail closed", `${short(id)} has no intent`)
+      this.#fail("fail closed", `${short(id)} has no intent`)
     const leasedMs = this.#now - (this.#leasedAt.get(id) ?? 0)
     if (leasedMs > 1000 * stores.leaseS + 20)
-      throw new Broken("late call", `${short(id)} comes ${Math.round(leasedMs)} ms after its lease began`)
-    if (this.#called.has(id)) throw new Broken("one call", `${short(id)} is called again`)
+      this.#fail("late call", `${short(id)} comes ${Math.round(leasedMs)} ms after its lease began`)
+    if (this.#called.has(id)) this.#fail("one call", `${short(id)} is called again`)
     this.#called.add(id)
     if (!this.#isCalm()) return
     const running = [...stores.model.running.values()]
     if (stores.places !== undefined && running.length >= stores.places)
-      throw new Broken("places", `${running.length + 1} requests at ${stores.places} places`)
+      this.#fail("places", `${running.length + 1} requests at ${stores.places} places`)
     for (const limitOf of [
       ({ facts }: Call) =>
         facts.caller.accountId === caller.accountId ? facts.caller.limits.concurrent : undefined,
@@ -233,7 +261,7 @@ export class Invariants {
     ]) {
       const limits = [call, ...running].flatMap((one) => limitOf(one) ?? [])
       if (limits.length > Math.max(1, ...limits))
-        throw new Broken(
+        this.#fail(
           "slots",
           `${limits.length} requests of ${caller.accountId}, which may have ${Math.max(...limits)}`
         )
@@ -244,16 +272,17 @@ export class Invariants {
   #checkAvailable(): void {
     if (![...this.#world.possible].every((fault) => fault === "clients leave")) return
     const { audit } = this.#world.stores.postgres
-    // The check of secrets has a bound too: strangers may fill it.
+    // The check of secrets has a bound too: strangers may fill it. The row says so, and may come after the answer.
     const refused = this.#world.asks.find(
-      ({ id, status }) => status === 503 && audit.get(id)?.detail !== "gate: KeyStore, crowded"
+      ({ id, status }) =>
+        status === 503 && ![undefined, "gate: KeyStore, crowded"].includes(audit.get(id)?.detail ?? undefined)
     )
     if (refused !== undefined) throw new Broken("available", `${short(refused.id)} gets ${refused.text}`)
   }
 
   /** Between two events. */
   check(): void {
-    const { asks, errors, gateways, simulation, stores } = this.#world
+    const { alive, asks, errors, simulation, stores } = this.#world
     const [error] = errors
     if (error !== undefined) throw new Broken("no defects", error)
     const { model, postgres, redis } = stores
@@ -261,11 +290,11 @@ export class Invariants {
     for (const { facts, id } of model.running.values())
       if (
         facts.reservation.slot &&
-        this.#isHarmless &&
+        this.#world.isHarmless &&
         simulation.now > (this.#leasedAt.get(id) ?? 0) + 1000 * stores.leaseS
       )
         throw new Broken("leases", `${short(id)} runs beyond its lease`)
-    if (gateways.some(({ backlog, process }) => !process.isDead && backlog() > 0)) return
+    if (alive.some(({ running }) => (running?.backlog() ?? 0) > 0)) return
     const today = new Date(simulation.epoch + simulation.now).toISOString()
     for (const account of this.accounts()) {
       const { key, user } = account
@@ -350,18 +379,19 @@ export class Invariants {
    * its account (docs/audit.md). `wasAskedAgain`: each account had one.
    */
   unrest(wasAskedAgain: boolean): readonly [Invariant, string] | undefined {
-    const { asks, gateways, simulation, stores } = this.#world
+    const { alive, asks, simulation, stores } = this.#world
     const { model, postgres, redis } = stores
     this.#checkAvailable()
     const waiting = asks.find(({ ended, left, lost }) => !ended && !left && !lost)
     if (waiting !== undefined)
       return ["answers", `client${waiting.number} waits for the end of ${short(waiting.id)}`]
-    if (gateways.some(({ handler, process }) => !process.isDead && handler === undefined))
+    if (alive.some(({ running }) => running === undefined))
       return ["works again", "a gateway has not started"]
     if (model.running.size > 0) return ["nothing left", "the model server works"]
-    for (const { backlog, process } of gateways)
-      if (!process.isDead && backlog() > 0)
-        return ["nothing left", `${process.name} has ${backlog()} settlements that wait`]
+    for (const { process, running } of alive) {
+      const backlog = running?.backlog() ?? 0
+      if (backlog > 0) return ["nothing left", `${process.name} has ${backlog} settlements that wait`]
+    }
     const [intent] = postgres.intents.keys()
     if (intent !== undefined) return ["nothing left", `the intent of ${short(intent)} is open`]
     const rowless = asks.find((ask) => this.#lacksRow(ask))
@@ -411,7 +441,7 @@ export class Invariants {
   checkBooks(): void {
     const { audit, corrections, ledger } = this.#world.stores.postgres
     const aborted = [...audit.values()].find(({ error_type }) => error_type === outcomes.aborted.type)
-    if (aborted !== undefined && this.#isHarmless)
+    if (aborted !== undefined && this.#world.isHarmless)
       throw new Broken("aborted", `${short(aborted.request_id)} was closed by another gateway`)
     const sums = new Map<string, number>()
     const add = (name: string, tokens: number) => sums.set(name, (sums.get(name) ?? 0) + tokens)
@@ -431,24 +461,48 @@ export class Invariants {
     for (const ask of this.#world.asks) this.#checkRow(ask)
   }
 
+  /** Before anybody gets more room. */
   checkBudgets(): void {
-    const { most, stores } = this.#world
-    const { audit, ledger } = stores.postgres
+    const { most, stores, users } = this.#world
+    const { audit, ledger, userLedger } = stores.postgres
     // After a loss the counters may miss what was reserved and had no intent (docs/threat-model.md).
-    if (!this.#isHarmless) return
+    if (!this.#world.isHarmless) return
     const prompts = Math.max(0, ...[...audit.values()].map(({ tokens_in }) => tokens_in)) + 1
     const spent = new Map<string, number>()
     const add = (name: string, tokens: number) => spent.set(name, (spent.get(name) ?? 0) + tokens)
     for (const { day, key_id, tenant_id, tokens } of ledger.values())
-      for (const owner of [this.#world.stores.postgres.accountOf(key_id), tenant_id]) {
+      for (const owner of [stores.postgres.accountOf(key_id), tenant_id]) {
         add(`${owner} day ${day}`, tokens)
         add(`${owner} total`, tokens)
       }
-    for (const { day, tokens, user = "" } of stores.postgres.userLedger.values())
-      add(`${this.#world.users.get(user)?.account ?? ""} user ${user} ${day}`, tokens)
+    for (const { day, tokens, user = "" } of userLedger.values())
+      add(`${users.get(user)?.account ?? ""} user ${user} ${day}`, tokens)
     for (const [name, tokens] of spent) {
       const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
       if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)
+    }
+    this.#checkMinutes(prompts)
+  }
+
+  /** By the rows: what was admitted and written within 60 seconds was used in them. */
+  #checkMinutes(prompts: number): void {
+    const { most, simulation, stores } = this.#world
+    const rows = [...stores.postgres.audit.values()].flatMap(
+      ({ admitted_at, key_id, request_id, tokens_in, tokens_out }) => {
+        if (admitted_at === null || key_id === null) return []
+        const from = Date.parse(admitted_at) - simulation.epoch
+        const to = stores.postgres.loggedAt.get(request_id) ?? 0
+        return [{ account: stores.postgres.accountOf(key_id), from, to, tokens: tokens_in + tokens_out }]
+      }
+    )
+    for (const { account, from } of rows) {
+      const minute = rows.filter(
+        (row) => row.account === account && row.from >= from && row.to < from + 60_000
+      )
+      const tokens = minute.reduce((sum, row) => sum + row.tokens, 0)
+      const bound = most.get(`${account} minute`) ?? Number.POSITIVE_INFINITY
+      if (tokens > bound + prompts)
+        throw new Broken("tokens a minute", `${account}: ${tokens} of ${bound} tokens`)
     }
   }
 

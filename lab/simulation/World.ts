@@ -4,30 +4,34 @@
  */
 import { userAccountId } from "../../src/domain/EndUser.ts"
 import { newKey, newTenant } from "../../src/domain/settings.ts"
-import {
-  type Handler,
-  Incoming,
-  namespace,
-  Outgoing,
-  queueMaxWaitMs,
-  startGateway,
-  type Stores
-} from "./Gateway.ts"
-import { ModelServer } from "./ModelServer.ts"
-import { type KeyRow, Postgres, type TenantRow } from "./Postgres.ts"
-import { Redis } from "./Redis.ts"
-import { Process, Simulation, type Told } from "./Simulation.ts"
-import { short, type Store } from "./Store.ts"
+import { Incoming, Outgoing } from "../../test/support/seeded/Exchange.ts"
+import { ModelServer } from "../../test/support/seeded/ModelServer.ts"
+import { type KeyRow, Postgres, type TenantRow } from "../../test/support/seeded/Postgres.ts"
+import { Redis } from "../../test/support/seeded/Redis.ts"
+import { Process, Simulation, type Told } from "../../test/support/seeded/Simulation.ts"
+import { short, type Store } from "../../test/support/seeded/Store.ts"
+import { type Fault, faultNames, faults, isHarmless } from "./Faults.ts"
+import { keyNamespace, queueMaxWaitMs, type Running, startGateway, type Stores } from "./Gateway.ts"
 
 export interface Gateway {
   readonly process: Process
-  readonly startedAt: number
-  handler: Handler | undefined
-  backlog: () => number
+  running: Running | undefined
 }
 
-/** One request, as its client sees it. */
-export interface Ask {
+/** What became of a request, as its client sees it. */
+const unanswered = {
+  id: "",
+  text: "",
+  ended: false,
+  left: false,
+  /** when it ended or its client left */
+  overAt: Number.POSITIVE_INFINITY,
+  /** the gateway died before the end */
+  lost: false
+}
+type Answer = typeof unanswered
+
+export interface Ask extends Answer {
   readonly number: number
   readonly gateway: Gateway
   readonly key: KeyRow | undefined
@@ -36,37 +40,23 @@ export interface Ask {
   readonly at: number
   /** when its body was whole */
   bodyAt: number
-  id: string
   status: number | undefined
-  text: string
-  ended: boolean
-  left: boolean
-  /** when it ended or its client left */
-  overAt: number
-  /** the gateway died before the end */
-  lost: boolean
+}
+
+/** Who asks; by default anybody. */
+interface Asking {
+  readonly key?: KeyRow
+  readonly user?: string | undefined
+  /** This gateway works, and the client stays. */
+  readonly settled?: Gateway
 }
 
 const noon = Date.parse("2026-06-17T12:00:00Z")
 /** Half a minute before a day and a month end. */
 const lateInMonth = Date.parse("2026-06-30T23:59:30Z")
 
-const faults = [
-  "kill",
-  "pause",
-  "slow",
-  "cut",
-  "freeze",
-  "lose redis",
-  "crash postgres",
-  "lose replies",
-  "model down",
-  "model errs",
-  "clients leave"
-] as const
-type Fault = (typeof faults)[number]
-/** Faults after which the stores still have what they were told, and are told it in time. */
-export const harmless: ReadonlySet<Fault> = new Set(["model down", "model errs", "clients leave"])
+/** Milliseconds between two requests at most. Counters are compared while an account rests, and limits are reached while it does not. */
+const paces = [30, 100, 250, 1000, 6000]
 
 export class World {
   readonly simulation: Simulation
@@ -74,10 +64,10 @@ export class World {
   readonly gateways: Array<Gateway> = []
   readonly asks: Array<Ask> = []
   readonly possible: ReadonlySet<Fault>
-  /** the largest budgets that an account or a tenant ever had, by owner and period */
+  /** the largest budgets and limits that an account or a tenant ever had, by owner and period */
   readonly most = new Map<string, number>()
   /** when something was last wrong with a process */
-  troubledAt = Number.NEGATIVE_INFINITY
+  #troubledAt = Number.NEGATIVE_INFINITY
   crashedAt = Number.NEGATIVE_INFINITY
   killedAt = Number.NEGATIVE_INFINITY
   /** the accounts of end users, by id */
@@ -85,7 +75,7 @@ export class World {
   /** what gateways logged as an error */
   readonly errors: Array<string> = []
   isActive = true
-  #processes = 0
+  readonly #isCrowded: boolean
   #keys = 0
 
   /** `without`: faults that do not happen. */
@@ -94,30 +84,36 @@ export class World {
     const { dice } = simulation
     this.simulation = simulation
     // Most invariants are strict where stores and processes work, so half of the worlds are such.
-    const [isQuiet, isHarmless, isMixed] = [dice.chance(0.2), dice.chance(0.4), dice.chance(0.6)]
-    const worst = dice.pick(faults.filter((fault) => !harmless.has(fault)))
+    const [isQuiet, isFair, isMixed] = [dice.chance(0.2), dice.chance(0.4), dice.chance(0.6)]
+    const worst = dice.pick(faultNames.filter((fault) => !isHarmless(fault)))
     const happens = (fault: Fault): boolean =>
-      harmless.has(fault) ? dice.chance(0.5) : !isHarmless && (isMixed ? dice.chance(0.4) : fault === worst)
-    this.possible = new Set(isQuiet ? [] : faults.filter((fault) => happens(fault) && !without.has(fault)))
+      isHarmless(fault) ? dice.chance(0.5) : !isFair && (isMixed ? dice.chance(0.4) : fault === worst)
+    this.possible = new Set(
+      isQuiet ? [] : faultNames.filter((fault) => happens(fault) && !without.has(fault))
+    )
     // A short lease ends often, and a long one hardly ever.
     const leaseS = dice.pick([2, 6]) ?? 6
-    const places = dice.chance(0.3) ? undefined : dice.between(1, 4)
+    const paceMs = dice.pick(paces) ?? 250
+    // In a crowd both tenants wait for few places, and their requests are short.
+    this.#isCrowded = paceMs < 100
+    const places = this.#isCrowded ? dice.between(1, 2) : dice.chance(0.3) ? undefined : dice.between(1, 4)
     this.stores = {
       postgres: new Postgres(simulation),
       redis: new Redis(simulation, leaseS, places === undefined ? 0 : queueMaxWaitMs),
       model: new ModelServer(simulation),
       leaseS,
-      places
+      places,
+      loadedModels: this.#isCrowded ? 2 : undefined
     }
     for (let i = 0; i < 2; i += 1) {
       const tenant = this.#addTenant(`tenant${i}`)
       for (let n = dice.between(1, 2); n > 0; n -= 1) this.addKey(tenant)
     }
     for (let n = dice.pick([2, 2, 3, 5]) ?? 2; n > 0; n -= 1) this.start()
-    // Counters are compared while an account rests, and limits are reached while it does not.
-    this.#every(10, dice.pick([100, 250, 1000]) ?? 250, () => this.ask())
+    this.#every(10, paceMs, () => this.ask())
     this.#every(200, 2000, () => this.#administer())
-    if (this.possible.size > 0) this.#every(100, 3000, () => this.#fault())
+    const fail = () => faults[dice.pick([...this.possible]) ?? "clients leave"](this)
+    if (this.possible.size > 0) this.#every(100, 3000, fail)
     simulation.say(
       "world",
       `${this.gateways.length} gateways, ${places ?? "any number of"} places, faults: ${[...this.possible].join(", ") || "none"}`
@@ -128,6 +124,11 @@ export class World {
     return this.gateways.filter(({ process }) => !process.isDead)
   }
 
+  /** Whether nothing goes wrong with a store or a process. */
+  get isHarmless(): boolean {
+    return [...this.possible].every(isHarmless)
+  }
+
   /** When a store or a process last did not work as it should. */
   get lastTrouble(): number {
     return Math.max(this.redisTrouble, this.#troubleOf(this.stores.postgres))
@@ -136,7 +137,7 @@ export class World {
   /** The same without Postgres. */
   get redisTrouble(): number {
     const pauses = this.alive.map(({ process }) => process.pausedUntil)
-    return Math.max(this.troubledAt, this.#troubleOf(this.stores.redis), ...pauses)
+    return Math.max(this.#troubledAt, this.#troubleOf(this.stores.redis), ...pauses)
   }
 
   #troubleOf({ losesReplies, state, troubledAt }: Store): number {
@@ -145,27 +146,29 @@ export class World {
 
   #every(least: number, most: number, work: () => void): void {
     const { simulation } = this
-    const next = (): void => {
-      if (!this.isActive) return
-      work()
-      simulation.after(simulation.dice.between(least, most), undefined, next)
-    }
-    simulation.after(simulation.dice.between(least, most), undefined, next)
+    const wait = (): void =>
+      void simulation.after(simulation.dice.between(least, most), undefined, () => {
+        if (!this.isActive) return
+        work()
+        wait()
+      })
+    wait()
   }
 
   #addTenant(name: string): TenantRow {
     const { dice } = this.simulation
     const settings = {
       ...newTenant,
-      rpm: dice.between(30, 500),
+      rpm: dice.chance(0.2) ? dice.between(3, 30) : dice.between(30, 500),
       tpm: dice.chance(0.2) ? dice.between(200, 2000) : 1_000_000,
       concurrent: dice.between(1, 6),
+      weight: dice.pick([1, 1, 4]) ?? 1,
       allowAllModels: true,
       budgetDaily: dice.chance(0.2) ? dice.between(300, 6000) : null
     }
     const tenant = { id: `tenant-${name}`, name, settings }
     this.stores.postgres.tenants.set(tenant.id, tenant)
-    this.#noteBudgets(tenant.id, settings)
+    this.#noteMost(tenant.id, { day: settings.budgetDaily })
     return tenant
   }
 
@@ -173,7 +176,7 @@ export class World {
   addKey(tenant: TenantRow, account?: string): KeyRow {
     const { dice } = this.simulation
     this.#keys += 1
-    const prefix = `${namespace}key${String(this.#keys).padStart(6, "0")}`
+    const prefix = `${keyNamespace}key${String(this.#keys).padStart(6, "0")}`
     const id = `key-${this.#keys}`
     const settings = {
       ...newKey,
@@ -187,43 +190,34 @@ export class World {
           }
         : {})
     }
-    const key = {
-      id,
-      prefix,
-      secret: prefix.padEnd(44, "a"),
-      tenantId: tenant.id,
-      account: account ?? id,
-      settings
-    }
+    const secret = prefix.padEnd(44, "a")
+    const key = { id, prefix, secret, tenantId: tenant.id, account: account ?? id, settings }
     this.stores.postgres.keys.set(prefix, key)
-    this.#noteBudgets(key.account, settings)
+    this.#noteMost(key.account, {
+      day: settings.budgetDaily,
+      total: settings.budgetTotal,
+      user: settings.eachUserDaily ?? null,
+      minute: tenant.settings.tpm
+    })
     return key
   }
 
-  #noteBudgets(
-    owner: string,
-    settings: {
-      readonly budgetDaily: number | null
-      readonly budgetTotal: number | null
-      readonly eachUserDaily?: number | null
-    }
-  ): void {
-    for (const [period, budget] of [
-      ["day", settings.budgetDaily],
-      ["total", settings.budgetTotal],
-      ["user", settings.eachUserDaily ?? null]
-    ] as const) {
+  /** No budget is no bound, also when it is set later. */
+  #noteMost(owner: string, bounds: Readonly<Record<string, number | null>>): void {
+    for (const [period, bound] of Object.entries(bounds)) {
       const name = `${owner} ${period}`
-      // No budget is no bound, also when it is set later.
-      this.most.set(name, Math.max(this.most.get(name) ?? 0, budget ?? Number.POSITIVE_INFINITY))
+      this.most.set(name, Math.max(this.most.get(name) ?? 0, bound ?? Number.POSITIVE_INFINITY))
     }
   }
 
-  start(): Gateway {
+  start(): void {
     const { simulation } = this
-    this.#processes += 1
-    const process = new Process(simulation, `gateway${this.#processes}`, simulation.dice.between(-20, 20))
-    const gateway: Gateway = { process, startedAt: simulation.now, handler: undefined, backlog: () => 0 }
+    const process = new Process(
+      simulation,
+      `gateway${this.gateways.length + 1}`,
+      simulation.dice.between(-20, 20)
+    )
+    const gateway: Gateway = { process, running: undefined }
     process.onLog = (level, text) => {
       simulation.say(process.name, `logs ${level}: ${text}`)
       // A row that cannot be decoded is a defect, of the gateway or of the twin.
@@ -231,93 +225,29 @@ export class World {
         this.errors.push(`${process.name}: ${text}`)
     }
     this.gateways.push(gateway)
-    startGateway(process, this.stores, ({ backlog, handler }) => {
-      gateway.handler = handler
-      gateway.backlog = backlog
+    startGateway(process, this.stores, (running) => {
+      gateway.running = running
       simulation.say(process.name, "is ready")
     })
-    return gateway
   }
 
   kill(gateway: Gateway): void {
     const { simulation, stores } = this
     gateway.process.isDead = true
-    this.troubledAt = simulation.now
+    this.#troubledAt = simulation.now
     this.killedAt = simulation.now
     simulation.say(gateway.process.name, "dies")
     for (const ask of this.asks) if (ask.gateway === gateway && !ask.ended && !ask.left) ask.lost = true
     for (const [id, call] of stores.model.running)
       if (call.of === gateway.process) stores.model.running.delete(id)
-    simulation.after(simulation.dice.between(100, 3000), undefined, () => void this.start())
+    simulation.after(simulation.dice.between(100, 3000), undefined, () => this.start())
   }
 
-  #pause({ process }: Gateway, ms: number): void {
+  pause({ process }: Gateway, ms: number): void {
     if (!this.isActive) return
     process.pausedUntil = this.simulation.now + ms
-    this.troubledAt = process.pausedUntil
+    this.#troubledAt = process.pausedUntil
     this.simulation.say(process.name, `is paused for ${ms} ms`)
-  }
-
-  #fault(): void {
-    const { dice, now } = this.simulation
-    const { model, postgres, redis } = this.stores
-    const fault = dice.pick([...this.possible])
-    const store = dice.chance(0.5) ? postgres : redis
-    const heal = (ms: number) => this.simulation.after(ms, undefined, () => store.set("well"))
-    const gateway = dice.pick(this.alive)
-    /** Now, or when a store has done what the gateway asked for, before the gateway knows. */
-    const strike = (what: () => void) => {
-      if (gateway === undefined || dice.chance(0.3)) return what()
-      gateway.process.struck = { in: dice.between(1, 4), what }
-    }
-    switch (fault) {
-      case "kill":
-        if (gateway === undefined || dice.chance(0.5)) return
-        return strike(() => {
-          if (this.alive.length > 1 && !gateway.process.isDead) this.kill(gateway)
-        })
-      case "pause":
-        if (gateway === undefined) return
-        // Sometimes longer than its leases live.
-        return strike(() =>
-          this.#pause(gateway, dice.between(50, dice.chance(0.4) ? 2000 * this.stores.leaseS : 1500))
-        )
-      case "slow":
-        store.set("slow")
-        return void heal(dice.between(500, 5000))
-      case "cut":
-        store.set("cut")
-        return void heal(dice.between(100, dice.chance(0.2) ? 12_000 : 3000))
-      case "freeze":
-        store.set("frozen")
-        return void heal(dice.between(100, dice.chance(0.2) ? 12_000 : 3000))
-      case "lose redis":
-        if (dice.chance(0.3)) redis.lose()
-        return
-      case "crash postgres":
-        if (!dice.chance(0.3)) return
-        this.crashedAt = now
-        return postgres.crash()
-      case "lose replies":
-        store.losesReplies = 0.2
-        return void this.simulation.after(dice.between(100, 2000), undefined, () => {
-          store.losesReplies = 0
-          store.troubledAt = this.simulation.now
-        })
-      case "model down":
-        model.isUp = false
-        this.simulation.say("model", "is down")
-        return void this.simulation.after(dice.between(500, 6000), undefined, () => {
-          model.isUp = true
-          this.simulation.say("model", "is up")
-        })
-      case "model errs":
-        model.errs = 0.5
-        return void this.simulation.after(dice.between(1000, 9000), undefined, () => void (model.errs = 0))
-      case "clients leave":
-      case undefined:
-        return undefined
-    }
   }
 
   #administer(): void {
@@ -343,7 +273,7 @@ export class World {
         const settings = { ...key.settings, budgetDaily, eachUserDaily }
         for (const other of postgres.keys.values())
           if (other.account === key.account) postgres.keys.set(other.prefix, { ...other, settings })
-        this.#noteBudgets(key.account, settings)
+        this.#noteMost(key.account, { day: budgetDaily, user: eachUserDaily })
         return says(`changes the daily budget of ${key.id} to ${budgetDaily ?? "none"}`)
       }
       case 2: {
@@ -370,70 +300,65 @@ export class World {
     }
   }
 
-  /** A client asks a gateway, with this key. `settled`: the gateway works, and the client stays. */
-  ask({
-    key: given,
-    settled,
-    user: named
-  }: { readonly key?: KeyRow; readonly settled?: Gateway; readonly user?: string } = {}): Ask | undefined {
+  /** A client asks a gateway. */
+  ask(asking: Asking = {}): Ask | undefined {
     const { simulation, stores } = this
     const { dice } = simulation
-    const gateway = settled ?? dice.pick(this.alive)
-    const handler = gateway?.handler
-    if (gateway === undefined || handler === undefined) return undefined
-    const key = given ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
-    const name = named ?? dice.pick(["ann", "bob", ""]) ?? ""
+    const gateway = asking.settled ?? dice.pick(this.alive)
+    if (gateway?.running === undefined) return undefined
+    const key = asking.key ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
+    const name = asking.user ?? dice.pick(["ann", "bob", ""]) ?? ""
     const user =
       key === undefined || key.settings.endUserHeader === null ? undefined : userAccountId(key.account, name)
     if (key !== undefined && user !== undefined) this.users.set(user, { account: key.account, name })
-    const ask: Ask = {
-      number: this.asks.length + 1,
-      gateway,
-      key,
-      user,
-      at: simulation.now,
-      bodyAt: simulation.now,
-      id: "",
-      status: undefined,
-      text: "",
-      ended: false,
-      left: false,
-      overAt: Number.POSITIVE_INFINITY,
-      lost: false
-    }
+    const { now } = simulation
+    const [number, status] = [this.asks.length + 1, undefined]
+    const ask: Ask = { ...unanswered, number, gateway, key, user, at: now, bodyAt: now, status }
     this.asks.push(ask)
-    const lists = given === undefined && dice.chance(0.05)
-    const [method, path] = lists
-      ? ["GET", "/api/tags"]
-      : ["POST", dice.chance(0.8) ? "/api/chat" : "/v1/chat/completions"]
-    const fits = { max_tokens: settled === undefined ? dice.between(1, 500) : 3 }
-    const body = JSON.stringify({
-      model: settled === undefined ? dice.pick(["m", "n"]) : "m",
-      stream: dice.chance(0.7),
-      messages: [{ role: "user", content: "word ".repeat(dice.between(1, 60)) }],
-      ...(settled !== undefined || dice.chance(0.5)
-        ? path === "/api/chat"
-          ? { options: { num_predict: fits.max_tokens } }
-          : fits
-        : {}),
-      // Its output is not seen while it is generated.
-      ...(dice.chance(0.15)
-        ? { [path === "/api/chat" ? "format" : "stop"]: path === "/api/chat" ? "json" : "x" }
-        : {})
-    })
-    const secret = key?.secret ?? (dice.chance(0.5) ? `${namespace}nobody`.padEnd(44, "z") : "?")
-    const headers = {
+    const head = {
       host: "gateway",
-      authorization: `Bearer ${secret}`,
-      ...(user === undefined || name === "" ? {} : { "x-user": name }),
-      ...(lists ? {} : { "content-type": "application/json", "content-length": String(body.length) })
+      authorization: `Bearer ${key?.secret ?? (dice.chance(0.5) ? `${keyNamespace}nobody`.padEnd(44, "z") : "?")}`,
+      ...(user === undefined || name === "" ? {} : { "x-user": name })
     }
-    const { process } = gateway
-    const who = `client${ask.number}`
+    if (asking.key === undefined && dice.chance(0.05)) this.#send(ask, "GET", "/api/tags", head, undefined)
+    else this.#chat(ask, head, asking.settled !== undefined)
+    return ask
+  }
+
+  /** `isSettled`: as little as is enough for an answer. */
+  #chat(ask: Ask, head: Readonly<Record<string, string>>, isSettled: boolean): void {
+    const { dice } = this.simulation
+    const isNative = dice.chance(0.8)
+    const isBounded = isSettled || this.#isCrowded || dice.chance(0.5)
+    const most = isSettled ? 3 : dice.between(1, this.#isCrowded ? 10 : 500)
+    // Its output is not seen while it is generated.
+    const isHidden = dice.chance(0.15)
+    const body = JSON.stringify({
+      model: isSettled ? "m" : dice.pick(["m", "n"]),
+      stream: dice.chance(0.7),
+      messages: [{ role: "user", content: "word ".repeat(this.#isCrowded ? 1 : dice.between(1, 60)) }],
+      ...(isBounded ? (isNative ? { options: { num_predict: most } } : { max_tokens: most }) : {}),
+      ...(isHidden ? (isNative ? { format: "json" } : { stop: "x" }) : {})
+    })
+    const headers = { ...head, "content-type": "application/json", "content-length": String(body.length) }
+    this.#send(ask, "POST", isNative ? "/api/chat" : "/v1/chat/completions", headers, body, isSettled)
+  }
+
+  #send(
+    ask: Ask,
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: string | undefined,
+    stays = false
+  ): void {
+    const { simulation } = this
+    const { dice } = simulation
+    const { process, running } = ask.gateway
     simulation.after(dice.between(0, 2), process, () => {
       if (ask.lost) return
       process.onRequest = (id) => (ask.id = id)
-      const incoming = new Incoming(method ?? "", path ?? "", headers, "192.0.2.1")
+      const incoming = new Incoming(method, path, headers, "192.0.2.1")
       const response = new Outgoing(incoming, {
         onHead: (status) => {
           ask.status = status
@@ -457,32 +382,31 @@ export class World {
         }
       })
       incoming.complete = dice.chance(0.8)
-      handler(incoming, response)
+      running?.handler(incoming, response)
       simulation.say(
-        who,
-        `asks ${process.name}: ${method} ${path} with ${key?.id ?? "no key"}, ${short(ask.id)}`
+        `client${ask.number}`,
+        `asks ${process.name}: ${method} ${path} with ${ask.key?.id ?? "no key"}, ${short(ask.id)}`
       )
       const send = (): void => {
         if (ask.left) return
         ask.bodyAt = simulation.now
         incoming.complete = true
-        if (!lists) incoming.emit("data", Buffer.from(body))
+        if (body !== undefined) incoming.emit("data", Buffer.from(body))
         incoming.emit("end")
       }
       if (incoming.complete) send()
       else simulation.after(dice.between(1, 300), process, send)
-      if (settled !== undefined || !this.possible.has("clients leave") || !dice.chance(0.4)) return
+      if (stays || !this.possible.has("clients leave") || !dice.chance(0.4)) return
       simulation.after(dice.between(0, dice.chance(0.5) ? 60 : 4000), process, () => {
         if (ask.ended || !this.isActive) return
         ask.left = true
         ask.overAt = simulation.now
-        simulation.say(who, `leaves, ${short(ask.id)}`)
+        simulation.say(`client${ask.number}`, `leaves, ${short(ask.id)}`)
         response.destroyed = true
         incoming.emit("close")
         response.emit("close")
       })
     })
-    return ask
   }
 
   /** Everything works again, and no client comes any more. */
@@ -494,7 +418,7 @@ export class World {
       store.set("well")
       store.losesReplies = 0
     }
-    model.isUp = true
+    model.setUp(true)
     model.errs = 0
     model.hurries = true
     for (const { process } of this.gateways) {

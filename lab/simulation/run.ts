@@ -11,7 +11,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Console, Effect } from "effect"
 import { invariants } from "./Invariants.ts"
 import { type Options, type Result, shrink, simulate } from "./simulate.ts"
-import type { Told } from "./Simulation.ts"
+import type { Told } from "../../test/support/seeded/Simulation.ts"
 
 const { values } = parseArgs({
   options: {

@@ -2,7 +2,7 @@
 import { newKey } from "../../src/domain/settings.ts"
 import { breakerOpenMs } from "./Gateway.ts"
 import { Broken, type Invariant, Invariants } from "./Invariants.ts"
-import type { Told } from "./Simulation.ts"
+import type { Told } from "../../test/support/seeded/Simulation.ts"
 import { type Ask, World } from "./World.ts"
 
 export interface Options {
@@ -35,7 +35,7 @@ export interface Result {
 }
 
 /** How long clients and faults come, and how long it may take until all is quiet, in the time of the world. */
-const activeMs = 40_000
+const activeMs = 120_000
 const quietMs = 90_000
 const checkedEvery = 100
 

@@ -2,7 +2,7 @@
 import { setImmediate } from "node:timers/promises"
 import { assert, it } from "@effect/vitest"
 import { shrink, simulate } from "./simulate.ts"
-import type { Told } from "./Simulation.ts"
+import type { Told } from "../../test/support/seeded/Simulation.ts"
 import type { World } from "./World.ts"
 
 it("when 200 seeds are played, then no invariant breaks", async () => {

@@ -101,6 +101,16 @@ const stop = Effect.fnUntraced(function* (
   yield* Effect.timeoutOption(closed, abortTimeout)
 })
 
+/** What the app needs of the edge, without its sockets. */
+export const layerParts = (bounds: ServerOptions["bounds"]) =>
+  Layer.mergeAll(
+    Readiness.layer,
+    FailureLog.layer,
+    Tarpit.layer({ ...bounds.anonymousRefusals, rowsPerMinute: bounds.anonymousRowsPerMinute }),
+    RequestBodies.layer({ maxBytes: bounds.requestBodiesMaxBytes }),
+    FreeWork.layer()
+  )
+
 /** Serves the app, and provides the `HttpServer`, so that a caller can read its address. */
 export const layer = (options: ServerOptions) =>
   Layer.unwrap(
@@ -150,15 +160,4 @@ export const layer = (options: ServerOptions) =>
         Layer.provide(Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true))
       )
     })
-  ).pipe(
-    Layer.provide(Readiness.layer),
-    Layer.provide(FailureLog.layer),
-    Layer.provide(
-      Tarpit.layer({
-        ...options.bounds.anonymousRefusals,
-        rowsPerMinute: options.bounds.anonymousRowsPerMinute
-      })
-    ),
-    Layer.provide(RequestBodies.layer({ maxBytes: options.bounds.requestBodiesMaxBytes })),
-    Layer.provide(FreeWork.layer())
-  )
+  ).pipe(Layer.provide(layerParts(options.bounds)))

@@ -5,7 +5,7 @@
  * the processes. A process that has died does nothing more, and one that is paused does it later.
  */
 import { Clock, Context, Duration, Effect, Logger, Random, References, Scheduler } from "effect"
-import { RequestIds } from "../../src/infra/RequestIds.ts"
+import { RequestIds } from "../../../src/infra/RequestIds.ts"
 
 /** Random numbers of a seed: the same on every machine (sfc32). */
 export class Dice {
@@ -50,56 +50,8 @@ export class Dice {
 interface Happening {
   readonly of: Process | undefined
   readonly run: () => void
-  readonly at: number
-  /** number among all happenings: of equal times the first is first */
-  readonly order: number
+  at: number
   cancelled: boolean
-}
-
-const isBefore = (one: Happening, two: Happening): boolean =>
-  one.at < two.at || (one.at === two.at && one.order < two.order)
-
-/** Happenings by time: a binary heap. */
-class Timeline {
-  readonly #heap: Array<Happening> = []
-
-  get first(): Happening | undefined {
-    return this.#heap[0]
-  }
-
-  add(happening: Happening): void {
-    const heap = this.#heap
-    let at = heap.length
-    while (at > 0) {
-      const above = (at - 1) >> 1
-      const parent = heap[above]
-      if (parent === undefined || !isBefore(happening, parent)) break
-      heap[at] = parent
-      at = above
-    }
-    heap[at] = happening
-  }
-
-  take(): Happening | undefined {
-    const heap = this.#heap
-    const [first, last] = [heap[0], heap.pop()]
-    if (last === undefined || heap.length === 0) return first
-    let at = 0
-    for (;;) {
-      let below = 2 * at + 1
-      let child = heap[below]
-      const other = heap[below + 1]
-      if (child !== undefined && other !== undefined && isBefore(other, child)) {
-        child = other
-        below += 1
-      }
-      if (child === undefined || !isBefore(child, last)) break
-      heap[at] = child
-      at = below
-    }
-    heap[at] = last
-    return first
-  }
 }
 
 /** One line of the trace. */
@@ -122,9 +74,9 @@ const remembered = 200
 export class Simulation {
   readonly dice: Dice
   readonly epoch: number
-  readonly #later = new Timeline()
-  #due: Array<Happening> = []
-  #order = 0
+  /** the next one last; of equal times the first that was scheduled is first */
+  readonly #later: Array<Happening> = []
+  readonly #due: Array<Happening> = []
   #told: Array<Said> = []
   readonly #tell: ((told: Told) => void) | undefined
   #ids = 0
@@ -142,12 +94,17 @@ export class Simulation {
 
   /** Schedules what happens to a process, or to the world. Returns how to take it back. */
   after(ms: number, of: Process | undefined, run: () => void): () => void {
-    const happening = { of, run, at: this.now + Math.max(0, ms), order: (this.#order += 1), cancelled: false }
+    const happening = { of, run, at: this.now + Math.max(0, ms), cancelled: false }
     if (ms <= 0) this.#due.push(happening)
-    else this.#later.add(happening)
+    else this.#wait(happening)
     return () => {
       happening.cancelled = true
     }
+  }
+
+  #wait(happening: Happening): void {
+    const later = this.#later.findLastIndex(({ at }) => at > happening.at)
+    this.#later.splice(later + 1, 0, happening)
   }
 
   /** The last lines of the trace. */
@@ -171,27 +128,19 @@ export class Simulation {
   advance(): boolean {
     for (;;) {
       // A process needs time for what it does, so timers may end meanwhile.
-      if (this.#due.length === 0) this.now = Math.max(this.now, this.#later.first?.at ?? this.now)
+      if (this.#due.length === 0) this.now = Math.max(this.now, this.#later.at(-1)?.at ?? this.now)
       else if (this.dice.chance(0.02)) this.now += this.dice.between(1, 4)
-      for (
-        let next = this.#later.first;
-        next !== undefined && next.at <= this.now;
-        next = this.#later.first
-      ) {
-        this.#later.take()
-        if (!next.cancelled) this.#due.push(next)
-      }
-      if (this.#due.length === 0) {
-        if (this.#later.first === undefined) return false
-        continue
-      }
+      while ((this.#later.at(-1)?.at ?? Number.POSITIVE_INFINITY) <= this.now)
+        this.#due.push(...this.#later.splice(-1))
+      if (this.#due.length === 0) return false
       const at = this.dice.below(this.#due.length)
       const [happening, last] = [this.#due[at], this.#due.pop()]
       if (last !== undefined && at < this.#due.length) this.#due[at] = last
       if (happening === undefined || happening.cancelled || happening.of?.isDead === true) continue
       const pausedUntil = happening.of?.pausedUntil ?? Number.NEGATIVE_INFINITY
       if (pausedUntil > this.now) {
-        this.#later.add({ ...happening, at: pausedUntil })
+        happening.at = pausedUntil
+        this.#wait(happening)
         continue
       }
       this.step += 1

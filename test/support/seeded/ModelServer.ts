@@ -1,20 +1,14 @@
 /** A scripted model server. It answers as the seed chooses: whole, in pieces, at its end only, wrong, late, or not at all. */
 import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
-import type { MemoryScript } from "../../src/backend/memory.ts"
-import { BackendFailed } from "../../src/domain/Errors.ts"
-import type { Facts } from "../../src/domain/Evidence.ts"
-import type { Frame } from "../../src/domain/Frame.ts"
+import type { MemoryScript } from "../../../src/backend/memory.ts"
+import { BackendFailed } from "../../../src/domain/Errors.ts"
+import type { Facts } from "../../../src/domain/Evidence.ts"
+import type { Frame } from "../../../src/domain/Frame.ts"
+import { memoryModel } from "../../../src/inMemory.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short } from "./Store.ts"
 
-const models = ["m:latest", "n:latest"].map((name) => ({
-  name,
-  modifiedAt: "2026-01-01T00:00:00Z",
-  size: 1,
-  digest: "d",
-  details: {},
-  capabilities: ["completion"]
-}))
+const models = ["m:latest", "n:latest"].map(memoryModel)
 const createdAt = "2026-01-01T00:00:00.000000Z"
 
 /** One call that arrived. */
@@ -26,7 +20,7 @@ export interface Call {
 
 export class ModelServer {
   readonly simulation: Simulation
-  isUp = true
+  #isUp = true
   /** how likely it is that an answer is wrong in some way */
   errs = 0
   /** It answers at once, because only the end of the seed is waited for. */
@@ -44,6 +38,11 @@ export class ModelServer {
     this.simulation = simulation
   }
 
+  setUp(isUp: boolean): void {
+    if (isUp !== this.#isUp) this.simulation.say("model", isUp ? "is up" : "is down")
+    this.#isUp = isUp
+  }
+
   #wait(ms: number, of: Process): Effect.Effect<void> {
     return Effect.callback((resume) => Effect.sync(this.simulation.after(ms, of, () => resume(Effect.void))))
   }
@@ -53,7 +52,7 @@ export class ModelServer {
     const { simulation } = this
     return Effect.callback((resume) => {
       const arrive = (): void => {
-        const { isUp } = this
+        const isUp = this.#isUp
         if (isUp) {
           simulation.say("model", `gets ${short(call.id)}`)
           this.onCall(call)
@@ -75,7 +74,7 @@ export class ModelServer {
     return {
       models: Effect.andThen(
         this.#wait(dice.between(0, 5), of),
-        Effect.suspend(() => (this.isUp ? Effect.succeed(models) : unreachable))
+        Effect.suspend(() => (this.#isUp ? Effect.succeed(models) : unreachable))
       ),
       describe: () => Effect.as(this.#wait(1, of), { capabilities: ["completion"], contextLength: 8192 }),
       reply: (_, facts) =>

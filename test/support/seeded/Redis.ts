@@ -1,12 +1,20 @@
 /** A twin of Redis: the counters and the queue that all gateways share, as memory twins behind a network. */
 import { Effect, Layer } from "effect"
-import type { Claims, CounterOwner } from "../../src/domain/Reservation.ts"
-import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
-import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
-import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
-import type { FairScheduler, Outcome } from "../../src/gates/queue/FairScheduler.ts"
-import { QueueMemory } from "../../src/gates/queue/memory.ts"
-import { type Message, QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
+import type { CounterOwner, Reservation } from "../../../src/domain/Reservation.ts"
+import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
+import { makeMemory } from "../../../src/gates/meter/memory/layer.ts"
+import { Meter, MeterDown } from "../../../src/gates/meter/Meter.ts"
+import type { FairScheduler, Outcome } from "../../../src/gates/queue/FairScheduler.ts"
+import { QueueMemory } from "../../../src/gates/queue/memory.ts"
+import {
+  type Full,
+  type Granted,
+  type Message,
+  QueueStore,
+  QueueStoreDown,
+  type Ticket,
+  type Waiting
+} from "../../../src/gates/queue/QueueStore.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short, Store } from "./Store.ts"
 
@@ -15,6 +23,21 @@ const patienceMs = 250
 
 /** The name of an account, of one of its users, or of a tenant. */
 export const ownerName = ({ group, key = "", user = "" }: CounterOwner): string => `${group}/${key}/${user}`
+
+/** Who looks on: called at the moment at which the store has done it. */
+export interface Onlooker {
+  reserved(reservation: Reservation): void
+  renewed(reservation: Reservation, used: number, held: number): void
+  settled(id: string, used: number): void
+  cancelled(id: string): void
+  queued(ticket: Ticket, answer: Granted | Waiting | Full): void
+  /** messages about other requests: they have a place, or had to make room */
+  told(messages: ReadonlyArray<Message>): void
+  /** `used`: undefined when it left */
+  gone(id: string, used: number | undefined): void
+  /** The queue does not know a request that its replica has. */
+  forgotten(id: string): void
+}
 
 type Listener = (message: Message) => Effect.Effect<void>
 
@@ -25,10 +48,7 @@ export class Redis extends Store {
   lostAt = Number.NEGATIVE_INFINITY
   /** when counters of an account were last loaded, by tenant, account and user */
   readonly loadedAt = new Map<string, number>()
-  /** Called when a request has its reservation, with what it may have. */
-  onReserved: (id: string, claims: Claims) => void = () => undefined
-  /** Called when it has come to the queue, and when something else was decided about it. */
-  onDecided: (what: "queued" | "renewed" | "gone" | "forgotten", id: string) => void = () => undefined
+  onlooker: Onlooker | undefined
   /** when each process was last told that nothing is lost */
   readonly #reminders = new Map<Process, number>()
   readonly #subscribers = new Map<Process, Listener>()
@@ -75,19 +95,30 @@ export class Redis extends Store {
         send(
           `reserves ${ask.tokens} tokens for ${short(ask.id)}`,
           Effect.tap(at.reserve(claims, ask), (verdict) =>
-            Effect.sync(() => verdict._tag === "Reserved" && this.onReserved(ask.id, claims))
+            Effect.sync(() => verdict._tag === "Reserved" && this.onlooker?.reserved(verdict.reservation))
           )
         ),
       renew: (one, used, want) =>
         send(
           `renews ${short(one.id)}, ${used} used, ${want} wanted`,
-          Effect.tap(at.renew(one, used, want), () => Effect.sync(() => this.onDecided("renewed", one.id)))
+          Effect.tap(at.renew(one, used, want), ({ held }) =>
+            Effect.sync(() => this.onlooker?.renewed(one, used, held))
+          )
         ),
       settle: (one, used, options) =>
-        send(`settles ${short(one.id)} with ${used} tokens`, at.settle(one, used, options)),
+        send(
+          `settles ${short(one.id)} with ${used} tokens`,
+          Effect.tap(at.settle(one, used, options), () =>
+            Effect.sync(() => this.onlooker?.settled(one.id, used))
+          )
+        ),
       renewSlot: (one) => send(`renews the slot of ${short(one.id)}`, at.renewSlot(one)),
       freeSlot: (one) => send(`frees the slot of ${short(one.id)}`, at.freeSlot(one)),
-      cancel: (one) => send(`cancels ${short(one.id)}`, at.cancel(one)),
+      cancel: (one) =>
+        send(
+          `cancels ${short(one.id)}`,
+          Effect.tap(at.cancel(one), () => Effect.sync(() => this.onlooker?.cancelled(one.id)))
+        ),
       peek: (claims) => send("reads what is left", at.peek(claims)),
       load: (owner, loaded) =>
         send(
@@ -134,6 +165,7 @@ export class Redis extends Store {
       const work = () => {
         const { now } = this.simulation
         const { answer, messages } = verb(this.queue.scheduler(now), now)
+        this.onlooker?.told(messages)
         messages.forEach(publish)
         return answer
       }
@@ -148,23 +180,24 @@ export class Redis extends Store {
     return Layer.succeed(QueueStore, {
       enter: (ticket, bounds) =>
         send(`${short(ticket.id)} comes`, (queue, now) => {
-          this.onDecided("queued", ticket.id)
-          return queue.enter(now, of.name, ticket, bounds)
+          const outcome = queue.enter(now, of.name, ticket, bounds)
+          this.onlooker?.queued(ticket, outcome.answer)
+          return outcome
         }),
       leave: (id, bounds) =>
         send(`${short(id)} leaves`, (queue, now) => {
-          this.onDecided("gone", id)
+          this.onlooker?.gone(id, undefined)
           return queue.leave(now, id, bounds)
         }),
       end: (id, used, bounds, loadMs) =>
         send(`${short(id)} ends`, (queue, now) => {
-          this.onDecided("gone", id)
+          this.onlooker?.gone(id, used)
           return queue.end(now, id, used, bounds, loadMs)
         }),
       beat: (running, waiting, bounds, seen) =>
         send(`beat, ${running.length} run, ${waiting.length} wait`, (queue, now) => {
           const outcome = queue.beat(now, of.name, running, waiting, bounds, seen)
-          for (const id of outcome.answer.unknown) this.onDecided("forgotten", id)
+          for (const id of outcome.answer.unknown) this.onlooker?.forgotten(id)
           return outcome
         }),
       restore: (held, bounds) =>
