@@ -92,7 +92,7 @@ export class World {
       isQuiet ? [] : faultNames.filter((fault) => happens(fault) && !without.has(fault))
     )
     // A short lease ends often, and a long one hardly ever.
-    const leaseS = dice.pick([2, 6]) ?? 6
+    const leaseS = dice.pick([3, 6]) ?? 6
     const paceMs = dice.pick(paces) ?? 250
     // In a crowd both tenants wait for few places, and their requests are short.
     this.#isCrowded = paceMs < 100

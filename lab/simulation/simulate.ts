@@ -1,6 +1,5 @@
 /** Runs one seed, and says what it broke. */
 import { newKey } from "../../src/domain/settings.ts"
-import { breakerOpenMs } from "./Gateway.ts"
 import { Broken, type Invariant, Invariants } from "./Invariants.ts"
 import type { Told } from "../../test/support/seeded/Simulation.ts"
 import { type Ask, World } from "./World.ts"
@@ -65,14 +64,8 @@ export const simulate = (
     world.heal()
     rest(false)
     invariants.checkBudgets()
-    // A gateway that could not list the models asks again after 5 seconds, and a circuit that is open tries again.
-    const { possible } = world
-    const patienceMs = possible.has("model down")
-      ? 5500
-      : possible.has("model errs")
-        ? breakerOpenMs + 500
-        : 0
-    const healed = simulation.now + patienceMs
+    // A gateway that could not list the models asks again after 5 seconds, and a circuit that is open tries again before that.
+    const healed = world.stores.model.troubledAt + 5500
     run(() => simulation.now < healed)
     // Each account asks once more, and each gateway is asked, with keys that have room.
     const { postgres } = world.stores

@@ -21,6 +21,8 @@ export interface Call {
 export class ModelServer {
   readonly simulation: Simulation
   #isUp = true
+  /** when it last came back, or gave an answer that was wrong in some way */
+  troubledAt = Number.NEGATIVE_INFINITY
   /** how likely it is that an answer is wrong in some way */
   errs = 0
   /** It answers at once, because only the end of the seed is waited for. */
@@ -39,8 +41,10 @@ export class ModelServer {
   }
 
   setUp(isUp: boolean): void {
-    if (isUp !== this.#isUp) this.simulation.say("model", isUp ? "is up" : "is down")
+    if (isUp === this.#isUp) return
+    this.simulation.say("model", isUp ? "is up" : "is down")
     this.#isUp = isUp
+    this.troubledAt = this.simulation.now
   }
 
   #wait(ms: number, of: Process): Effect.Effect<void> {
@@ -109,6 +113,7 @@ export class ModelServer {
       yield* Effect.addFinalizer(() =>
         Effect.sync(() => {
           this.running.delete(id)
+          if (errs > 0) this.troubledAt = simulation.now
           progress()
         })
       )
