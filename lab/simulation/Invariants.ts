@@ -3,6 +3,7 @@
  * which an account rests, and some when everything is quiet.
  */
 import { Option, Schema } from "effect"
+import type { AuditRow } from "../../src/audit/rows.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
 import { type Account, type Reservation, userAccountOf } from "../../src/domain/Reservation.ts"
@@ -10,6 +11,7 @@ import { Fairness } from "./Fairness.ts"
 import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "./Gateway.ts"
 import type { Call } from "../../test/support/seeded/ModelServer.ts"
 import { ownerName } from "../../test/support/seeded/Redis.ts"
+import type { StoredIntent } from "../../test/support/seeded/Postgres.ts"
 import type { Process } from "../../test/support/seeded/Simulation.ts"
 import { short } from "../../test/support/seeded/Store.ts"
 import { Minutes } from "./Minutes.ts"
@@ -33,6 +35,8 @@ export const invariants = {
   available: "no request gets a 503, when nothing went wrong",
   freed: "what a request held is free soon after its end, when nothing went wrong",
   aborted: "no request counts as that of a dead process when nothing went wrong",
+  alive:
+    "nobody ends the requests of a process that lives and was not paused, and everybody ends them at the last note",
   "open circuit": "after five outages in a row the model server is left alone for a while",
   budgets: "no account, tenant or end user has spent more than its budget and one prompt",
   counters: "counters at rest are the ledger, when nothing went wrong since they last were",
@@ -107,9 +111,10 @@ export class Invariants {
 
   constructor(world: World) {
     this.#world = world
-    const { model, redis } = world.stores
+    const { model, postgres, redis } = world.stores
     const fairness = new Fairness(world.stores.places ?? 0)
     const minutes = new Minutes()
+    postgres.onRow = (row, intent, by) => this.#onRow(row, intent, by)
     model.onCall = (call) => this.#onCall(call)
     model.onSent = (of) => this.#onSent(of)
     model.onOutage = (of) => this.#onOutage(of)
@@ -168,6 +173,21 @@ export class Invariants {
 
   #isCalm(forMs = troubleMs): boolean {
     return this.#now - this.#world.lastTrouble > forMs
+  }
+
+  #onRow(
+    { error_type, request_id: id, tokens_in, tokens_out }: AuditRow,
+    intent: StoredIntent | undefined,
+    by: Process
+  ): void {
+    if (error_type !== outcomes.aborted.type || intent === undefined) return
+    const [noted, charged] = [intent.tokens_in + intent.tokens_out, tokens_in + tokens_out]
+    if (charged !== noted)
+      this.#fail("alive", `${by.name} ends ${short(id)} with ${charged} tokens, and ${noted} were noted`)
+    const of = this.#world.asks.find((ask) => ask.id === id)?.gateway.process
+    const wasPaused = (of?.pausedUntil ?? 0) > this.#now - 1000 * this.#world.stores.leaseS
+    if (of !== undefined && !of.isDead && (by === of || !wasPaused))
+      this.#fail("alive", `${by.name} ends ${short(id)} of ${of.name}`)
   }
 
   #onReserved({ claims, id }: Reservation): void {

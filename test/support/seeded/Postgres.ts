@@ -32,7 +32,7 @@ export interface KeyRow {
   readonly account: string
   readonly settings: KeySettings
 }
-interface StoredIntent extends IntentRow {
+export interface StoredIntent extends IntentRow {
   readonly written: number
   leaseUntil: number
   tokens_out: number
@@ -90,6 +90,8 @@ export class Postgres extends Store {
   readonly corrections = new Map<string, Correction>()
   readonly ledger = new Map<string, LedgerRow>()
   readonly userLedger = new Map<string, LedgerRow>()
+  /** Called when a row is written, with the intent that it ends. */
+  onRow: (row: AuditRow, intent: StoredIntent | undefined, by: Process) => void = () => undefined
   readonly #versions = new Map<string, { readonly of: ReadonlyArray<unknown>; readonly version: string }>()
   readonly #sessions = new Set<Session>()
   readonly #listeners = new Set<{
@@ -203,13 +205,15 @@ export class Postgres extends Store {
   }
 
   /** Ends intents and writes rows that are not there; returns the ids of those that are. */
-  #log(rows: ReadonlyArray<AuditRow>, books: boolean, session: Session | undefined) {
+  #log(rows: ReadonlyArray<AuditRow>, books: boolean, session: Session | undefined, by: Process) {
     if (rows.some(({ request_id }) => this.#isLocked(request_id, session))) return blocked
     const there = rows.flatMap(({ request_id }) => (this.audit.has(request_id) ? [request_id] : []))
     const write = () => {
       for (const row of rows) {
+        const intent = this.intents.get(row.request_id)
         this.intents.delete(row.request_id)
         if (this.audit.has(row.request_id)) continue
+        this.onRow(row, intent, by)
         this.audit.set(row.request_id, row)
         this.loggedAt.set(row.request_id, this.simulation.now)
         if (books && row.admitted_at !== null)
@@ -316,7 +320,7 @@ export class Postgres extends Store {
     readonly [
       text: string,
       says: (params: Params) => string,
-      work: (params: Params, session: Session | undefined) => ReadonlyArray<Row> | typeof blocked
+      work: (params: Params, session: Session | undefined, of: Process) => ReadonlyArray<Row> | typeof blocked
     ]
   > = [
     [
@@ -356,12 +360,12 @@ export class Postgres extends Store {
     [
       "INSERT INTO ledger",
       ([rows]) => `closes ${names(sorted<AuditRow>(rows))}`,
-      ([rows], session) => this.#log(sorted<AuditRow>(rows), true, session)
+      ([rows], session, of) => this.#log(sorted<AuditRow>(rows), true, session, of)
     ],
     [
       "INSERT INTO audit_log",
       ([rows]) => `writes the refusals of ${names(sorted<AuditRow>(rows))}`,
-      ([rows], session) => this.#log(sorted<AuditRow>(rows), false, session)
+      ([rows], session, of) => this.#log(sorted<AuditRow>(rows), false, session, of)
     ],
     [
       "JOIN user_ledger l ON l.day >=",
@@ -497,7 +501,7 @@ export class Postgres extends Store {
     return this.ask(
       of,
       () => says(sent),
-      () => work(sent, session),
+      () => work(sent, session, of),
       lost
     )
   }
