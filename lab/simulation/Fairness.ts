@@ -2,7 +2,7 @@
  * The shares of two tenants that both wait, as their queue charges them (`QueueStore.ts`, "Order"): as much as the last requests
  * used, and in the end what the request used. Start-time fair queueing on several servers keeps them within a bound.
  */
-import { Average } from "../../src/gates/queue/Average.ts"
+import { Average } from "../../src/gates/queue/LoadedModels.ts"
 import type { Full, Granted, Message, Ticket, Waiting } from "../../src/gates/queue/QueueStore.ts"
 
 interface Request {
