@@ -18,17 +18,16 @@ import {
 import { testWith } from "../../test/support/testWith.ts"
 
 /** The answer to the chat that is sent meanwhile. */
-const answerTo = (page: Page, text: string) =>
-  Effect.gen(function* () {
-    const coming = yield* Effect.forkChild(
-      Effect.promise(() =>
-        page.waitForResponse((response) => /\/(?:api\/chat|v1\/chat\/completions)$/.test(response.url()))
-      ),
-      { startImmediately: true }
-    )
-    yield* say(page, text)
-    return yield* Fiber.join(coming)
-  })
+const answerTo = Effect.fnUntraced(function* (page: Page, text: string) {
+  const coming = yield* Effect.forkChild(
+    Effect.promise(() =>
+      page.waitForResponse((response) => /\/(?:api\/chat|v1\/chat\/completions)$/.test(response.url()))
+    ),
+    { startImmediately: true }
+  )
+  yield* say(page, text)
+  return yield* Fiber.join(coming)
+})
 
 const lastText = (page: Page) => Effect.promise(() => answersOf(page).last().innerText())
 

@@ -277,17 +277,16 @@ layer(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
       const registry = yield* Registry
       const { secret, prefix } = yield* newKey({ rpm: 60 })
       const { page } = yield* openPlayground()
-      const seen = (limit: number) =>
-        Effect.gen(function* () {
-          yield* registry.setBudgets(prefix, { day: limit })
-          yield* eventually(
-            call("/api/version", { secret }),
-            ({ headers }) => headers.get("x-budget-tokens-limit") === String(limit)
-          )
-          yield* Effect.promise(() => page.reload())
-          yield* enterKey(page, secret)
-          return yield* Effect.promise(() => page.locator("#meter-budget").innerText())
-        })
+      const seen = Effect.fnUntraced(function* (limit: number) {
+        yield* registry.setBudgets(prefix, { day: limit })
+        yield* eventually(
+          call("/api/version", { secret }),
+          ({ headers }) => headers.get("x-budget-tokens-limit") === String(limit)
+        )
+        yield* Effect.promise(() => page.reload())
+        yield* enterKey(page, secret)
+        return yield* Effect.promise(() => page.locator("#meter-budget").innerText())
+      })
       // One answer of the fake model costs 10 tokens.
       yield* call("/api/chat", {
         secret,

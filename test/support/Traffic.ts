@@ -25,18 +25,17 @@ export const startTraffic = Effect.fnUntraced(function* (
 ): Effect.fn.Return<Traffic, never, Gateway | Scope.Scope> {
   const outcomes: Array<Outcome> = []
   const state = { over: false }
-  const client = (i: number) =>
-    Effect.gen(function* () {
-      const secret = secrets[i % secrets.length] ?? ""
-      for (let n = i; !state.over; n++) {
-        const stream = n % 2 === 0
-        const began = performance.now()
-        const { status, text } = yield* call("/api/chat", { secret, body: hello({ stream }) })
-        const type = status === 200 ? "" : (/"type":"(\w+)"/.exec(text)?.[1] ?? "?")
-        outcomes.push({ status, type, began, ms: performance.now() - began, stream })
-        yield* Effect.sleep(status === 200 ? "2 millis" : "20 millis")
-      }
-    })
+  const client = Effect.fnUntraced(function* (i: number) {
+    const secret = secrets[i % secrets.length] ?? ""
+    for (let n = i; !state.over; n++) {
+      const stream = n % 2 === 0
+      const began = performance.now()
+      const { status, text } = yield* call("/api/chat", { secret, body: hello({ stream }) })
+      const type = status === 200 ? "" : (/"type":"(\w+)"/.exec(text)?.[1] ?? "?")
+      outcomes.push({ status, type, began, ms: performance.now() - began, stream })
+      yield* Effect.sleep(status === 200 ? "2 millis" : "20 millis")
+    }
+  })
   const running = yield* Effect.forkScoped(
     Effect.forEach(
       Array.from({ length: clients }, (_, i) => i),

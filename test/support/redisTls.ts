@@ -38,11 +38,10 @@ export const makeRedis = Effect.fnUntraced(function* (clients: "no" | "yes") {
     binary(),
     words.flatMap(([name = "", ...values]) => [`--${name}`, ...values])
   )
-  const present = (name: string) =>
-    Effect.gen(function* () {
-      copyFileSync(file(`${name}.crt`), file("redis.crt"))
-      yield* reply(server.url, "CONFIG", "SET", "tls-cert-file", file("redis.crt"))
-    })
+  const present = Effect.fnUntraced(function* (name: string) {
+    copyFileSync(file(`${name}.crt`), file("redis.crt"))
+    yield* reply(server.url, "CONFIG", "SET", "tls-cert-file", file("redis.crt"))
+  })
   return {
     ...certificates,
     present,

@@ -6,12 +6,11 @@ import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
 
-const planOf = (statement: string) =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const lines = yield* sql<{ readonly "QUERY PLAN": string }>`EXPLAIN ${sql.literal(statement)}`
-    return lines.map((line) => line["QUERY PLAN"]).join("\n")
-  })
+const planOf = Effect.fnUntraced(function* (statement: string) {
+  const sql = yield* SqlClient.SqlClient
+  const lines = yield* sql<{ readonly "QUERY PLAN": string }>`EXPLAIN ${sql.literal(statement)}`
+  return lines.map((line) => line["QUERY PLAN"]).join("\n")
+})
 
 const test = testWith(it.live, TestPostgres)
 

@@ -8,34 +8,37 @@ import { comesTrue } from "../../support/wait.ts"
 const message = (text: string): string => `>3\r\n${bulk("message")}${bulk("channel")}${bulk(text)}`
 
 /** Subscribes where the first `failures` attempts are answered by `failure`; then messages come. Returns the lines of the log. */
-const subscribes = (kind: "single" | "cluster", failures: number, failure: Reply) =>
-  Effect.gen(function* () {
-    const lines: Array<string> = []
-    const logger = Logger.make(({ message }) => void lines.push([message].flat().map(String).join(" ")))
-    let attempts = 0
-    const server = yield* makeScriptedRedis(([name]) => {
-      if (name !== "subscribe") return undefined
-      attempts += 1
-      return attempts <= failures ? failure : undefined
+const subscribes = Effect.fnUntraced(function* (
+  kind: "single" | "cluster",
+  failures: number,
+  failure: Reply
+) {
+  const lines: Array<string> = []
+  const logger = Logger.make(({ message }) => void lines.push([message].flat().map(String).join(" ")))
+  let attempts = 0
+  const server = yield* makeScriptedRedis(([name]) => {
+    if (name !== "subscribe") return undefined
+    attempts += 1
+    return attempts <= failures ? failure : undefined
+  })
+  const got: Array<string> = []
+  const one = `redis://127.0.0.1:${server.port}`
+  const url = Redacted.make(kind === "single" ? one : `${one},${one}`)
+  yield* Effect.gen(function* () {
+    const redis = yield* Redis
+    yield* redis.subscribe(["channel"], (_, text) => {
+      if (text === "odd") throw new Error("own defect")
+      return Effect.sync(() => void got.push(text))
     })
-    const got: Array<string> = []
-    const one = `redis://127.0.0.1:${server.port}`
-    const url = Redacted.make(kind === "single" ? one : `${one},${one}`)
-    yield* Effect.gen(function* () {
-      const redis = yield* Redis
-      yield* redis.subscribe(["channel"], (_, text) => {
-        if (text === "odd") throw new Error("own defect")
-        return Effect.sync(() => void got.push(text))
-      })
-      assert.isTrue(yield* comesTrue(() => attempts > failures), `${attempts} attempts`)
-      const isHeard = () => {
-        for (const text of ["odd", "even"]) server.sendToSubscribers(message(text))
-        return got.includes("even") && lines.some((line) => line.includes("not handled"))
-      }
-      assert.isTrue(yield* comesTrue(isHeard), lines.join("\n"))
-    }).pipe(Effect.provide(Layer.merge(layerRedis({ url }), Logger.layer([logger]))))
-    return lines
-  }).pipe(Effect.scoped)
+    assert.isTrue(yield* comesTrue(() => attempts > failures), `${attempts} attempts`)
+    const isHeard = () => {
+      for (const text of ["odd", "even"]) server.sendToSubscribers(message(text))
+      return got.includes("even") && lines.some((line) => line.includes("not handled"))
+    }
+    assert.isTrue(yield* comesTrue(isHeard), lines.join("\n"))
+  }).pipe(Effect.provide(Layer.merge(layerRedis({ url }), Logger.layer([logger]))))
+  return lines
+}, Effect.scoped)
 
 describe("a subscription", () => {
   it.live.each([

@@ -72,16 +72,15 @@ const makePast = Effect.fnUntraced(function* (months: number) {
     END $$`
 })
 
-const pruneAll = (days: number) =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const removed: Array<string> = []
-    for (;;) {
-      const step = yield* pruneStep(sql, days)
-      if (step === undefined) return removed
-      removed.push(step.relation)
-    }
-  })
+const pruneAll = Effect.fnUntraced(function* (days: number) {
+  const sql = yield* SqlClient.SqlClient
+  const removed: Array<string> = []
+  for (;;) {
+    const step = yield* pruneStep(sql, days)
+    if (step === undefined) return removed
+    removed.push(step.relation)
+  }
+})
 
 test("when old rows are removed, then whole months go, the younger ones stay, and ledger and usage do not change", function* () {
   const sql = yield* SqlClient.SqlClient

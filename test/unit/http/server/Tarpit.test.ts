@@ -4,13 +4,12 @@ import { TestClock } from "effect/testing"
 import { Tarpit } from "../../../../src/http/server/Tarpit.ts"
 import { testWith } from "../../../support/testWith.ts"
 
-const turns = (count: number, address = "192.0.2.1") =>
-  Effect.gen(function* () {
-    const { turn } = yield* Tarpit
-    return yield* Effect.forEach(Array.from({ length: count }), () =>
-      Effect.forkChild(turn(address), { startImmediately: true })
-    )
-  })
+const turns = Effect.fnUntraced(function* (count: number, address = "192.0.2.1") {
+  const { turn } = yield* Tarpit
+  return yield* Effect.forEach(Array.from({ length: count }), () =>
+    Effect.forkChild(turn(address), { startImmediately: true })
+  )
+})
 
 type Turns = ReadonlyArray<Fiber.Fiber<boolean>>
 const done = (fibers: Turns): number => fibers.filter((fiber) => fiber.pollUnsafe() !== undefined).length
@@ -87,12 +86,11 @@ test("when no turn is free, then asking for one without waiting says so", functi
 const scarce = Tarpit.layer({ perSecond: 200, burst: 100, rowsPerMinute: 3 })
 
 /** How many of `count` refusals have rows of their own. */
-const rows = (count: number, address: string) =>
-  Effect.gen(function* () {
-    const fibers = yield* turns(count, address)
-    yield* TestClock.adjust("1 second")
-    return came(fibers)
-  })
+const rows = Effect.fnUntraced(function* (count: number, address: string) {
+  const fibers = yield* turns(count, address)
+  yield* TestClock.adjust("1 second")
+  return came(fibers)
+})
 
 it.effect(
   "when an address is refused more often than it has rows, then the others have none of their own",

@@ -11,42 +11,40 @@ import { testWith } from "../../../support/testWith.ts"
 const proxy = "127.0.0.9"
 const plenty = { perSecond: 10_000, burst: 10_000 }
 
-const makeWorld = (limits: Partial<ConnectionLimits> = {}) =>
-  Effect.gen(function* () {
-    const begun: Array<string> = []
-    const server = createServer((request, response) => {
-      begun.push(request.socket.remoteAddress ?? "")
-      // A request for /wait is answered by nobody.
-      if (request.url === "/large") response.end(Buffer.alloc(50_000_000))
-      else if (request.url !== "/wait") response.end("ok")
-    })
-    const connections = limitConnections(server, {
-      max: 100,
-      perAddress: 5,
-      newPerAddress: plenty,
-      isExempt: (address) => address === proxy,
-      stallMs: 60_000,
-      ...limits
-    })
-    const dial = yield* dialled(server)
-    /** A connection that the server knows. */
-    const open = (from: string) => {
-      const before = connections.open + connections.cut
-      return Effect.tap(dial(from), () => comesTrue(() => connections.open + connections.cut > before))
-    }
-    const ask = ({ socket }: Client, path = "/") =>
-      void socket.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
-    /** Whether a request on it is answered. */
-    const answers = (client: Client) =>
-      Effect.promise(async () => {
-        if (client.socket.destroyed) return false
-        const ended = once(client.socket, "close").then(() => false)
-        const answered = once(client.socket, "data").then(() => true)
-        ask(client)
-        return Promise.race([ended, answered])
-      })
-    return { answers, ask, begun, connections, dial, open }
+const makeWorld = Effect.fnUntraced(function* (limits: Partial<ConnectionLimits> = {}) {
+  const begun: Array<string> = []
+  const server = createServer((request, response) => {
+    begun.push(request.socket.remoteAddress ?? "")
+    // A request for /wait is answered by nobody.
+    if (request.url === "/large") response.end(Buffer.alloc(50_000_000))
+    else if (request.url !== "/wait") response.end("ok")
   })
+  const connections = limitConnections(server, {
+    max: 100,
+    perAddress: 5,
+    newPerAddress: plenty,
+    isExempt: (address) => address === proxy,
+    stallMs: 60_000,
+    ...limits
+  })
+  const dial = yield* dialled(server)
+  /** A connection that the server knows. */
+  const open = (from: string) => {
+    const before = connections.open + connections.cut
+    return Effect.tap(dial(from), () => comesTrue(() => connections.open + connections.cut > before))
+  }
+  const ask = ({ socket }: Client, path = "/") => void socket.write(`GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`)
+  /** Whether a request on it is answered. */
+  const answers = (client: Client) =>
+    Effect.promise(async () => {
+      if (client.socket.destroyed) return false
+      const ended = once(client.socket, "close").then(() => false)
+      const answered = once(client.socket, "data").then(() => true)
+      ask(client)
+      return Promise.race([ended, answered])
+    })
+  return { answers, ask, begun, connections, dial, open }
+})
 
 const many = (count: number) => Array.from({ length: count })
 const closed = (clients: ReadonlyArray<Client>) => clients.filter(({ socket }) => socket.destroyed).length
