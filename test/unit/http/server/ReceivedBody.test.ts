@@ -1,44 +1,34 @@
 /** A body in whatever pieces it comes: what is kept of it, what is refused, and when its connection is not read. */
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
-import { connect, type Socket } from "node:net"
+import { createServer, type IncomingMessage, type Server } from "node:http"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge, Unavailable } from "../../../../src/domain/Errors.ts"
 import { ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
 import type { Share } from "../../../../src/http/server/RequestBodies.ts"
+import { dialled } from "../../../support/nodeServer.ts"
 import { testWith } from "../../../support/testWith.ts"
-
-interface Arrived {
-  readonly incoming: IncomingMessage
-  readonly response: ServerResponse
-  readonly received: ReceivedBody
-}
+import { comesTrue } from "../../../support/wait.ts"
 
 /** A request with `headers` on a connection of its own, and the client's end of that. */
-const arrived = (headers: ReadonlyArray<string>, early: Share = generous().share) =>
-  Effect.callback<Arrived & { readonly client: Socket; readonly close: () => void }>((resume) => {
-    const server = createServer((incoming, response) => {
-      const received = new ReceivedBody(incoming, response, early)
-      resume(
-        Effect.succeed({ incoming, response, received, client, close: () => server.closeAllConnections() })
-      )
-      server.close()
-    })
-    let client: Socket
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      client = connect(typeof address === "object" && address !== null ? address.port : 0, "127.0.0.1")
-      client.on("error", () => undefined)
-      client.write(["POST / HTTP/1.1", "Host: h", ...headers, "", ""].join("\r\n"))
-    })
-  }).pipe((made) =>
-    Effect.acquireRelease(made, ({ client, close }) =>
-      Effect.sync(() => {
-        client.destroy()
-        close()
-      })
-    )
-  )
+const arrived = Effect.fnUntraced(function* (
+  headers: ReadonlyArray<string>,
+  early: Share = generous().share
+) {
+  const [server, coming] = [createServer(), Promise.withResolvers<readonly [IncomingMessage, ReceivedBody]>()]
+  let finish: (() => void) | undefined
+  server.on("request", (incoming, response) => {
+    finish = () => void response.end("no")
+    coming.resolve([incoming, new ReceivedBody(incoming, response, early)])
+  })
+  const { socket: client } = yield* yield* dial(server)
+  client.write(["POST / HTTP/1.1", "Host: h", ...headers, "", ""].join("\r\n"))
+  const [incoming, received] = yield* Effect.promise(() => coming.promise)
+  /** Until so many bytes have come: those of the head too. */
+  const came = (bytes: number) => until(() => incoming.socket.bytesRead > bytes)
+  return { client, incoming, received, came, answer: () => finish?.() }
+})
+const dial = (server: Server) => Effect.map(dialled(server), (connect) => connect())
+const until = (holds: () => boolean) => Effect.map(comesTrue(holds), (came) => assert.isTrue(came))
 
 /** Grants everything and remembers what was asked for. */
 const generous = () => {
@@ -58,7 +48,7 @@ const read = (received: ReceivedBody, share: Share, limitBytes = 1_000_000) =>
 
 const chunked = ["Transfer-Encoding: chunked"]
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`
-const pause = Effect.sleep("50 millis")
+const crowd = () => new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
 
 const test = testWith(it.live)
 
@@ -105,7 +95,7 @@ test("when nobody wants a body yet, then no more is taken than its beginning, an
   const size = 900_000
   const { client, incoming, received } = yield* arrived([`Content-Length: ${size}`])
   client.write(Buffer.alloc(size, "y"))
-  yield* pause
+  yield* until(() => incoming.socket.isPaused())
   assert.isBelow(incoming.socket.bytesRead, 200_000)
   assert.strictEqual(incoming.readableLength, 0)
   assert.strictEqual((yield* read(received, generous().share)).length, size)
@@ -114,7 +104,7 @@ test("when nobody wants a body yet, then no more is taken than its beginning, an
 test("when nobody wants a body in tiny chunks, then they are not kept", function* () {
   const { client, incoming, received } = yield* arrived(chunked)
   client.write(chunk("x").repeat(50_000))
-  yield* pause
+  yield* until(() => incoming.socket.isPaused())
   assert.strictEqual(incoming.readableLength, 0)
   assert.isBelow(incoming.socket.bytesRead, 200_000)
   assert.instanceOf(yield* Effect.flip(read(received, generous().share)), BadRequest)
@@ -122,11 +112,11 @@ test("when nobody wants a body in tiny chunks, then they are not kept", function
 
 for (const early of [true, false]) {
   test(`when a body is too large and comes ${early ? "before" : "after"} it is wanted, then it is refused`, function* () {
-    const { client, received } = yield* arrived(chunked)
+    const { came, client, received } = yield* arrived(chunked)
     const send = () => client.write(`${chunk("x".repeat(10_000))}0\r\n\r\n`)
     if (early) {
       send()
-      yield* pause
+      yield* came(10_000)
     } else setTimeout(send, 20)
     const { asked, share } = generous()
     assert.instanceOf(yield* Effect.flip(read(received, share, 9999)), PayloadTooLarge)
@@ -135,37 +125,35 @@ for (const early of [true, false]) {
 }
 
 test("when there is no memory for a body, then it is refused as the share says", function* () {
-  const { client, received } = yield* arrived(chunked)
-  const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+  const [early, crowded] = [generous(), crowd()]
+  const { client, received } = yield* arrived(chunked, early.share)
   client.write(chunk("x".repeat(10)))
-  yield* pause
+  yield* until(() => early.asked.length > 0)
   setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
   const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
   assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
 })
 
 test("when there is no memory for what comes before its sender is known, then it is refused when it is asked for", function* () {
-  const crowded = new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: "none left" })
+  const [crowded, { asked, share }] = [crowd(), generous()]
   const { client, received } = yield* arrived(chunked, {
-    grow: () => crowded,
-    close: () => undefined
+    ...share,
+    grow: (bytes) => share.grow(bytes) ?? crowded
   })
   client.write(chunk("x".repeat(10)))
-  yield* pause
+  yield* until(() => asked.length > 0)
   assert.strictEqual(yield* Effect.flip(read(received, generous().share)), crowded)
 })
 
 test("when a request is answered without its body, then the rest is read and thrown away", function* () {
-  const { client, incoming, response } = yield* arrived(chunked)
+  const { answer, came, client, incoming } = yield* arrived(chunked)
   client.write(chunk("x".repeat(40_000)))
-  yield* pause
-  response.end("no")
+  yield* came(30_000)
+  answer()
   client.resume()
-  yield* pause
   incoming.resume()
   client.write(chunk("x".repeat(400_000)))
-  yield* pause
-  assert.isAbove(incoming.socket.bytesRead, 400_000)
+  yield* came(400_000)
 })
 
 test("when the client leaves, then whoever waits is told", function* () {
@@ -177,40 +165,24 @@ test("when the client leaves, then whoever waits is told", function* () {
   })
 })
 
-it.live("when bodies come in one read with others, then Node gives each piece a memory of its own", () =>
-  Effect.gen(function* () {
-    const pieces: Array<readonly [bytes: number, memory: number]> = []
-    const requestOf = (head: string, body: string) => `POST / HTTP/1.1\r\nHost: h\r\n${head}\r\n\r\n${body}`
-    const length = (bytes: number) => requestOf(`Content-Length: ${bytes}`, "a".repeat(bytes))
-    const chunked = requestOf(
-      "Transfer-Encoding: chunked",
-      `2328\r\n${"b".repeat(9000)}\r\n1\r\nc\r\n0\r\n\r\n`
-    )
-    yield* Effect.callback<void>((resume) => {
-      const server = createServer((incoming, response) => {
-        incoming.on("data", ({ buffer, length: bytes }: Buffer) => pieces.push([bytes, buffer.byteLength]))
-        incoming.on("end", () => response.end())
-      })
-      server.listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        const client = connect(
-          typeof address === "object" && address !== null ? address.port : 0,
-          "127.0.0.1"
-        )
-        client.write(
-          length(9000) + length(20_000) + chunked + requestOf("Connection: close\r\nContent-Length: 1", "d")
-        )
-        client.resume().on("close", () => {
-          server.close()
-          resume(Effect.void)
-        })
-      })
-    })
-    // `ReceivedBody` and `readRequest` free the memory of a piece: it may hold nothing of another request.
-    assert.strictEqual(
-      pieces.reduce((sum, [bytes]) => sum + bytes, 0),
-      9000 + 20_000 + 9001 + 1
-    )
-    for (const [bytes, memory] of pieces) assert.strictEqual(memory, bytes)
+test("when bodies come in one read with others, then Node gives each piece a memory of its own", function* () {
+  const pieces: Array<readonly [bytes: number, memory: number]> = []
+  const requestOf = (headers: string, body: string) =>
+    `POST / HTTP/1.1\r\nHost: h\r\n${headers}\r\n\r\n${body}`
+  const length = (bytes: number) => requestOf(`Content-Length: ${bytes}`, "a".repeat(bytes))
+  const server = createServer((incoming, response) => {
+    incoming.on("data", ({ buffer, length: bytes }: Buffer) => pieces.push([bytes, buffer.byteLength]))
+    incoming.on("end", () => response.end())
   })
-)
+  const { socket } = yield* yield* dial(server)
+  const last = requestOf("Connection: close\r\nContent-Length: 1", "d")
+  const inChunks = requestOf("Transfer-Encoding: chunked", `${chunk("b".repeat(9000))}${chunk("c")}0\r\n\r\n`)
+  socket.resume().write(length(9000) + length(20_000) + inChunks + last)
+  yield* until(() => socket.destroyed)
+  // `ReceivedBody` and `readRequest` free the memory of a piece: it may hold nothing of another request.
+  assert.strictEqual(
+    pieces.reduce((sum, [bytes]) => sum + bytes, 0),
+    9000 + 20_000 + 9001 + 1
+  )
+  for (const [bytes, memory] of pieces) assert.strictEqual(memory, bytes)
+})
