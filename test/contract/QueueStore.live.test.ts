@@ -3,6 +3,7 @@ import { makeRedisQueueStore } from "../../src/gates/queue/redis/RedisQueueStore
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { maxWaitMs } from "../support/wait.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
 import { pinSuite } from "./QueueStorePins.ts"
 import { properties } from "./QueueStoreProperty.ts"
@@ -18,8 +19,12 @@ const twin = () =>
           redis
         ),
       clear: Effect.orDie(Effect.asVoid(redis.send("FLUSHDB", []))),
-      // A message of ours over the same way comes after those that were sent before.
-      delivered: Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 50)))
+      // In real time: the clock of the test stands still.
+      delivered: (holds) =>
+        Effect.promise(async () => {
+          const until = performance.now() + maxWaitMs
+          while (!holds() && performance.now() < until) await new Promise(setImmediate)
+        })
     }))
   ).pipe(Layer.provide(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
 

@@ -10,7 +10,7 @@ const twin = () =>
     return {
       of: (name) => Effect.provide(QueueStore, layerMemoryOf(memory, name)),
       clear: Effect.sync(() => memory.clear()),
-      delivered: Effect.void
+      delivered: () => Effect.void
     }
   })
 

@@ -23,8 +23,8 @@ export class Replicas extends Context.Service<
   {
     readonly of: (name: string) => Effect.Effect<QueueStore["Service"], never, Scope.Scope>
     readonly clear: Effect.Effect<void>
-    /** waits until a message to a replica must have arrived */
-    readonly delivered: Effect.Effect<void>
+    /** waits until messages to a replica have arrived, as `holds` says */
+    readonly delivered: (holds: () => boolean) => Effect.Effect<void>
   }
 >()("test/Replicas") {}
 
@@ -83,7 +83,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* b.enter(ticket("3"), bounds)
       yield* a.enter(ticket("4"), bounds)
       yield* a.end("1", 100, bounds)
-      yield* (yield* Replicas).delivered
+      yield* (yield* Replicas).delivered(() => told.length > 0)
       assert.deepStrictEqual(told, ["b 3"])
       assert.deepStrictEqual(toldBy(yield* b.beat([], ["3"], bounds)), {
         granted: ["3"],
@@ -152,7 +152,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const id of ["1", "2", "3", "4"]) yield* b.enter(ticket(id, { tenant: "many" }), small)
       assert.instanceOf(yield* b.enter(ticket("5", { tenant: "many" }), small), Full)
       assert.instanceOf(yield* a.enter(ticket("few", { tenant: "few" }), small), Waiting)
-      yield* (yield* Replicas).delivered
+      yield* (yield* Replicas).delivered(() => told.length > 0)
       // Three wait, and it would be the fourth: two seconds each.
       assert.deepStrictEqual(told, ["4 8"])
       const beat = yield* b.beat(["1"], ["2", "3", "4"], small)

@@ -46,7 +46,16 @@ const makeDatabase = (initial: Read) => {
   return database
 }
 
-const freshKeys = (options: KeyStateCacheOptions) => Effect.provide(makeKeyStateCache(options), Metrics.layer)
+/** A cache whose states are fresh for a second, before a database. */
+const cacheOn = Effect.fnUntraced(function* (initial: Read, options: Partial<KeyStateCacheOptions> = {}) {
+  const database = makeDatabase(initial)
+  const keys = yield* makeKeyStateCache({ read: database.read, freshnessMs: 1000, ...options })
+  const isUsable = Effect.map(keys.confirmed("a"), (found) => found?.state.usable)
+  return { database, isUsable, keys }
+}, Effect.provide(Metrics.layer))
+
+const asking = <A, E>(effect: Effect.Effect<A, E>) => Effect.forkChild(effect, { startImmediately: true })
+const disabled: Read = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
 
 const all: Read = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix)))
 const down: Read = () => Effect.fail(new Unavailable({ gate: "KeyStore", cause: new Error("down") }))
@@ -55,145 +64,104 @@ const hung: Read = () => Effect.never
 const test = testWith(it.effect)
 
 test("when a state is older than the bound, then the database is asked, and its failure is the answer", function* () {
-  const database = makeDatabase(all)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  yield* keys.confirmed("a")
+  const { database, isUsable } = yield* cacheOn(all)
+  yield* isUsable
   database.answer = down
   yield* TestClock.adjust("990 millis")
-  assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+  assert.isTrue(yield* isUsable)
   yield* TestClock.adjust("20 millis")
-  assert.strictEqual((yield* Effect.flip(keys.confirmed("a")))._tag, "Unavailable")
+  assert.strictEqual((yield* Effect.flip(isUsable))._tag, "Unavailable")
 })
 
 test("when a key is in use, then the poll alone keeps it fresh, all keys in one read", function* () {
-  const database = makeDatabase(all)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  yield* keys.confirmed("a")
-  yield* keys.confirmed("b")
+  const { database, keys } = yield* cacheOn(all)
+  const use = Effect.forEach(["a", "b"], keys.confirmed)
+  yield* use
   database.asked.length = 0
-  for (let n = 0; n < 50; n += 1) {
-    yield* TestClock.adjust("100 millis")
-    yield* keys.confirmed("a")
-    yield* keys.confirmed("b")
-  }
+  for (let n = 0; n < 50; n += 1) yield* Effect.andThen(TestClock.adjust("100 millis"), use)
   assert.isAbove(database.asked.length, 10)
   assert.isBelow(database.asked.length, 20)
   assert.isTrue(database.asked.every((prefixes) => prefixes.length === 2))
 })
 
 test("when a poll finds a key changed, then the answer changes", function* () {
-  const database = makeDatabase(all)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  yield* keys.confirmed("a")
-  database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
+  const { database, isUsable } = yield* cacheOn(all)
+  yield* isUsable
+  database.answer = disabled
   yield* TestClock.adjust("400 millis")
-  assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  assert.isFalse(yield* isUsable)
 })
 
 test("when the database hangs, then an asker waits no longer than the bound", function* () {
-  const database = makeDatabase(hung)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000, readTimeoutMs: 900 })
-  const asking = yield* Effect.forkChild(Effect.flip(keys.confirmed("a")), { startImmediately: true })
+  const { database, isUsable } = yield* cacheOn(hung, { readTimeoutMs: 900 })
+  const waiting = yield* asking(Effect.flip(isUsable))
   yield* TestClock.adjust("901 millis")
-  assert.strictEqual((yield* Fiber.join(asking))._tag, "Unavailable")
+  assert.strictEqual((yield* Fiber.join(waiting))._tag, "Unavailable")
   database.answer = all
   yield* TestClock.adjust("10 seconds")
-  assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+  assert.isTrue(yield* isUsable)
 })
 
-test("when a read began before an eviction, then its result is neither used nor kept", function* () {
-  const gate = yield* Deferred.make<void>()
-  const database = makeDatabase((prefixes) =>
-    Effect.as(
-      Deferred.await(gate),
-      prefixes.map((prefix) => stateOf(prefix, true))
+for (const evicts of ["evict", "evictAll"] as const)
+  test(`when a read began before an eviction (${evicts}), then its result is neither used nor kept`, function* () {
+    const gate = yield* Deferred.make<void>()
+    const { database, isUsable, keys } = yield* cacheOn((prefixes) =>
+      Effect.andThen(Deferred.await(gate), all(prefixes))
     )
-  )
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
-  yield* Effect.yieldNow
-  // The revocation is committed while the read, which has seen the old state, is on its way back.
-  database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
-  yield* keys.evict("a")
-  yield* Deferred.succeed(gate, undefined)
-  assert.isFalse((yield* Fiber.join(asking))?.state.usable)
-  assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
-})
+    const reading = yield* asking(isUsable)
+    yield* Effect.yieldNow
+    // The revocation is committed while the read, which has seen the old state, is on its way back.
+    database.answer = disabled
+    yield* evicts === "evict" ? keys.evict("a") : keys.evictAll
+    yield* Deferred.succeed(gate, undefined)
+    assert.isFalse(yield* Fiber.join(reading))
+    assert.isFalse(yield* isUsable)
+  })
 
 test("when an older read ends after a newer one, then the newer result stays", function* () {
   const gate = yield* Deferred.make<void>()
-  const database = makeDatabase(all)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  assert.isTrue((yield* keys.confirmed("a"))?.state.usable)
+  const { database, isUsable } = yield* cacheOn(all)
+  assert.isTrue(yield* isUsable)
   // The poll is slow, and has seen the key before it was disabled.
   database.answer = (prefixes) => Effect.andThen(Deferred.await(gate), all(prefixes))
   yield* TestClock.adjust("500 millis")
   assert.lengthOf(database.asked, 2)
   yield* TestClock.adjust("501 millis")
-  database.answer = (prefixes) => Effect.succeed(prefixes.map((prefix) => stateOf(prefix, false)))
-  assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  database.answer = disabled
+  assert.isFalse(yield* isUsable)
   yield* Deferred.succeed(gate, undefined)
   yield* TestClock.adjust("1 millis")
-  assert.isFalse((yield* keys.confirmed("a"))?.state.usable)
+  assert.isFalse(yield* isUsable)
 })
 
 test("when 2000 prefixes wait for a read, then the next one is refused at once", function* () {
-  const database = makeDatabase(hung)
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+  const { database, keys } = yield* cacheOn(hung)
   // Two reads are under way, with one prefix each.
-  for (let n = 0; n < 2002; n += 1) {
-    yield* Effect.forkChild(Effect.exit(keys.confirmed(`prefix${n}`)), { startImmediately: true })
-  }
+  for (let n = 0; n < 2002; n += 1) yield* asking(Effect.exit(keys.confirmed(`prefix${n}`)))
   assert.lengthOf(database.asked, 2)
   assert.strictEqual((yield* Effect.flip(keys.confirmed("one more")))._tag, "Unavailable")
 })
 
-test("when all are evicted, then the result of every read under way is dropped", function* () {
-  const gate = yield* Deferred.make<void>()
-  const database = makeDatabase((prefixes) =>
-    Effect.as(
-      Deferred.await(gate),
-      prefixes.map((prefix) => stateOf(prefix, true))
-    )
-  )
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  const asking = yield* Effect.forkChild(keys.confirmed("a"), { startImmediately: true })
-  yield* Effect.yieldNow
-  database.answer = () => Effect.succeed([])
-  yield* keys.evictAll
-  yield* Deferred.succeed(gate, undefined)
-  assert.isUndefined(yield* Fiber.join(asking))
-})
-
 test("when many ask at once, then there are few reads, and those who ask for one prefix share one", function* () {
-  const database = makeDatabase((prefixes) => Effect.delay(all(prefixes), "5 millis"))
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
-  const flood = yield* Effect.forkChild(
-    Effect.forEach(
-      Array.from({ length: 900 }, (_, n) => `prefix${n % 300}`),
-      keys.confirmed,
-      { concurrency: "unbounded" }
-    ),
-    { startImmediately: true }
-  )
+  const { database, keys } = yield* cacheOn((prefixes) => Effect.delay(all(prefixes), "5 millis"))
+  const prefixes = Array.from({ length: 900 }, (_, n) => `prefix${n % 300}`)
+  const flood = yield* asking(Effect.forEach(prefixes, keys.confirmed, { concurrency: "unbounded" }))
   yield* TestClock.adjust("100 millis")
-  assert.strictEqual((yield* Fiber.join(flood)).length, 900)
+  assert.lengthOf(yield* Fiber.join(flood), 900)
   assert.isBelow(database.asked.length, 8)
 })
 
 test("when nobody has a prefix, then the database is asked each time: absence is not remembered", function* () {
-  const database = makeDatabase(() => Effect.succeed([]))
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
+  const { database, keys } = yield* cacheOn(() => Effect.succeed([]))
   assert.isUndefined(yield* keys.confirmed("a"))
   database.answer = all
   assert.isDefined(yield* keys.confirmed("a"))
 })
 
 test("when a key expires between two reads, then it is refused", function* () {
-  const database = makeDatabase((prefixes) =>
+  const { keys } = yield* cacheOn((prefixes) =>
     Effect.succeed(prefixes.map((prefix) => stateOf(prefix, true, 100)))
   )
-  const keys = yield* freshKeys({ read: database.read, freshnessMs: 1000 })
   assert.isFalse((yield* keys.confirmed("a"))?.expired)
   yield* TestClock.adjust("101 millis")
   assert.isTrue((yield* keys.confirmed("a"))?.expired)
