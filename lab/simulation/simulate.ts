@@ -19,8 +19,6 @@ export interface Options {
 export interface Result {
   readonly seed: number
   readonly steps: number
-  readonly ms: number
-  readonly requests: number
   /** the faults that were possible */
   readonly faults: ReadonlyArray<string>
   readonly failure:
@@ -108,8 +106,6 @@ export const simulate = (
   const result = (failure: Result["failure"]): Result => ({
     seed,
     steps: simulation.step,
-    ms: simulation.now,
-    requests: world.asks.length,
     faults: [...world.possible],
     failure
   })
