@@ -3,6 +3,8 @@
 import crypto from "node:crypto"
 import { Context } from "effect"
 
+export const newRequestId = (): string => crypto.randomUUIDv7()
+
 export const RequestIds = Context.Reference<() => string>("tollgate/infra/RequestIds", {
-  defaultValue: () => () => crypto.randomUUIDv7()
+  defaultValue: () => newRequestId
 })

@@ -8,11 +8,11 @@
  *
  * Requests that Node refuses, or would mishandle, are counted by reason; they have no audit row.
  */
-import { randomUUIDv7 } from "node:crypto"
 import { IncomingMessage, Server, type ServerOptions, ServerResponse, STATUS_CODES } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { outcomes } from "../../domain/Outcome.ts"
+import { newRequestId } from "../../infra/RequestIds.ts"
 import type { MalformedReason } from "../../observability/Metrics.ts"
 import { errorBody, type ErrorResponse } from "../errors/errorResponses.ts"
 import { isMisframed } from "./headers.ts"
@@ -48,7 +48,7 @@ const expectation: Refusal = {
 const lingerMs = 500
 
 const bytesOf = (refusal: Refusal): string => {
-  const id = randomUUIDv7()
+  const id = newRequestId()
   const body = JSON.stringify(errorBody(refusal, id))
   return [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
