@@ -6,7 +6,7 @@
  * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
  * model, or `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
  */
-import { type Array as Arr, Effect, Layer, Pull, Stream } from "effect"
+import { Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
 import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
@@ -90,11 +90,9 @@ const paths = {
 type Path = keyof typeof paths
 
 /** Calls that the gateway makes for itself. They have their own connections. */
-type Lookup = "describe" | "models" | "loaded" | "ping"
+const lookups: ReadonlySet<Path> = new Set(["describe", "models", "loaded", "ping"])
 /** How long a call may still wait. */
 type LeftMs = () => number
-const isLookup = (path: Path): path is Lookup =>
-  path === "describe" || path === "models" || path === "loaded" || path === "ping"
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
@@ -120,7 +118,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   /** digests of models that have refused a level of `think` */
   const levelless = new Set<string>()
   const requests = yield* makePool(options.connections ?? null)
-  const lookups = yield* makePool(lookupConnections)
+  const ownRequests = yield* makePool(lookupConnections)
 
   const timer = (ms: number): LeftMs => {
     const end = nowMs() + ms
@@ -129,14 +127,18 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 
   /** Sends a request, which ends with the Scope or when no time is left, and waits for the head of its answer. */
   const send = Effect.fnUntraced(function* (path: Path, body: string | null, leftMs: LeftMs) {
-    const traceparent = traced && !isLookup(path) ? yield* currentTraceparent : undefined
-    const headers = headersFor(path, body)
+    const isLookup = lookups.has(path)
+    const traceparent = traced && !isLookup ? yield* currentTraceparent : undefined
     const call = yield* UpstreamCall.send(
-      isLookup(path) ? lookups : requests,
+      isLookup ? ownRequests : requests,
       {
         path: prefix + paths[path],
         method: body === null ? "GET" : "POST",
-        headers: traceparent === undefined ? headers : { ...headers, traceparent },
+        headers: {
+          accept: isLookup ? "application/json" : "application/x-ndjson, application/json",
+          ...(body === null ? {} : { "content-type": "application/json" }),
+          ...(traceparent === undefined ? {} : { traceparent })
+        },
         body
       },
       drain.onCut
@@ -173,7 +175,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     })
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
-  const lookUp = <A>(path: Lookup | "load", body: string | null, expected: Expected<A>, ms: number) =>
+  const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
     Effect.mapError(ask(path, body, expected, uncounted, ms), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
@@ -198,7 +200,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Pull.catchDone(() => endedEarly)
     )
     call.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
-    return beginningWith(first, pull)
+    return Stream.concat(Stream.fromArray(first), Stream.fromPull(Effect.succeed(pull)))
   })
 
   return Backend.of({
@@ -207,7 +209,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { kind } = request
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
       return yield* streamWithBreaker(breaker, permit, ({ call, model, place }) => {
-        const ask = Effect.fnUntraced(function* (asked: ModelCall) {
+        const begin = Effect.fnUntraced(function* (asked: ModelCall) {
           const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
           const own = timer(options.firstByteTimeoutMs)
           const limits: AnswerLimits = {
@@ -224,13 +226,13 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
               : error
           )
         })
-        if (!hasLevel(call)) return ask(call)
-        if (levelless.has(model.digest)) return ask(withoutLevel(call))
+        if (!hasLevel(call)) return begin(call)
+        if (levelless.has(model.digest)) return begin(withoutLevel(call))
         // A model that takes no level may reason all the same.
-        return Effect.catchIf(ask(call), refusesLevel, () => {
+        return Effect.catchIf(begin(call), refusesLevel, () => {
           if (levelless.size >= mostLevelless) levelless.clear()
           levelless.add(model.digest)
-          return ask(withoutLevel(call))
+          return begin(withoutLevel(call))
         })
       })
     }),
@@ -308,36 +310,10 @@ const vectorsFor = (kind: "embed" | "embeddings", request: InferenceRequest): Ex
   decode: (text) => expect(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
 })
 
-const jsonBody = { "content-type": "application/json" } as const
-const accepting = { accept: "application/json" } as const
-const acceptingFrames = { accept: "application/x-ndjson, application/json" } as const
-const withoutBody = { lookup: accepting, request: acceptingFrames } as const
-const withBody = {
-  lookup: { ...accepting, ...jsonBody },
-  request: { ...acceptingFrames, ...jsonBody }
-} as const
-
-const headersFor = (path: keyof typeof paths, body: string | null) =>
-  (body === null ? withoutBody : withBody)[isLookup(path) ? "lookup" : "request"]
-
 const mostLevelless = 1000
 
 const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)
-
-/** The stream of a chunk that was pulled already, and of the others. */
-const beginningWith = <A, E>(
-  first: Arr.NonEmptyReadonlyArray<A>,
-  pull: Pull.Pull<Arr.NonEmptyReadonlyArray<A>, E>
-): Stream.Stream<A, Pull.ExcludeDone<E>> => {
-  let held: Arr.NonEmptyReadonlyArray<A> | undefined = first
-  const next = Effect.suspend(() => {
-    const chunk = held
-    held = undefined
-    return chunk === undefined ? pull : Effect.succeed(chunk)
-  })
-  return Stream.fromPull(Effect.succeed(next))
-}
 
 const endedEarly = Effect.suspend(
   () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
