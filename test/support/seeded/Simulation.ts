@@ -184,6 +184,12 @@ class ProcessClock implements Clock.Clock {
   }
 }
 
+/**
+ * Effect suspends a fiber after 2048 operations, between any two of them. Here the seed chooses where, and far more often, so that
+ * no code relies on two effects that run together. A request listens to its body within the first operations.
+ */
+const [unbroken, suspended] = [20, 1 / 250] as const
+
 /** One process of the world. Everything that runs with its `services` happens in the order of the seed. */
 export class Process {
   readonly simulation: Simulation
@@ -226,7 +232,7 @@ export class Process {
     return Context.empty().pipe(
       Context.add(Scheduler.Scheduler, {
         executionMode: "async",
-        shouldYield: (fiber) => fiber.currentOpCount >= fiber.cache.maxOpsBeforeYield,
+        shouldYield: ({ currentOpCount }) => currentOpCount > unbroken && dice.chance(suspended),
         makeDispatcher: () => dispatcher
       }),
       Context.add(Clock.Clock, new ProcessClock(this)),
