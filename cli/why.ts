@@ -2,15 +2,12 @@
 import type { RequestRow } from "../src/admin/records/requests.ts"
 import { type BackendFault, forbidden, type Gate } from "../src/domain/Errors.ts"
 import { limitWords } from "../src/domain/refusal.ts"
-import { amount, escapeText } from "./terminal.ts"
+import { amount, escapeText, shellWord } from "./terminal.ts"
 
 type Row = Pick<RequestRow, "detail" | "errorType" | "key" | "model" | "status" | "tenant">
 
 const command = (name: string, ...options: ReadonlyArray<string>): string =>
   `tollgate ${[name, ...options].join(" ")}`
-
-const shellWord = (text: string): string =>
-  /^[\w./:@+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 
 const ofKey = ({ key }: Row) => `--key ${key ?? "p"}`
 const ofOwner = (scope: string, row: Row) => {

@@ -2,10 +2,8 @@
 import * as path from "node:path"
 import { Option, Schema } from "effect"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { shellWord } from "../terminal.ts"
 import type { Client, Facts, Settings } from "./Client.ts"
-
-const quoted = (text: string): string =>
-  /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 
 /** A value of the environment in the shell. `~` would stay one within quotes. */
 const shellValue = (value: string): string =>
@@ -13,7 +11,7 @@ const shellValue = (value: string): string =>
     ? '"$TOLLGATE_KEY"'
     : value.startsWith("~/")
       ? `"$HOME/${value.slice(2)}"`
-      : quoted(value)
+      : shellWord(value)
 
 const fromRoot = (file: string): string => (file.startsWith("~/") ? file : path.resolve(file))
 

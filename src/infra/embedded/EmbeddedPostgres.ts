@@ -22,7 +22,8 @@ import {
   PostgresFailed,
   type PostgresUser,
   runInitdb,
-  startPostgres
+  startPostgres,
+  unusable
 } from "./PostgresProcess.ts"
 import { isAlive } from "./RuntimeFile.ts"
 
@@ -52,15 +53,6 @@ const isRoot = process.getuid?.() === 0
 const unshared = { uid: 65_529, gid: 65_529 }
 /** "nobody" on every Linux: `initdb` refuses a user without an account. */
 const nobody = 65_534
-
-const unusable = (detail: string) => (cause?: unknown) => {
-  const code = codeOf(cause)
-  return new PostgresFailed({
-    reason: "unusable",
-    detail: code === undefined ? detail : `${detail} (${code})`,
-    cause
-  })
-}
 
 /** Whether every user can enter the folder: it needs the search bit on it and on every folder above. */
 const isOpen = async (folder: string): Promise<boolean> => {

