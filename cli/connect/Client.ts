@@ -26,9 +26,11 @@ export type Surface = keyof typeof surfaces
 /** A file of settings. `~` is the home of the user. */
 export interface Settings {
   readonly path: string
-  /** a text is a file of its own; an object is merged into the JSON that is there */
-  readonly content: string | JsonObject
+  readonly content: Content
 }
+
+/** A text is a file of its own; an object is merged into the JSON that is there. */
+export type Content = string | JsonObject
 
 export interface Client {
   readonly name: string
@@ -40,7 +42,8 @@ export interface Client {
   readonly firstRequest?: number
   /** variables of the environment; `$TOLLGATE_KEY` is the key */
   readonly environment?: (facts: Facts) => Readonly<Record<string, string>>
-  readonly settings?: (facts: Facts) => ReadonlyArray<Settings>
+  /** by the path of their file */
+  readonly settings?: (facts: Facts) => Readonly<Record<string, Content>>
   /** what to type when the environment is set */
   readonly run?: (facts: Facts) => string
   readonly notes: ReadonlyArray<string>

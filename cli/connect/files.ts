@@ -32,7 +32,7 @@ export const scriptPath = (client: Client): string => `~/.config/tollgate/${clie
 /** The script first. */
 export const filesOf = (client: Client, facts: Facts, keyFile?: string): ReadonlyArray<Settings> => [
   { path: scriptPath(client), content: script(client, facts, keyFile) },
-  ...(client.settings?.(facts) ?? [])
+  ...Object.entries(client.settings?.(facts) ?? {}).map(([path, content]) => ({ path, content }))
 ]
 
 const isObject = (value: Json | undefined): value is JsonObject =>
