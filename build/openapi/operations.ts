@@ -36,76 +36,65 @@ type Described = {
     : Operation
 }
 
+/** One object. */
+const object = (answer: Schema.Top) => ({ answers: { [json]: [answer] } })
+/** Frames of the native surface, in lines or as one object. */
+const frames = (frame: Schema.Top) => ({
+  answered: streamed,
+  answers: { [ndjson]: [frame, Answers.NativeStreamError], [json]: [frame] }
+})
+const orEvents = (answer: Schema.Top, ...pieces: ReadonlyArray<Schema.Top>) => ({
+  answered: asked,
+  answers: { [json]: [answer], [events]: pieces }
+})
+
 const operations: Described = {
-  "POST /api/chat": {
-    id: "chat",
-    request: "NativeChatRequest",
-    answered: streamed,
-    answers: {
-      [ndjson]: [Answers.NativeChatFrame, Answers.NativeStreamError],
-      [json]: [Answers.NativeChatFrame]
-    }
-  },
+  "POST /api/chat": { id: "chat", request: "NativeChatRequest", ...frames(Answers.NativeChatFrame) },
   "POST /api/generate": {
     id: "generate",
     request: "NativeGenerateRequest",
-    answered: streamed,
-    answers: {
-      [ndjson]: [Answers.NativeGenerateFrame, Answers.NativeStreamError],
-      [json]: [Answers.NativeGenerateFrame]
-    }
+    ...frames(Answers.NativeGenerateFrame)
   },
-  "POST /api/embed": { id: "embed", request: "EmbedRequest", answers: { [json]: [Answers.Embed] } },
-  "POST /api/embeddings": {
-    id: "embeddings",
-    request: "EmbeddingsRequest",
-    answers: { [json]: [Answers.Embeddings] }
-  },
-  "POST /api/show": { id: "show", request: "ShowRequest", answers: { [json]: [Answers.Show] } },
-  "GET /api/tags": { id: "tags", answers: { [json]: [Answers.Tags] } },
-  "GET /api/version": { id: "version", answers: { [json]: [Answers.Version] } },
+  "POST /api/embed": { id: "embed", request: "EmbedRequest", ...object(Answers.Embed) },
+  "POST /api/embeddings": { id: "embeddings", request: "EmbeddingsRequest", ...object(Answers.Embeddings) },
+  "POST /api/show": { id: "show", request: "ShowRequest", ...object(Answers.Show) },
+  "GET /api/tags": { id: "tags", ...object(Answers.Tags) },
+  "GET /api/version": { id: "version", ...object(Answers.Version) },
   "POST /v1/chat/completions": {
     id: "createChatCompletion",
     request: "ChatCompletionRequest",
-    answered: asked,
-    answers: {
-      [json]: [Answers.ChatCompletion],
-      [events]: [Answers.ChatCompletionChunk, ErrorBody]
-    }
+    ...orEvents(Answers.ChatCompletion, Answers.ChatCompletionChunk, ErrorBody)
   },
   "POST /v1/completions": {
     id: "createCompletion",
     request: "CompletionRequest",
-    answered: asked,
-    answers: { [json]: [Answers.Completion], [events]: [Answers.Completion, ErrorBody] }
+    ...orEvents(Answers.Completion, Answers.Completion, ErrorBody)
   },
   "POST /v1/embeddings": {
     id: "createEmbedding",
     request: "EmbeddingRequest",
-    answers: { [json]: [Answers.EmbeddingList] }
+    ...object(Answers.EmbeddingList)
   },
   "POST /v1/responses": {
     id: "createResponse",
     request: "ResponseRequest",
-    answered: asked,
-    answers: { [json]: [Answers.Response], [events]: [Answers.ResponseEvent] }
+    ...orEvents(Answers.Response, Answers.ResponseEvent)
   },
-  "GET /v1/models": { id: "listModels", answers: { [json]: [Answers.ModelList] } },
-  "GET /v1/models/{id}": { id: "retrieveModel", answers: { [json]: [Answers.ModelEntry] } },
+  "GET /v1/models": { id: "listModels", ...object(Answers.ModelList) },
+  "GET /v1/models/{id}": { id: "retrieveModel", ...object(Answers.ModelEntry) },
   "POST /v1/messages": {
     id: "createMessage",
     request: "MessagesRequest",
-    answered: asked,
-    answers: { [json]: [Answers.MessagesMessage], [events]: [Answers.MessagesEvent, MessagesErrorBody] }
+    ...orEvents(Answers.MessagesMessage, Answers.MessagesEvent, MessagesErrorBody)
   },
   "POST /v1/messages/count_tokens": {
     id: "countMessageTokens",
     request: "MessagesCountRequest",
-    answers: { [json]: [Answers.MessagesCount] }
+    ...object(Answers.MessagesCount)
   },
   "HEAD /api/hello": { id: "hello", answers: {} },
-  "GET /healthz": { id: "healthz", answers: { [json]: [Answers.Status] } },
-  "GET /readyz": { id: "readyz", answers: { [json]: [Answers.Status] } },
+  "GET /healthz": { id: "healthz", ...object(Answers.Status) },
+  "GET /readyz": { id: "readyz", ...object(Answers.Status) },
   "GET /playground": { id: "playground", answers: { "text/html": [Answers.Text] } },
   "GET /metrics": { id: "metrics", answers: { "text/plain": [Answers.Text] } }
 }

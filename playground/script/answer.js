@@ -149,7 +149,6 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
         ...frame.problem,
         status: frame.problem.code,
         requestId: got.requestId,
-        message: frame.problem.message,
         type: frame.problem.type ?? "incomplete"
       }
     if (frame.text || frame.thinking || frame.calls) {
@@ -193,10 +192,9 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
       } else problem = await problemOf(response)
     }
   } catch (error) {
+    const type = firstAt === undefined ? "unreachable" : "incomplete"
     if (signal.aborted) got.ended = "stopped"
-    else if (firstAt === undefined)
-      problem = { type: "unreachable", message: String(error.message), requestId: got.requestId }
-    else problem = { type: "incomplete", message: String(error.message), requestId: got.requestId }
+    else problem = { type, message: String(error.message), requestId: got.requestId }
   }
   const allMs = performance.now() - started
   const firstMs = firstAt === undefined ? undefined : firstAt - started

@@ -81,19 +81,15 @@ const again = (turn) => {
   void answer()
 }
 
-const add = (turn, node) => {
+/** `nodeOf` makes the node of a turn. */
+const add = (turn, nodeOf) => {
+  turn.node = nodeOf(turn, { edit, remove })
   emptyState.remove()
-  turns.push({ ...turn, node })
-  $("log").append(node)
+  turns.push(turn)
+  $("log").append(turn.node)
 }
 
-const addUser = (turn) => {
-  const made = { role: "user", ...turn }
-  made.node = userTurn(made, { edit, remove })
-  emptyState.remove()
-  turns.push(made)
-  $("log").append(made.node)
-}
+const addUser = (content, images) => add({ role: "user", content, images }, userTurn)
 
 const edit = (turn) => {
   if (running !== undefined) return
@@ -101,7 +97,7 @@ const edit = (turn) => {
     send: (content) => {
       const images = turn.images
       forget(from(turn))
-      addUser({ content, images })
+      addUser(content, images)
       focusPrompt()
       void answer()
     },
@@ -121,8 +117,7 @@ const sendResults = (turn) => (results) => {
   forget(from(turn).slice(1))
   for (const [index, content] of results.entries()) {
     const { id, name } = turn.calls[index]
-    const made = { role: "tool", content, name, callId: id }
-    add(made, toolTurn(made, { remove: () => remove(turns.find(({ callId }) => callId === id)) }))
+    add({ role: "tool", content, name, callId: id }, toolTurn)
   }
   focusPrompt()
   void answer()
@@ -219,7 +214,7 @@ export const send = () => {
   if (field !== undefined) return field.focus()
   const images = takeImages()
   if (text === "" && images.length === 0) return $("prompt").focus()
-  addUser({ content: text, images })
+  addUser(text, images)
   $("prompt").value = ""
   fit()
   if (narrow.matches && touch.matches) $("prompt").blur()

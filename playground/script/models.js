@@ -1,6 +1,6 @@
 /** The key, and the models it may use. */
 import { ask, keyOf, problemOf } from "./ask.js"
-import { $, element, narrow, touch } from "./dom.js"
+import { $, narrow, touch } from "./dom.js"
 import { duration, number } from "./figures.js"
 import { forgetUsage, showUsage } from "./meters.js"
 import { explain } from "./problems.js"
@@ -17,9 +17,7 @@ const showKey = (shown) => {
 }
 
 const noModels = (text) => {
-  const option = element("option", "", text)
-  option.value = ""
-  $("model").replaceChildren(option)
+  $("model").replaceChildren(new Option(text, ""))
   $("model").disabled = true
   $("second").replaceChildren(new Option("None", ""))
   $("second").disabled = true

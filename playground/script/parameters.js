@@ -1,5 +1,5 @@
 /** The fields of the request beside its messages: parameters, reasoning, format and tools. */
-import { $, all, element } from "./dom.js"
+import { $, all, element, withAttributes } from "./dom.js"
 
 const number = (name, label, range, hint = "default") => ({ name, label, range, hint })
 const both = [
@@ -25,6 +25,15 @@ const fields = {
     ...penalties
   ],
   openai: [...both, most("max_completion_tokens"), seed, ...penalties]
+}
+
+const efforts = {
+  "": "As the model does",
+  off: "Off",
+  on: "On",
+  low: "Low",
+  medium: "Medium",
+  high: "High"
 }
 
 /** What was typed, by name, so that it is there again when the surface is changed back. */
@@ -65,16 +74,9 @@ const labelled = (text, input, className = "") => element("label", className, te
 export const showParameters = (canReason) => {
   const before = $("reasoning")?.value ?? ""
   const made = fields[surface()].map(({ name, label, range, hint }) => {
-    const input = element("input")
-    Object.assign(input, {
-      type: "number",
-      placeholder: hint,
-      autocomplete: "off",
-      value: typed.get(slot(name)) ?? ""
-    })
-    input.inputMode = "decimal"
-    for (const [bound, value] of Object.entries(range)) input[bound] = String(value)
-    input.dataset.name = name
+    const attributes = { type: "number", placeholder: hint, autocomplete: "off", inputmode: "decimal" }
+    const input = withAttributes(element("input"), { ...attributes, ...range, "data-name": name })
+    input.value = typed.get(slot(name)) ?? ""
     return labelled(label, input)
   })
   const stop = element("textarea")
@@ -82,21 +84,10 @@ export const showParameters = (canReason) => {
   stop.dataset.name = "stop"
   made.push(labelled("Stop texts, one a line", stop, "wide"))
   if (canReason) {
-    const choices = [
-      ["", "As the model does"],
-      ["off", "Off"],
-      ["on", "On"],
-      ["low", "Low"],
-      ["medium", "Medium"],
-      ["high", "High"]
-    ]
-    const select = element(
-      "select",
-      "",
-      ...choices.map(([value, text]) =>
-        Object.assign(element("option", "", text), { value, selected: value === before })
-      )
+    const options = Object.entries(efforts).map(
+      ([value, text]) => new Option(text, value, false, value === before)
     )
+    const select = element("select", "", ...options)
     select.id = "reasoning"
     made.push(labelled("Reasoning", select, "wide"))
   }

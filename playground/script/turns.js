@@ -119,18 +119,9 @@ export const answerActs = (turn, { again, remove }) =>
 
 const endings = { stopped: "stopped", tool_calls: "waits for results" }
 
-export const factsLine = ({
-  tokensIn,
-  tokensOut,
-  pieces,
-  firstMs,
-  allMs,
-  ended,
-  cutBy,
-  queuedMs,
-  requestId
-}) => {
-  const out = tokensOut ?? pieces
+export const factsLine = (got) => {
+  const { tokensIn, firstMs, allMs, ended, cutBy, queuedMs, requestId } = got
+  const out = got.tokensOut ?? got.pieces
   const facts = element("p", "facts")
   const add = (text) => facts.append(element("span", "", text))
   add(

@@ -46,21 +46,18 @@ export interface ComparedCounters {
   readonly differences: ReadonlyArray<CounterDifference>
 }
 
-const accountRows = makeRowReader(() => "a key", Schema.Struct({ group: Schema.String, key: Schema.String }))
-const userRows = makeRowReader(
-  () => "a user",
-  Schema.Struct({ group: Schema.String, key: Schema.String, user: Schema.String })
+const Tenant = { group: Schema.String }
+const Key = { ...Tenant, key: Schema.String }
+const ownerRows = makeRowReader(
+  () => "a key, a user or a tenant",
+  Schema.Union([Schema.Struct({ ...Key, user: Schema.String }), Schema.Struct(Key), Schema.Struct(Tenant)])
 )
-const tenantRows = makeRowReader(() => "a tenant", Schema.Struct({ group: Schema.String }))
 const idRows = makeRowReader(() => "an intent", Schema.Struct({ id: Schema.String }))
 
 const first = "00000000-0000-0000-0000-000000000000"
 /** Accounts read at once, and calls of Redis at once. */
 const batch = 1000
 const atOnce = { concurrency: 8 }
-
-/** A page of owners, by their ids. */
-const asOwners = (rows: ReadonlyArray<Owner>): ReadonlyArray<Owner> => rows
 
 const orCountersDown = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   Effect.mapError(work, (error) =>
@@ -73,22 +70,16 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
   const accounts = (after: string) =>
     pg`SELECT DISTINCT ON (a.id) a.id::text AS key, a.tenant_id::text AS group
       FROM (SELECT ${accountOf(pg, "k")} AS id, k.tenant_id FROM api_keys k) a
-      WHERE a.id > ${after}::text::uuid ORDER BY a.id LIMIT ${batch}`.pipe(
-      Effect.flatMap(accountRows.all),
-      Effect.map(asOwners)
-    )
+      WHERE a.id > ${after}::text::uuid ORDER BY a.id LIMIT ${batch}`
   /** Those that used anything this month: the counters of the others are gone, or wait for their next request. */
   const users = (after: string) =>
     pg`SELECT DISTINCT ON (l.user_account) l.user_account::text AS user, ${accountOf(pg, "k")}::text AS key,
         k.tenant_id::text AS group
       FROM user_ledger l JOIN api_keys k ON k.id = l.key_id
       WHERE l.user_account > ${after}::text::uuid AND l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')
-      ORDER BY l.user_account LIMIT ${batch}`.pipe(Effect.flatMap(userRows.all), Effect.map(asOwners))
+      ORDER BY l.user_account LIMIT ${batch}`
   const tenants = (after: string) =>
-    pg`SELECT id::text AS group FROM tenants WHERE id > ${after}::text::uuid ORDER BY id LIMIT ${batch}`.pipe(
-      Effect.flatMap(tenantRows.all),
-      Effect.map(asOwners)
-    )
+    pg`SELECT id::text AS group FROM tenants WHERE id > ${after}::text::uuid ORDER BY id LIMIT ${batch}`
 
   /** Those of the requests that have no open intent: nobody will settle them. */
   const withoutIntent = (ids: ReadonlyArray<string>) =>
@@ -140,11 +131,10 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     const survey = yield* meter.snapshotGroup(owner.group, keys.slice(0, mostAccounts), at)
     const look = (found: Look) => [owner, found] as const
     if (!periods.some((period) => survey.totals[period] !== undefined)) return look("none")
-    if (survey.open > 0 || keys.length > mostAccounts) return look("busy")
+    if (keys.length > mostAccounts) return look("busy")
     const truth = (yield* readLedgerTotals(pg, [owner], at)).get(owner.group)
-    if (truth === undefined || truth.open > 0) return look("busy")
-    if (driftOf(survey, truth) === 0) return look("equal")
-    return look({ kind: "counter", owner, mark: survey.mark, counted: survey.totals, ledger: truth })
+    // Its keys are looked at for holds.
+    return look(truth === undefined ? "busy" : yield* judge(owner, { ...survey, lapsed: [] }, truth))
   })
 
   const lookAt = Effect.fnUntraced(function* (owners: ReadonlyArray<Owner>, at: number) {
@@ -178,7 +168,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
 
     for (const page of [accounts, users, tenants]) {
       for (let after = first; ;) {
-        const owners = yield* page(after)
+        const owners: ReadonlyArray<Owner> = yield* Effect.flatMap(page(after), ownerRows.all)
         for (const [owner, look] of yield* lookAt(owners, at)) note(owner, look)
         const last = owners.at(-1)
         if (last === undefined || owners.length < batch) break
