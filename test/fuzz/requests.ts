@@ -2,8 +2,9 @@
 import { uncounted } from "../../src/backend/AnswerMemory.ts"
 import { noOutput } from "../../src/domain/outputPlan.ts"
 import { assert } from "@effect/vitest"
-import { Effect, Result } from "effect"
+import { Effect, Result, Struct } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
+import { isObject } from "../../src/domain/json.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { parseBody } from "../../src/http/dialect/strictJson.ts"
 import type { Decode } from "../../src/http/dialect/Dialect.ts"
@@ -19,7 +20,7 @@ import { messages } from "../../src/http/dialect/messages/dialect.ts"
 import { responses } from "../../src/http/dialect/responses/dialect.ts"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
-import { type Behaviour, fake as fakeLines, type FakeBackend } from "../support/FakeBackend.ts"
+import { type Behaviour, fake as fakeLines, type FakeBackend, folded } from "../support/FakeBackend.ts"
 import { modelNamed, permitFor } from "../support/permits.ts"
 import { picture } from "../support/pictures.ts"
 import { mutateBytes } from "./bytes.ts"
@@ -40,19 +41,9 @@ export const surfaces = {
 
 export type Surface = keyof typeof surfaces
 
-export const isSurface = (name: string): name is Surface => Object.hasOwn(surfaces, name)
+export const surfaceNames = Struct.keys(surfaces)
 
-export const surfaceNames = [
-  "native-chat",
-  "native-generate",
-  "openai-chat",
-  "openai-completions",
-  "messages",
-  "native-embed",
-  "native-embeddings",
-  "openai-embeddings",
-  "responses"
-] as const
+export const isSurface = (name: string): name is Surface => Object.hasOwn(surfaces, name)
 
 const message = { role: "user", content: "Grüße 🚀" }
 const tool = { type: "function", function: { name: "f", description: "d", parameters: { type: "object" } } }
@@ -179,12 +170,6 @@ export const mutatedBody = (surface: Surface, random: Random): Buffer => {
 export const cap = 65_536
 const bounds = { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined }
 const catalog = new Catalog(["m:latest", "other:latest"].map(modelNamed))
-
-/** Go matches keys by Unicode simple folding. */
-const folded = (key: string): string => key.replaceAll("\u017f", "s").replaceAll("\u212a", "k").toLowerCase()
-
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 const chatKeys = ["model", "stream", "options", "format", "think", "truncate", "logprobs", "top_logprobs"]
 const kept = {

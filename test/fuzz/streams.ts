@@ -6,6 +6,7 @@ import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
 import { pullFrames } from "../../src/backend/ollama/frames.ts"
 import { endOfBody } from "../../src/backend/ollama/UpstreamCall.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
+import { isObject } from "../../src/domain/json.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { usageOf } from "../../src/domain/Usage.ts"
@@ -98,9 +99,6 @@ const encodersOf = (kind: Kind): ReadonlyArray<readonly [string, Encoder]> =>
     name,
     surfaces[name].encoder(requestFor(kind), { requestId: "r", seal: (ids) => ids })
   ])
-
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 const objectIn = (text: string): JsonObject => {
   const value: Json = JSON.parse(text)

@@ -11,6 +11,7 @@ import type { AddressInfo, Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import { final, type Kind, piece, showOf, tagsEntry, vectorOf } from "../../src/backend/demo/wire.ts"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { isObject } from "../../src/domain/json.ts"
 import { behave, type Behaviour } from "./Behaviour.ts"
 import { maxWaitMs, ownTimeMs } from "./wait.ts"
 
@@ -101,11 +102,9 @@ export const fake = {
     answer({ model_info: contextOf(contextLength), capabilities })
 } as const
 
-const isObject = (value: Json): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /** Go matches keys by Unicode simple folding: the long s and the Kelvin sign are letters too. */
-const folded = (key: string): string => key.replaceAll("\u017f", "s").replaceAll("\u212a", "k").toLowerCase()
+export const folded = (key: string): string =>
+  key.replaceAll("\u017f", "s").replaceAll("\u212a", "k").toLowerCase()
 
 /** The order of keys in the text decides, and JSON.parse keeps it except for integer-like and repeated keys. */
 export const decodeLikeGo = (text: string): JsonObject | undefined => {

@@ -36,8 +36,6 @@ export interface FaultProxy {
   readonly refuse: Effect.Effect<void>
   /** resets all open connections, on both sides */
   readonly reset: Effect.Effect<void>
-  /** sends the clients of all open connections bytes that the server did not send */
-  inject(bytes: Buffer): Effect.Effect<void>
   /** Passes on all up to the pattern, and the pattern itself unless `drop`, then cuts. `times` connections, default 1. */
   cutAfter(
     pattern: Pattern,
@@ -186,11 +184,6 @@ class Proxy implements FaultProxy {
   readonly reset = Effect.sync(() => {
     for (const link of this.links) link.reset()
   })
-  inject(bytes: Buffer) {
-    return Effect.sync(() => {
-      for (const { client } of this.links) client.write(bytes)
-    })
-  }
   readonly heal = Effect.sync(() => {
     this.#refusing = false
     this.traps = []
