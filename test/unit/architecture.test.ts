@@ -1,19 +1,11 @@
 /** The import rules of the house: which way the arrows point, and who may seal evidence or name a live layer. */
-import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { seal } from "../../src/domain/Evidence.ts"
 import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
+import { sourcesIn, textOf } from "../support/sources.ts"
 
-const root = path.resolve(import.meta.dirname, "../..")
-
-const files = ["src", "build", "playground", "cli", "migrations", "test", "lab"]
-  .flatMap((folder) =>
-    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" }).map((name) =>
-      path.posix.join(folder, name)
-    )
-  )
-  .filter((file) => /\.(?:ts|js)$/.test(file))
+const files = sourcesIn("src", "build", "playground", "cli", "migrations", "test", "lab")
 
 interface Import {
   readonly from: string
@@ -25,7 +17,7 @@ interface Import {
 const statement = /^(?:import|export)\s+(type\s)?(?:[^"';]*?\sfrom\s+)?"([^"]+)"|\bimport\(\s*"([^"]+)"/gm
 
 const imports: ReadonlyArray<Import> = files.flatMap((from) =>
-  [...readFileSync(path.join(root, from), "utf8").matchAll(statement)].map((match) => {
+  [...textOf(from).matchAll(statement)].map((match) => {
     const to = match[2] ?? match[3] ?? ""
     return {
       from,
@@ -140,7 +132,7 @@ it("when a file declares a service, then it imports no adapter", () => {
         "src/admin"
       )(file) &&
       !adapter.test(file) &&
-      /\bContext\.Service</.test(readFileSync(path.join(root, file), "utf8"))
+      /\bContext\.Service</.test(textOf(file))
   )
   assert.isAbove(ports.length, 10)
   // What a port imports of its own room is part of the port.
@@ -168,7 +160,7 @@ it("when a gate seals evidence, then it seals its own link and no other file doe
     ({ from, to, typeOnly }) => to === "src/domain/Evidence.ts" && !typeOnly && !inTests(from)
   )
   const wrong = importers.flatMap(({ from }) => {
-    const text = readFileSync(path.join(root, from), "utf8")
+    const text = textOf(from)
     // Only by its name, so that this test can read which link is sealed.
     const other = /\bseal\b(?!\.\w)(?!\s*\})/.test(
       text.replaceAll(/^import .*$/gm, "").replaceAll(/\/\*[^]*?\*\//g, "")
@@ -188,7 +180,7 @@ it("when a request ends, then its error type comes from domain/Outcome.ts and no
   const named = files.filter(within("src")).filter((file) => {
     if (file === "src/domain/Outcome.ts") return false
     // A message may read like a type: it is what a person is told.
-    const text = readFileSync(path.join(root, file), "utf8").replaceAll(/message: "\w+"/g, "")
+    const text = textOf(file).replaceAll(/message: "\w+"/g, "")
     return [...text.matchAll(/["'](\w+)["']/g)].some((match) => types.has(match[1] ?? ""))
   })
   assert.deepStrictEqual(named, [])
@@ -228,8 +220,6 @@ it("when a file is in src, then it is small and named after what it has", () => 
     files.filter((file) => drawer.test(file)),
     []
   )
-  const long = files
-    .filter(within("src", "cli"))
-    .filter((file) => readFileSync(path.join(root, file), "utf8").split("\n").length > 400)
+  const long = files.filter(within("src", "cli")).filter((file) => textOf(file).split("\n").length > 400)
   assert.deepStrictEqual(long, [])
 })

@@ -1,15 +1,13 @@
 /** Work in the background: one place runs it, and its failures are seen. */
-import { readdirSync, readFileSync } from "node:fs"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Exit, Layer, Logger, References, Scope } from "effect"
 import { TestClock } from "effect/testing"
 import { backgroundTasks, layer as layerMetrics, Metrics } from "../../src/observability/Metrics.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { background, later, spaced } from "../../src/observability/background.ts"
+import { codeOf, sourcesIn, usesOf } from "../support/sources.ts"
 import { testWith } from "../support/testWith.ts"
 
-const root = path.resolve(import.meta.dirname, "../..")
 const home = "src/observability/background.ts"
 
 /** What makes a loop, or a fiber that nobody waits for. */
@@ -43,24 +41,16 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/limits/SettlementQueue.ts": [5, "tries end, and what is given up is counted and logged"]
 }
 
-const codeOf = (file: string): string =>
-  readFileSync(path.join(root, file), "utf8").replaceAll(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm, "")
-
-const files = readdirSync(path.join(root, "src"), { recursive: true, encoding: "utf8" })
-  .map((name) => path.posix.join("src", name))
-  .filter((file) => file.endsWith(".ts"))
+const files = sourcesIn("src")
 
 it("when something runs again and again, then observability/background.ts runs it", () => {
   assert.match("Effect.repeat(Schedule.spaced(1))", loose)
   assert.match("setInterval(look, 1)", loose)
-  const uses = files
-    .filter((file) => file !== home)
-    .flatMap((file) => {
-      const count = [...codeOf(file).matchAll(new RegExp(loose, "g"))].length
-      return count === 0 ? [] : [[file, count] as const]
-    })
   assert.deepStrictEqual(
-    Object.fromEntries(uses),
+    usesOf(
+      files.filter((file) => file !== home),
+      loose
+    ),
     Object.fromEntries(Object.entries(allowed).map(([file, [count]]) => [file, count]))
   )
 })

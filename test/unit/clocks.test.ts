@@ -1,17 +1,8 @@
 /** What is measured is measured by the monotonic clock: who may read the wall clock, and why. */
-import { readdirSync, readFileSync } from "node:fs"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
+import { sourcesIn, usesOf } from "../support/sources.ts"
 
-const root = path.resolve(import.meta.dirname, "../..")
-
-const files = ["src", "cli"]
-  .flatMap((folder) =>
-    readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" }).map((name) =>
-      path.posix.join(folder, name)
-    )
-  )
-  .filter((file) => /\.(?:ts|js)$/.test(file))
+const files = sourcesIn("src", "cli")
 
 /** The wall clock, by every name it has here; and what of Effect measures by it. */
 const wallClock =
@@ -40,28 +31,16 @@ const timeless: Readonly<Record<string, string>> = {
   "src/gates/limits/budgetFromMeter.ts": "keeps nothing that nobody waits for"
 }
 
-/** Comments are no uses. */
-const codeOf = (file: string): string =>
-  readFileSync(path.join(root, file), "utf8").replaceAll(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm, "")
-
-const usesOf = (pattern: RegExp) =>
-  Object.fromEntries(
-    files.flatMap((file) => {
-      const uses = [...codeOf(file).matchAll(new RegExp(pattern, "g"))].length
-      return uses === 0 ? [] : [[file, uses]]
-    })
-  )
-
 it("when a file reads the wall clock, then it is for a timestamp and has a reason", () => {
   assert.match("const now = Date.now()", wallClock)
   assert.match("yield* Clock.currentTimeMillis", wallClock)
   assert.match("new Date().toISOString()", wallClock)
   assert.deepStrictEqual(
-    usesOf(wallClock),
+    usesOf(files, wallClock),
     Object.fromEntries(Object.entries(timestamps).map(([file, [uses]]) => [file, uses]))
   )
 })
 
 it("when Effect would measure by the wall clock, then it has no time to measure", () => {
-  assert.sameMembers(Object.keys(usesOf(measuredByWallClock)), Object.keys(timeless))
+  assert.sameMembers(Object.keys(usesOf(files, measuredByWallClock)), Object.keys(timeless))
 })

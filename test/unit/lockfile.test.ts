@@ -1,11 +1,8 @@
 /** What `npm ci` installs is what was reviewed: every package by its hash, and from no host of anybody's choosing. */
-import { readFileSync } from "node:fs"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { findStrict, oldestNode } from "../deploy/lock.ts"
-
-const root = path.resolve(import.meta.dirname, "../..")
+import { textOf } from "../support/sources.ts"
 
 const Entry = Schema.Struct({
   version: Schema.optionalKey(Schema.String),
@@ -16,7 +13,7 @@ const Entry = Schema.Struct({
   os: Schema.optionalKey(Schema.Unknown)
 })
 const Lock = Schema.fromJsonString(Schema.Struct({ packages: Schema.Record(Schema.String, Entry) }))
-const { packages } = Schema.decodeSync(Lock)(readFileSync(path.join(root, "package-lock.json"), "utf8"))
+const { packages } = Schema.decodeSync(Lock)(textOf("package-lock.json"))
 const entries = Object.entries(packages).filter(([name]) => name !== "")
 
 /**
@@ -52,11 +49,7 @@ it("when a package is fetched, then from the registry that npm is set to: no ent
 
 it("when npm runs on the oldest Node that package.json admits, then no package of the lock file warns", () => {
   const Package = Schema.fromJsonString(Schema.Struct({ engines: Schema.Struct({ node: Schema.String }) }))
-  const { engines } = Schema.decodeSync(Package)(readFileSync(path.join(root, "package.json"), "utf8"))
+  const { engines } = Schema.decodeSync(Package)(textOf("package.json"))
   assert.strictEqual(engines.node, `>=${oldestNode}`)
-  assert.deepStrictEqual(
-    findStrict(readFileSync(path.join(root, "package-lock.json"), "utf8")),
-    [],
-    "npm run lock"
-  )
+  assert.deepStrictEqual(findStrict(textOf("package-lock.json")), [], "npm run lock")
 })

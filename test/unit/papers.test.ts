@@ -1,5 +1,5 @@
 /** What documents and comments name exists, and what an operator meets is in the guide. */
-import { existsSync, globSync, readFileSync } from "node:fs"
+import { existsSync, globSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
@@ -10,16 +10,21 @@ import { Books } from "../../src/admin/books/Books.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Backend } from "../../src/backend/Backend.ts"
+import { maxImages, maxPixels, maxSide } from "../../src/backend/ollama/guards/images.ts"
+import { schemaBounds } from "../../src/backend/ollama/guards/jsonSchema.ts"
 import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
+import { maxDimensions, maxInputs, maxTopLogprobs } from "../../src/http/dialect/fields.ts"
+import { maxStopLength, maxStops } from "../../src/http/dialect/sampling.ts"
+import { maxToolDepth, maxTools, maxToolValues } from "../../src/http/dialect/tools.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
+import { root, textOf } from "../support/sources.ts"
 
-const root = path.resolve(import.meta.dirname, "../..")
 const filesOf = (...patterns: ReadonlyArray<string>) =>
   globSync([...patterns], { cwd: root })
     .toSorted()
-    .map((file) => ({ file, text: readFileSync(path.join(root, file), "utf8") }))
+    .map((file) => ({ file, text: textOf(file) }))
 
 const papers = filesOf("README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", "docs/**/*.*")
 const folders = "{src,build,playground,cli,migrations,test,lab,bench,deploy}"
@@ -75,7 +80,7 @@ it("when a document names an npm script, then it exists", () => {
   const Package = Schema.fromJsonString(
     Schema.Struct({ scripts: Schema.Record(Schema.String, Schema.String) })
   )
-  const { scripts } = Schema.decodeSync(Package)(readFileSync(path.join(root, "package.json"), "utf8"))
+  const { scripts } = Schema.decodeSync(Package)(textOf("package.json"))
   allKnown(
     named(papers, /\bnpm (?:run (?:--silent |-s )?([\w:-]+)|(start|test)\b)/g),
     5,
@@ -166,14 +171,35 @@ const rowsOf = (name: string, text = page("alerts")) => {
 }
 
 it("when there is an alert or a background task, then the page of alerts has its row, and no other", () => {
-  const alerts = readFileSync(path.join(root, "deploy/prometheus/alerts.yaml"), "utf8").matchAll(
-    /- alert: (\w+)/g
-  )
+  const alerts = textOf("deploy/prometheus/alerts.yaml").matchAll(/- alert: (\w+)/g)
   assert.sameMembers(
     rowsOf("alerts"),
     [...alerts].map((match) => match[1] ?? "")
   )
   assert.sameMembers(rowsOf("tasks"), [...backgroundTasks])
+})
+
+it("when a list or a schema has a bound, then the tables of the protocol have it", () => {
+  const bounds = (name: string) =>
+    [
+      ...(page("protocol").split(`<!-- ${name} -->\n`)[1]?.split("\n\n")[0] ?? "").matchAll(
+        /^\|[^|]*\| (\d+) +\|/gm
+      )
+    ].map((match) => Number(match[1]))
+  assert.deepStrictEqual(bounds("lists"), [
+    maxStops,
+    maxStopLength,
+    maxInputs,
+    maxDimensions,
+    maxTopLogprobs,
+    maxImages,
+    maxPixels,
+    maxSide,
+    maxTools,
+    maxToolDepth,
+    maxToolValues
+  ])
+  assert.deepStrictEqual(bounds("schemas"), Object.values(schemaBounds))
 })
 
 it("when code logs a warning or an error, then its message is fixed and is in the page of alerts", () => {

@@ -2,11 +2,10 @@
  * No regular expression of the product takes more than linear time. Such a pattern has two unbounded repetitions that may match
  * the same characters, or one that is tried again from each character of a run. One of them in a header cost 400 ms of CPU.
  */
-import { readdirSync, readFileSync } from "node:fs"
-import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { analyse } from "scslre"
 import { parseAst } from "vitest/node"
+import { sourcesIn, textOf } from "../support/sources.ts"
 
 interface Pattern {
   readonly source: string
@@ -21,7 +20,7 @@ const problemOf = ({ flags, source }: Pattern): string | undefined => {
 
 const fieldOf = (node: object, name: string): unknown => Reflect.get(node, name)
 
-const textOf = (node: object, name: string): string => {
+const stringOf = (node: object, name: string): string => {
   const value = fieldOf(node, name)
   return typeof value === "string" ? value : ""
 }
@@ -41,7 +40,7 @@ const writtenText = (node: unknown): string | undefined => {
 const patternsIn = (node: unknown, found: Array<Pattern | string>): ReadonlyArray<Pattern | string> => {
   if (!isNode(node)) return found
   const regex = fieldOf(node, "regex")
-  if (isNode(regex)) found.push({ source: textOf(regex, "pattern"), flags: textOf(regex, "flags") })
+  if (isNode(regex)) found.push({ source: stringOf(regex, "pattern"), flags: stringOf(regex, "flags") })
   const callee = fieldOf(node, "callee")
   const args = fieldOf(node, "arguments")
   if (isNode(callee) && fieldOf(callee, "name") === "RegExp" && Array.isArray(args)) {
@@ -61,8 +60,6 @@ const problemsIn = (code: string): ReadonlyArray<string> =>
     typeof pattern === "string" ? [pattern] : (problemOf(pattern) ?? [])
   )
 
-const root = path.resolve(import.meta.dirname, "../..")
-
 describe("regular expressions", () => {
   it("when a pattern takes more than linear time, then it is found", () => {
     for (const code of [
@@ -80,16 +77,10 @@ describe("regular expressions", () => {
   })
 
   it("when src, cli and build have patterns, then each takes linear time", () => {
-    const files = ["src", "cli", "build"].flatMap((folder) =>
-      readdirSync(path.join(root, folder), { recursive: true, encoding: "utf8" })
-        .filter((file) => /\.[jt]s$/.test(file))
-        .map((file) => path.join(folder, file))
-    )
+    const files = sourcesIn("src", "cli", "build")
     assert.isAbove(files.length, 100)
     assert.deepStrictEqual(
-      files.flatMap((file) =>
-        problemsIn(readFileSync(path.join(root, file), "utf8")).map((problem) => `${file}: ${problem}`)
-      ),
+      files.flatMap((file) => problemsIn(textOf(file)).map((problem) => `${file}: ${problem}`)),
       []
     )
   })

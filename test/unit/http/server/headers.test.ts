@@ -1,7 +1,5 @@
-import { readdirSync, readFileSync } from "node:fs"
 import { IncomingMessage } from "node:http"
 import { Socket } from "node:net"
-import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Struct } from "effect"
 import { readLength } from "../../../../src/domain/clientText.ts"
@@ -13,6 +11,8 @@ import {
   namedHeaderOf,
   tooLongHeader
 } from "../../../../src/http/server/headers.ts"
+
+import { sourcesIn, textOf } from "../../../support/sources.ts"
 
 const incomingWith = (name: string, ...values: ReadonlyArray<string>): IncomingMessage => {
   const incoming = new IncomingMessage(new Socket())
@@ -57,12 +57,9 @@ describe("the headers of a client", () => {
     assert.deepStrictEqual(headerValues(incomingWith("host", "a", "b"), "host"), ["a", "b"]))
 
   it("when src/http reads a header of a request, then in headers.ts, so that every header has a bound", () => {
-    const folder = path.resolve(import.meta.dirname, "../../../../src/http")
     const reads =
       /\b(?:incoming|request|message)\.(?:raw)?headers(?:Distinct)?\b|\b(?:raw)?headers(?:Distinct)? \}: IncomingMessage|\brawHeaders\b/i
-    const found = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
-      (file) => file.endsWith(".ts") && reads.test(readFileSync(path.join(folder, file), "utf8"))
-    )
-    assert.deepStrictEqual(found, ["server/headers.ts"])
+    const found = sourcesIn("src/http").filter((file) => reads.test(textOf(file)))
+    assert.deepStrictEqual(found, ["src/http/server/headers.ts"])
   })
 })
