@@ -4,13 +4,13 @@
  *
  * Arguments: `--streams 50 --frames 80 --gap 75` (milliseconds between two frames).
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process"
+import { spawnSync } from "node:child_process"
 import { mkdtempSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { Data, Effect, Fiber, Redacted, Schedule, Schema } from "effect"
+import { Data, Effect, Fiber, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { fake, makeFakeBackend } from "../test/support/FakeBackend.ts"
@@ -18,7 +18,8 @@ import { makePostgresCluster } from "../test/support/servers/PostgresCluster.ts"
 import { compileCache, freePort } from "../test/support/servers/processes.ts"
 import { findRedis } from "../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../test/support/servers/RedisServer.ts"
-import { haproxy } from "./haproxy.ts"
+import { balance } from "./haproxy.ts"
+import { makeReplica, ready } from "./scale/World.ts"
 
 const { values: given } = parseArgs({
   options: {
@@ -35,44 +36,6 @@ const root = fileURLToPath(new URL("..", import.meta.url))
 const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
 
 type Env = Readonly<Record<string, string>>
-
-const exited = (child: ChildProcess): Effect.Effect<number | null> =>
-  Effect.callback((resume) => {
-    if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.succeed(child.exitCode))
-    child.once("exit", (code) => resume(Effect.succeed(code)))
-  })
-
-const start = (
-  command: string,
-  args: ReadonlyArray<string>,
-  env: Env,
-  output: "inherit" | "ignore" = "ignore"
-) =>
-  Effect.acquireRelease(
-    Effect.sync(() =>
-      spawn(command, args, {
-        cwd: root,
-        env: { PATH: process.env["PATH"], ...env },
-        stdio: ["ignore", output, "inherit"]
-      })
-    ),
-    (child) => Effect.sync(() => void child.kill("SIGKILL"))
-  )
-
-const status = (url: string) =>
-  Effect.tryPromise(() =>
-    fetch(url, { signal: AbortSignal.timeout(2000) }).then(async (response) => {
-      await response.text()
-      return response.status
-    })
-  )
-
-const isReady = (url: string) =>
-  status(`${url}/readyz`).pipe(
-    Effect.filterOrFail((code) => code === 200),
-    Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 400 }),
-    Effect.mapError(() => new Lost({ message: `${url} did not become ready` }))
-  )
 
 const tollgate = (env: Env, ...args: ReadonlyArray<string>) =>
   Effect.suspend(() => {
@@ -156,27 +119,12 @@ const rolling = Effect.gen(function* () {
   const secret =
     (yield* tollgate(env, "create-key", "--tenant", "team", "--name", "k")).trim().split("\n")[0] ?? ""
 
-  const ports = [yield* freePort, yield* freePort]
-  const replica = (port: number) =>
-    Effect.gen(function* () {
-      const child = yield* start(process.execPath, ["src/main.ts"], {
-        ...env,
-        PORT: String(port),
-        SHUTDOWN_DRAIN_MS: "2000",
-        TRUSTED_PROXIES: "127.0.0.1"
-      })
-      yield* isReady(`http://127.0.0.1:${port}`)
-      return child
-    })
+  const own = { ...env, SHUTDOWN_DRAIN_MS: "2000", TRUSTED_PROXIES: "127.0.0.1" }
+  const replicas = [yield* makeReplica(own), yield* makeReplica(own)] as const
   const front = yield* freePort
   const url = `http://127.0.0.1:${front}`
-  const children = [yield* replica(ports[0] ?? 0), yield* replica(ports[1] ?? 0)]
-  yield* start(yield* haproxy, ["-db", "-f", "deploy/haproxy/haproxy.cfg"], {
-    BIND: `127.0.0.1:${front}`,
-    GATEWAY_1: `127.0.0.1:${ports[0]}`,
-    GATEWAY_2: `127.0.0.1:${ports[1]}`
-  })
-  yield* isReady(url)
+  yield* balance(front, [replicas[0].url, replicas[1].url])
+  yield* ready(url)
 
   const seen: Array<Seen> = []
   let rolled = false
@@ -198,16 +146,13 @@ const rolling = Effect.gen(function* () {
     `${streams} streams at a time, ${frames} frames each, ${gapMs} ms between frames, two replicas behind haproxy`
   )
 
-  for (const [i, port] of ports.entries()) {
-    const old = children[i]
-    if (old === undefined) continue
+  for (const [i, replica] of replicas.entries()) {
     const began = performance.now()
-    old.kill("SIGTERM")
-    const code = yield* exited(old)
+    const code = yield* replica.stop
     const took = ((performance.now() - began) / 1000).toFixed(1)
     yield* say(`replica ${i + 1}: told to stop, exit ${code} after ${took} s`)
     if (code !== 0) return yield* new Lost({ message: `replica ${i + 1} ended with ${code}` })
-    yield* replica(port)
+    yield* replica.start
     // The balancer wants two good answers before it sends anybody.
     yield* Effect.sleep("1500 millis")
   }

@@ -7,7 +7,6 @@
  * end users of one key with limits of their own, beside a key without.
  */
 import { spawn, spawnSync } from "node:child_process"
-import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import { Data, Effect, Fiber, Redacted, Schedule } from "effect"
@@ -15,6 +14,7 @@ import { SqlClient } from "effect/sql"
 import { Redis } from "ioredis"
 import { layerPostgres } from "../src/infra/Postgres.ts"
 import { fake, makeFakeBackend } from "../test/support/FakeBackend.ts"
+import { cpuSecondsOf, processState } from "../test/support/invariants/processState.ts"
 import { freePort } from "../test/support/servers/processes.ts"
 import { durable, makePostgresClusterWith } from "../test/support/servers/PostgresCluster.ts"
 import { findRedis } from "../test/support/servers/RedisBinary.ts"
@@ -42,22 +42,7 @@ const perSecond = (people: number) => (people / 5 / 60) * (given.editors ? 10 : 
 const users = Number(given.users)
 const [frames, gapMs] = users > 0 ? [20, 0] : given.editors ? [20, 40] : [400, 40]
 
-/** CPU seconds that a process and its children have used, from /proc. */
-const cpuOf = (pids: ReadonlyArray<number>): number =>
-  pids
-    .map((pid) => {
-      const [, , , , , , , , , , , user = "0", system = "0"] = readFileSync(`/proc/${pid}/stat`, "utf8")
-        .replace(/^.*\) /, "")
-        .split(" ")
-      return (Number(user) + Number(system)) / 100
-    })
-    .reduce((sum, one) => sum + one, 0)
-
-const rssMiB = (pid: number, field: "VmRSS" | "VmHWM"): number =>
-  Math.round(
-    Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) /
-      1024
-  )
+const cpuOf = (pids: ReadonlyArray<number>): number => pids.reduce((sum, pid) => sum + cpuSecondsOf(pid), 0)
 
 const listening = (port: number): ReadonlyArray<number> =>
   spawnSync("bash", ["-c", `ss -Hltnp 'sport = :${port}' | grep -o 'pid=[0-9]*' | cut -d= -f2 | sort -u`], {
@@ -108,18 +93,8 @@ const measure = Effect.fnUntraced(function* (people: number) {
     return ran.status === 0 ? Effect.succeed(ran.stdout.trim()) : new Failed({ message: ran.stderr })
   }
   yield* tollgate("migrate")
-  yield* tollgate(
-    "create-tenant",
-    "--name",
-    "team",
-    "--rpm",
-    "100000",
-    "--tpm",
-    "1000000000",
-    "--concurrent",
-    "1000",
-    "--allow-all-models"
-  )
+  const limits = ["--rpm", "100000", "--tpm", "1000000000", "--concurrent", "1000", "--allow-all-models"]
+  yield* tollgate("create-tenant", "--name", "team", ...limits)
   // Not a key for each person: making one takes a second of a process.
   const secrets: Array<string> = []
   for (let i = 0; i < 10; i += 1) {
@@ -167,12 +142,12 @@ const measure = Effect.fnUntraced(function* (people: number) {
       model: "m",
       messages: [{ role: "user", content: "word ".repeat(4_190_000) }]
     })
-    yield* say(`idle ${rssMiB(pid, "VmRSS")} MiB`)
+    yield* say(`idle ${Math.round(processState(pid)?.rssMiB ?? 0)} MiB`)
     for (let round = 0; round < 3; round += 1) {
       yield* Effect.forEach(Array.from({ length: 8 }), () => chat(body), { concurrency: "unbounded" })
     }
     return yield* say(
-      `eight bodies of 20 MB at a time, three times: at most ${rssMiB(pid, "VmHWM")} MiB; ${sent} sent, ${failed} refused`
+      `eight bodies of 20 MB at a time, three times: at most ${Math.round(processState(pid)?.peakMiB ?? 0)} MiB; ${sent} sent, ${failed} refused`
     )
   }
 
@@ -275,7 +250,7 @@ const measure = Effect.fnUntraced(function* (people: number) {
   yield* say(
     [
       `${people} people${given.editors ? " with editors" : ""}: ${rate.toFixed(2)} requests a second, ${((frames * gapMs * rate) / 1000).toFixed(0)} streams`,
-      `gateway ${share("gateway")} of a core, ${rssMiB(pid, "VmHWM")} MiB`,
+      `gateway ${share("gateway")} of a core, ${Math.round(processState(pid)?.peakMiB ?? 0)} MiB`,
       `Postgres ${share("postgres")}`,
       `Redis ${share("redis")}, ${(Number(memory) / 1_048_576).toFixed(1)} MiB`,
       `${sent} sent, ${failed} failed, ${rows?.rows} rows`

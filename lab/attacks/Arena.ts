@@ -3,7 +3,6 @@
  * Redis, in front of a hostile model server. Every attack gets a gateway process of its own, so that its memory is its own.
  */
 import { once } from "node:events"
-import { readFileSync } from "node:fs"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
@@ -12,6 +11,7 @@ import type { BudgetChange } from "../../src/admin/rows.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
+import { cpuSecondsOf, processState } from "../../test/support/invariants/processState.ts"
 import {
   durable,
   makePostgresClusterWith,
@@ -65,26 +65,6 @@ const answers = (url: string, times: number) =>
     catch: () => new ArenaFailed({ message: `${url} does not answer` })
   }).pipe(Effect.retry({ times, schedule: Schedule.spaced("50 millis") }))
 
-const statusOf = (pid: number, name: string): number => {
-  try {
-    const text = readFileSync(`/proc/${pid}/status`, "utf8")
-    return Number(new RegExp(`${name}:\\s+(\\d+)`).exec(text)?.[1] ?? 0) / 1024
-  } catch {
-    return 0 // it has ended
-  }
-}
-
-const ticksPerSecond = 100
-const cpuOf = (pid: number): number => {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
-    return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond
-  } catch {
-    return 0 // it has ended
-  }
-}
-
 const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
   const port = yield* freePort.pipe(Effect.mapError(({ message }) => new ArenaFailed({ message })))
   const child = yield* kept([process.execPath, "src/main.ts"], { ...env, PORT: String(port) }, checkout)
@@ -94,8 +74,8 @@ const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
   yield* answers(`${url}/readyz`, 400)
   const seen = { peak: 0, cpu: 0, ended: false }
   const look = () => {
-    seen.cpu = Math.max(seen.cpu, cpuOf(pid))
-    seen.peak = Math.max(seen.peak, statusOf(pid, "VmHWM"))
+    seen.cpu = Math.max(seen.cpu, cpuSecondsOf(pid))
+    seen.peak = Math.max(seen.peak, processState(pid)?.peakMiB ?? 0)
     if (seen.peak < maxMiB || seen.ended) return
     seen.ended = true
     child.kill("SIGKILL")

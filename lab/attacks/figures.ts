@@ -38,6 +38,10 @@ export const noted = (point: number, attack: string, figure: string, value: numb
   right: true
 })
 
+/** What an attacker met, without limits. */
+export const metBy = (point: number, attack: string, met: Readonly<Record<string, number>>) =>
+  Object.entries(met).map(([figure, value]) => noted(point, attack, `  ${figure}`, value))
+
 export const lineOf = ({ attack, figure, limit, point, right, value }: Row): string =>
   [
     String(point).padStart(2),

@@ -250,7 +250,6 @@ export const hostile: Readonly<Record<string, Answer>> = {
     pour(response, () => (left-- > 0 ? frame : undefined))
   },
   megabytes: endless((asked) => line(asked, million)),
-  thoughts: endless((asked) => line(asked, "", { thinking: million, message: { thinking: million } })),
   "tool-calls": endless((asked) =>
     line(asked, "", call(Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => [`argument${i}`, i]))))
   ),
@@ -272,7 +271,6 @@ export const hostile: Readonly<Record<string, Answer>> = {
     response.write(line(asked, "").slice(0, -20))
     pour(response, () => "a".repeat(65_536))
   },
-  "endless-blank-lines": endless(() => "\n".repeat(65_536)),
   "empty-frames": endless((asked) => line(asked, "").repeat(64)),
   "unknown-fields": endless((asked) => line(asked, "", { surprise: million })),
   "one-byte-writes": (asked, response) => {
@@ -325,18 +323,10 @@ export const hostile: Readonly<Record<string, Answer>> = {
   "empty-vectors": emptyVectors,
   "uneven-vectors": unevenVectors,
   "endless-vector": endlessVector,
-  "says-400": refuse(400, "invalid option"),
-  "says-401": refuse(401, "unauthorized"),
   "says-404": refuse(404, "model not found"),
-  "says-413": refuse(413, "too large"),
-  "says-429": refuse(429, "slow down"),
   "says-500": refuse(500, "something broke"),
   "says-image": refuse(500, "Failed to load image or audio file"),
   "says-503": refuse(503, "server busy, please try again.  maximum pending requests exceeded"),
-  "says-redirect": (_, response) => {
-    response.writeHead(302, { location: "/api/version" })
-    response.end()
-  },
   "says-error-line": (_, response) => {
     streaming(response)
     response.end('{"error":"an error was encountered while running the model"}\n')
@@ -355,8 +345,6 @@ export const hostile: Readonly<Record<string, Answer>> = {
   },
   silent: () => undefined,
   "shows-404": refuse(404, "model not found"),
-  "shows-400": refuse(400, "bad model"),
-  "shows-503": refuse(503, "server busy, please try again.  maximum pending requests exceeded"),
   "shows-empty-objects": (_, response) => {
     response.setHeader("content-type", "application/json")
     response.end(`{"details":{},"tensors":[${"{},".repeat(650_000)}{}]}`)

@@ -1,6 +1,4 @@
 /** Two replicas behind the shipped haproxy, and all they need behind wires that can go bad; Prometheus scrapes them. */
-import { spawn } from "node:child_process"
-import { fileURLToPath } from "node:url"
 import { Context, Effect, Layer, Redacted, Schedule } from "effect"
 import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
@@ -16,10 +14,8 @@ import {
 import { freePort } from "../../test/support/servers/processes.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
-import { haproxy } from "../haproxy.ts"
+import { balance } from "../haproxy.ts"
 import { makePrometheus, type Prometheus } from "../../test/support/Prometheus.ts"
-
-const root = fileURLToPath(new URL("../..", import.meta.url))
 
 export class Ground extends Context.Service<
   Ground,
@@ -78,21 +74,7 @@ export const layerGround = Layer.unwrap(
     }
     const replicas = [yield* makeReplica(env, heard), yield* makeReplica(env, heard)] as const
     const front = yield* freePort
-    yield* Effect.acquireRelease(
-      Effect.map(haproxy, (command) =>
-        spawn(command, ["-db", "-f", "deploy/haproxy/haproxy.cfg"], {
-          cwd: root,
-          env: {
-            PATH: process.env["PATH"],
-            BIND: host(front),
-            GATEWAY_1: new URL(replicas[0].url).host,
-            GATEWAY_2: new URL(replicas[1].url).host
-          },
-          stdio: ["ignore", "ignore", "inherit"]
-        })
-      ),
-      (child) => Effect.sync(() => void child.kill("SIGKILL"))
-    )
+    yield* balance(front, [replicas[0].url, replicas[1].url])
     const url = `http://${host(front)}`
     yield* Effect.tryPromise(async () => {
       const { ok } = await fetch(`${url}/readyz`)

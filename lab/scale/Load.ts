@@ -26,10 +26,10 @@ export interface Call {
 let serial = 0
 
 const pools = new Map<string, Pool>()
-export const poolOf = (url: string): Pool => {
+export const poolOf = (url: string, options: Pool.Options = { connections: 256 }): Pool => {
   const known = pools.get(url)
   if (known !== undefined) return known
-  const pool = new Pool(url, { connections: 256 })
+  const pool = new Pool(url, options)
   pools.set(url, pool)
   return pool
 }
@@ -38,6 +38,9 @@ export const closePools = Effect.promise(async () => {
   await Promise.all([...pools.values()].map((pool) => pool.destroy()))
   pools.clear()
 })
+
+/** The error's type in a refusal. */
+export const typeIn = (text: string): string => /"type":"(\w+)"/.exec(text)?.[1] ?? "?"
 
 /** One request, its answer read to the end. */
 export const send = (url: string, call: Call): Effect.Effect<Outcome> =>
@@ -69,7 +72,7 @@ export const send = (url: string, call: Call): Effect.Effect<Outcome> =>
         })
       })
       const text = await body.text()
-      return outcome(statusCode, statusCode === 200 ? "" : (/"type":"(\w+)"/.exec(text)?.[1] ?? "?"))
+      return outcome(statusCode, statusCode === 200 ? "" : typeIn(text))
     } catch {
       // A replica that was killed takes its connections along: that is what is tried.
       return outcome(0, "lost")

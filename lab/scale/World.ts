@@ -26,6 +26,8 @@ export interface Replica {
   readonly url: string
   /** SIGKILL, and waits until it is gone */
   readonly kill: Effect.Effect<void>
+  /** SIGTERM; its exit code */
+  readonly stop: Effect.Effect<number | null>
   /** starts it again on the same port; done when it is ready */
   readonly start: Effect.Effect<void>
   /** SIGSTOP and SIGCONT */
@@ -44,7 +46,7 @@ export class World extends Context.Service<
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
-const ready = (url: string) =>
+export const ready = (url: string) =>
   Effect.tryPromise(() =>
     fetch(`${url}/readyz`, { signal: AbortSignal.timeout(2000) }).then(async (response) => {
       await response.text()
@@ -67,6 +69,13 @@ export const makeReplica = Effect.fnUntraced(function* (
     child.kill("SIGKILL")
     await gone
   })
+  const stop = Effect.promise(async () => {
+    if (child === undefined || child.exitCode !== null) return child?.exitCode ?? null
+    const gone = once(child, "exit")
+    child.kill("SIGTERM")
+    await gone
+    return child.exitCode
+  })
   const start = Effect.gen(function* () {
     child = spawn(process.execPath, [main], {
       env: { ...process.env, ...env, PORT: String(port) },
@@ -81,6 +90,7 @@ export const makeReplica = Effect.fnUntraced(function* (
   return {
     url,
     kill,
+    stop,
     start,
     freeze: signal("SIGSTOP"),
     thaw: signal("SIGCONT"),

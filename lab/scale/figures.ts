@@ -11,6 +11,9 @@ export const figure = <A extends number | string>(
   holds: (value: A) => boolean = () => true
 ): Figure => ({ name, value, right: holds(value) })
 
+export const percentile = (values: ReadonlyArray<number>, share: number): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? Number.NaN
+
 const shown = (value: number | string): string =>
   typeof value === "number" && !Number.isInteger(value) ? value.toFixed(1) : String(value)
 

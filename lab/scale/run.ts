@@ -2,11 +2,10 @@
  * `npm run scale`: what the tests are too short for, on two replicas. Prints its figures and ends with 1 when one of
  * them is not as it has to be.
  *
- * Arguments: `--requests 20000 --kills 10`, or one part alone: `--only mixed|budget|kills`.
+ * Arguments: `--requests 20000 --kills 10`, or one part alone: `--only mixed|kills`.
  */
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
-import { overshoot } from "./budget.ts"
 import { type Figure, table } from "./figures.ts"
 import { kills } from "./kills.ts"
 import { closePools } from "./Load.ts"
@@ -29,7 +28,6 @@ const parts = [
     title: "Mixed limits, two replicas",
     run: mixed(Number(options.requests))
   },
-  { name: "budget", title: "A budget of 1000 tokens with 50 left, two replicas", run: overshoot },
   { name: "kills", title: "kill -9 of a replica in mid-traffic", run: kills(Number(options.kills)) }
 ]
 

@@ -25,18 +25,14 @@ export const bodyOf = (order: Order): string => {
   if (path.includes("embed")) return `{"model":"${model}","input":[${inputsOf(8000)}]${format}}`
   if (path === "/api/show") return `{"model":"${model}"}`
   const words = path.includes("chat") ? `"messages":[{"role":"user","content":"go"}]` : `"prompt":"go"`
-  const probabilities = path.startsWith("/v1/chat")
-    ? `,"logprobs":true,"top_logprobs":20`
-    : path.startsWith("/api")
-      ? `,"logprobs":true,"top_logprobs":20`
-      : ""
-  const asksForThem = model.includes("logprobs") ? probabilities : ""
+  const asksForThem =
+    model.includes("logprobs") && path !== "/v1/completions" ? `,"logprobs":true,"top_logprobs":20` : ""
   return `{"model":"${model}","stream":${String(stream)},${words}${asksForThem}}`
 }
 
 /** `count` requests, `rate` a second, of which nobody reads a byte. */
 const unread =
-  (version: string, listen: (socket: Socket) => void): Attacker =>
+  (version: string): Attacker =>
   async (order) => {
     const over = untilOf(order)
     const body = bodyOf(order)
@@ -45,7 +41,6 @@ const unread =
       const socket = await dial(order, i)
       socket.pause()
       await write(socket, post(order, pick(order.keys, i), body, version))
-      listen(socket)
       sockets.push(socket)
       await sleep(1000 / order.rate)
     }
@@ -80,14 +75,6 @@ const unreadAgain: Attacker = async (order) => {
     }
   })
   return { requests, begun }
-}
-
-/** One byte a second. The kernel takes what its buffers hold, the rest waits in the gateway. */
-const byByte = (socket: Socket): void => {
-  const timer = setInterval(() => {
-    if (socket.destroyed) clearInterval(timer)
-    else socket.read(1)
-  }, 1000)
 }
 
 /** Reads 3 kB a second of each answer, and asks again when it is cut or refused. */
@@ -185,9 +172,8 @@ const greedy: Attacker = async (order) => {
 }
 
 export const readers: Readonly<Record<string, Attacker>> = {
-  unread: unread("1.1", () => undefined),
-  "unread, HTTP/1.0": unread("1.0", () => undefined),
-  "a byte a second": unread("1.1", byByte),
+  unread: unread("1.1"),
+  "unread, HTTP/1.0": unread("1.0"),
   "unread, again and again": unreadAgain,
   "3 kB a second": slowly,
   "pipelined, unread": pipelined,

@@ -27,12 +27,9 @@ const hello = '{"model":"short","messages":[{"role":"user","content":"Hello"}]}'
 
 const requests: Readonly<Record<string, (order: Order) => string>> = {
   path: () => head({ path: "/api/pull" }, "", ["Content-Length: 0"]),
-  junk: () => post({ path: "/api/chat" }, "junk", hello),
   unknown: () => post({ path: "/api/chat" }, wrongKey(""), hello),
   malformed: () => "GET / HTTP/9.9\r\nno colon\r\n\r\n",
-  head: () => head({ path: "/no-such-path" }, "", [], "1.1", "HEAD"),
-  pipelined: () => head({ path: "/api/pull" }, "", ["Content-Length: 0"]).repeat(50),
-  keyless: () => post({ path: "/v1/chat/completions" }, "", hello)
+  pipelined: () => head({ path: "/api/pull" }, "", ["Content-Length: 0"]).repeat(50)
 }
 
 /** Connects, sends, and is gone 3 ms later; `stream` false ends the connection in good manner instead. */

@@ -1,7 +1,7 @@
 /** Points 1 to 3: memory by bodies, by answers nobody reads, and by what the model server sends. */
 import { Effect } from "effect"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
-import { atMost, noted, type Row } from "../figures.ts"
+import { atMost, metBy, noted, type Row } from "../figures.ts"
 import { attack, completed, type Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -32,7 +32,7 @@ const assault =
         atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
         noted(point, name, "memory before, MiB", quietMiB),
         noted(point, name, "CPU, seconds", victim.cpuSeconds() - quietCpu),
-        ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+        ...metBy(point, name, met)
       ]
       return rows
     })
@@ -48,11 +48,8 @@ const bodies: ReadonlyArray<MemoryPlan> = [
     keys: 40,
     seconds: 15
   },
-  { name: "one-byte chunks to /v1/embeddings", attack: "one-byte chunks", count: 30, path: "/v1/embeddings" },
-  { name: "two-byte chunks", attack: "two-byte chunks", count: 30 },
   { name: "sixteen-byte chunks", attack: "sixteen-byte chunks", count: 100 },
   { name: "chunks with extensions", attack: "chunks with extensions", count: 30 },
-  { name: "chunks with long sizes", attack: "chunks with long sizes", count: 30 },
   {
     name: "one-byte chunks, aborted, again and again",
     attack: "one-byte chunks, again and again",
@@ -67,14 +64,6 @@ const bodies: ReadonlyArray<MemoryPlan> = [
     path: "/api/tags",
     seconds: 5
   },
-  {
-    name: "endless body of a blocked path",
-    attack: "unwanted bodies",
-    count: 20,
-    path: "/api/ps",
-    seconds: 5
-  },
-  { name: "endless body beyond the limit", attack: "unwanted bodies", count: 20, seconds: 5 },
   { name: "dense bodies of {}", attack: "dense bodies", count: 40, body: "{}" },
   { name: "dense bodies of [[]]", attack: "dense bodies", count: 40, body: "[[]]" },
   {
@@ -93,31 +82,6 @@ const unread: ReadonlyArray<MemoryPlan> = [
     name: "embeddings, unread, again and again",
     attack: "unread, again and again",
     count: 20,
-    seconds: 12
-  },
-  {
-    ...embedding,
-    name: "/v1/embeddings, unread",
-    attack: "unread",
-    count: 30,
-    rate: 4,
-    path: "/v1/embeddings",
-    seconds: 12
-  },
-  {
-    ...embedding,
-    name: "embeddings, a byte a second",
-    attack: "a byte a second",
-    count: 30,
-    rate: 4,
-    seconds: 12
-  },
-  {
-    ...embedding,
-    name: "embeddings, unread, HTTP/1.0",
-    attack: "unread, HTTP/1.0",
-    count: 30,
-    rate: 4,
     seconds: 12
   },
   {
@@ -145,24 +109,6 @@ const unread: ReadonlyArray<MemoryPlan> = [
     limits: { concurrent: 1000 },
     seconds: 15
   },
-  {
-    name: "300 streams of 1 MB frames on /v1, unread",
-    attack: "unread",
-    count: 300,
-    rate: 100,
-    model: "megabytes",
-    path: "/v1/chat/completions",
-    limits: { concurrent: 1000 },
-    seconds: 15
-  },
-  {
-    name: "100 streams of 1 MB frames, HTTP/1.0, unread",
-    attack: "unread, HTTP/1.0",
-    count: 100,
-    rate: 100,
-    model: "megabytes",
-    limits: { concurrent: 1000 }
-  },
   { name: "lists pipelined, unread", attack: "pipelined, unread", count: 30, path: "/api/tags", limits: {} },
   { name: "embeddings pipelined, unread", attack: "pipelined, unread", count: 4, ...embedding }
 ]
@@ -178,22 +124,16 @@ const flood = (model: string, more: Partial<MemoryPlan> = {}): MemoryPlan => ({
 })
 const many = { count: 40, limits: { rpm: 100_000, tpm: 1_000_000_000, concurrent: 100 } }
 const v1 = { path: "/v1/chat/completions" }
+/** One for each bound on an answer (`test/unit/backend/ollama/answerBounds.test.ts`), and many below their bounds at a time. */
 const floods: ReadonlyArray<MemoryPlan> = [
   flood("logprobs"),
-  flood("logprobs", { stream: false }),
   flood("logprobs", { ...v1, stream: false }),
-  flood("fat-logprobs", { stream: false }),
   flood("fat-logprobs"),
   flood("seven-megabytes"),
-  flood("seven-megabytes", { stream: false }),
   flood("megabytes", { stream: false }),
-  flood("megabytes", { ...v1, stream: false }),
-  flood("megabytes", { path: "/v1/completions", stream: false }),
-  flood("thoughts", { stream: false }),
   flood("tool-calls", { stream: false }),
   flood("nested-tool-calls", { stream: false, seconds: 5 }),
   flood("endless-line"),
-  flood("endless-blank-lines", { stream: false }),
   flood("empty-frames", { stream: false }),
   flood("unknown-fields", { stream: false }),
   flood("one-byte-writes", { stream: false, seconds: 5 }),
@@ -201,14 +141,10 @@ const floods: ReadonlyArray<MemoryPlan> = [
   flood("fat-context", { path: "/api/generate", stream: false }),
   flood("fat-refusal", { limits: { ...wide, rpm: 30 } }),
   flood("endless-vector", { path: "/api/embed" }),
-  flood("endless-vector", { path: "/v1/embeddings" }),
-  flood("endless-vector", { path: "/api/embeddings" }),
-  flood("vectors", { path: "/v1/embeddings" }),
   flood("empty-vectors", { path: "/v1/embeddings" }),
   flood("uneven-vectors", { path: "/v1/embeddings", body: "base64" }),
-  // Many at a time, each of which stays below what one answer may have.
+  flood("shows-endless", { path: "/api/show" }),
   flood("vectors", { name: "40 embeddings of 22 MB at a time", path: "/api/embed", ...many }),
-  flood("vectors", { name: "40 answers of /v1/embeddings at a time", path: "/v1/embeddings", ...many }),
   flood("vectors", {
     name: "40 answers of /v1/embeddings in base64 at a time",
     path: "/v1/embeddings",
@@ -216,13 +152,6 @@ const floods: ReadonlyArray<MemoryPlan> = [
     ...many
   }),
   flood("logprobs", { name: "40 answers of log-probabilities at a time", stream: false, ...many }),
-  flood("logprobs", {
-    name: "40 such answers of /v1/chat/completions at a time",
-    ...v1,
-    stream: false,
-    ...many
-  }),
-  flood("tool-calls", { name: "40 answers of tool calls at a time", stream: false, ...many }),
   flood("empty-objects", {
     name: "40 answers of tool calls of empty objects at a time",
     stream: false,
@@ -233,9 +162,7 @@ const floods: ReadonlyArray<MemoryPlan> = [
     path: "/api/show",
     ...many
   }),
-  flood("seven-megabytes", { name: "40 streams of 7 MB frames at a time", ...many }),
-  flood("endless-line", { name: "40 lines without end at a time", ...many }),
-  flood("shows-endless", { path: "/api/show" })
+  flood("seven-megabytes", { name: "40 streams of 7 MB frames at a time", ...many })
 ]
 
 export const memory: ReadonlyArray<Assault> = [

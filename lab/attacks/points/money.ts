@@ -2,7 +2,7 @@
 import { Effect, Fiber } from "effect"
 import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
-import { atLeast, atMost, noted, type Row } from "../figures.ts"
+import { atLeast, atMost, metBy, noted, type Row } from "../figures.ts"
 import { attack, completed, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -24,27 +24,18 @@ const calls = (name: string, plan: Partial<Plan> & { readonly model: string }): 
     const after = yield* statsOf(shown)
     const rows: ReadonlyArray<Row> = [
       atMost(4, name, `calls of a key with rpm ${rpm}`, after.calls - before.calls, rpm),
-      ...Object.entries(met).map(([figure, value]) => noted(4, name, `  ${figure}`, value))
+      ...metBy(4, name, met)
     ]
     return rows
   })
 })
 
 const refusals: ReadonlyArray<Assault> = [
-  calls("400", { model: "says-400" }),
   calls("404", { model: "says-404" }),
   calls("503", { model: "says-503" }),
-  calls("401", { model: "says-401" }),
-  calls("413", { model: "says-413" }),
-  calls("429", { model: "says-429" }),
   calls("500 that speaks of an image", { model: "says-image" }),
-  calls("a redirect", { model: "says-redirect" }),
   calls("an error in the first line", { model: "says-error-line" }),
-  calls("404 to /v1/embeddings", { model: "says-404", path: "/v1/embeddings" }),
-  calls("503 to /v1/chat/completions", { model: "says-503", path: "/v1/chat/completions" }),
-  calls("503 to /api/embeddings", { model: "says-503", path: "/api/embeddings" }),
   calls("404 to /api/show", { model: "shows-404", path: "/api/show" }),
-  calls("503 to /api/show", { model: "shows-503", path: "/api/show" }),
   calls("left before the first byte", { model: "silent", attack: "leave early", rate: 300 }),
   calls("503, left after 20 ms", { model: "says-503", attack: "leave early", rate: 20 })
 ]
@@ -61,9 +52,9 @@ const openai = (message: object, more: object = {}) => ({
   body: { messages: [user, { role: "assistant", content: "", ...message }, user], ...more }
 })
 const generate = (more: object) => ({ path: "/api/generate", body: { prompt: "x", ...more } })
-const call = (args: object, name = "f") => ({ tool_calls: [{ function: { name, arguments: args } }] })
-const callV1 = (args: string, name = "f", id = "a") => ({
-  tool_calls: [{ id, type: "function", function: { name, arguments: args } }]
+const call = (args: object) => ({ tool_calls: [{ function: { name: "f", arguments: args } }] })
+const callV1 = (args: string) => ({
+  tool_calls: [{ id: "a", type: "function", function: { name: "f", arguments: args } }]
 })
 const tool = (fields: object) => ({ tools: [{ type: "function", function: { name: "f", ...fields } }] })
 const object = (properties: object) => ({ type: "object", properties })
@@ -72,48 +63,17 @@ interface Prompt {
   readonly body: object
 }
 
+/** A few of each surface: `test/unit/http/dialect/promptEstimate.test.ts` shows it of every field. */
 const prompts: Readonly<Record<string, Prompt>> = {
   content: native({ content: words }),
   "arguments of a tool call": native(call({ a: words })),
   "names of arguments of a tool call": native(call({ [words]: 1 })),
-  "nested arguments of a tool call": native(call({ a: [{ b: { c: [words] } }] })),
-  "name of a tool call": native(call({}, words)),
-  tool_name: native({ role: "tool", tool_name: words }),
-  tool_call_id: native({ role: "tool", tool_call_id: words }),
-  thinking: native({ thinking: words }),
   "description of a tool": native({}, tool({ description: words })),
-  "name of a parameter": native({}, tool({ parameters: object({ [words]: { type: "string" } }) })),
-  "enum of a parameter": native({}, tool({ parameters: object({ a: { type: "string", enum: [words] } }) })),
-  "required of a tool": native({}, tool({ parameters: { ...object({}), required: [words] } })),
-  "description in a format": native({}, { format: object({ a: { type: "string", description: words } }) }),
   "name in a format": native({}, { format: object({ [words]: { type: "string" } }) }),
-  stop: native({}, { options: { num_predict: 1, stop: [words.slice(0, 4000)] } }),
-  prompt: generate({ prompt: words }),
-  system: generate({ system: words }),
   suffix: generate({ suffix: words }),
-  "system with raw": generate({ raw: true, prompt: words }),
-  "content on /v1": openai({ content: words }),
   "content parts on /v1": openai({ role: "user", content: [{ type: "text", text: words }] }),
   "arguments on /v1": openai(callV1(JSON.stringify({ a: words }))),
-  "names of arguments on /v1": openai(callV1(JSON.stringify({ [words]: 1 }))),
-  "name of a tool call on /v1": openai(callV1("{}", words)),
-  "reasoning on /v1": openai({ reasoning: words }),
-  "reasoning_content on /v1": openai({ reasoning_content: words }),
-  "name of a message on /v1": openai({ name: words }),
-  "refusal on /v1": openai({ refusal: words }),
-  "tool_call_id on /v1": openai({ ...callV1("{}", "f", words) }),
-  "response_format on /v1": openai(
-    {},
-    {
-      response_format: {
-        type: "json_schema",
-        json_schema: { name: "a", schema: object({ a: { type: "string", description: words } }) }
-      }
-    }
-  ),
-  "tools on /v1": openai({}, tool({ description: words })),
-  "tool parameters on /v1": openai({}, tool({ parameters: object({ [words]: { type: "string" } }) })),
-  "suffix on /v1": { path: "/v1/completions", body: { prompt: "x", suffix: words } }
+  "reasoning on /v1": openai({ reasoning: words })
 }
 
 /** By so much is a prompt of English words estimated short at worst (`bench/prompts.ts`). */
@@ -146,7 +106,7 @@ const prompt = (
       atMost(5, name, `prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
       atMost(5, name, "  of them booked", spent, limit + 8),
       noted(5, name, "  calls", after.calls - before.calls),
-      ...Object.entries(met).map(([figure, value]) => noted(5, name, `  ${figure}`, value))
+      ...metBy(5, name, met)
     ]
     return rows
   })
@@ -189,7 +149,7 @@ const spending = ({ boundsWords = false, budget, budgets, name, plan, point }: S
             noted(point, name, "  made by the model server", generated)
           ]
         : [atMost(point, name, "  made by the model server", generated, limit)]),
-      ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+      ...metBy(point, name, met)
     ]
     return rows
   })
@@ -205,20 +165,12 @@ const heldBack = (name: string, plan: Spending["plan"]): Assault =>
 
 const held: ReadonlyArray<Assault> = [
   heldBack("with tools", chat(tool({}))),
-  heldBack("with stop", chat({ options: { stop: ["never"] } })),
-  heldBack("with a format", chat({ format: "json" })),
   heldBack("with a schema", chat({ format: object({ a: { type: "string" } }) })),
   heldBack("not streamed", chat({}, "held", false)),
   heldBack("with nothing of it", chat({})),
   heldBack("everything in the final frame, with tools", chat(tool({}), "held-in-final")),
   heldBack("log-probabilities at the end", chat({ logprobs: true }, "held-logprobs")),
-  heldBack("thinking, held back", chat({ think: true })),
-  heldBack("with tools on /v1", { ...chat(tool({})), path: "/v1/chat/completions" }),
-  heldBack("with stop on /v1/completions", {
-    model: "held",
-    path: "/v1/completions",
-    body: JSON.stringify({ model: "held", prompt: "x", stop: ["never"], max_tokens: 4096 })
-  })
+  heldBack("with tools on /v1", { ...chat(tool({})), path: "/v1/chat/completions" })
 ]
 
 /** Left before anything was seen: what the model server made until then is charged, roughly. */

@@ -1,7 +1,7 @@
 /** Points 19 and 20: what is scarce, held by clients that take their time. */
 import { Effect, Fiber } from "effect"
 import { Arena, mostMiB, newKeys, spentBy, statsOf } from "../Arena.ts"
-import { atLeast, atMost, noted } from "../figures.ts"
+import { atLeast, atMost, metBy, noted } from "../figures.ts"
 import { completed, neighbour, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -43,7 +43,7 @@ const slowReaders = (connections: number): Assault => {
         atLeast(point, name, "tokens charged of those made", charged / (made.tokens - before.tokens), 1),
         noted(point, name, "  answers", made.calls - before.calls),
         atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-        ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+        ...metBy(point, name, met)
       ]
     })
   }
@@ -87,7 +87,7 @@ const collected: Assault = {
         (victim.cpuSeconds() - cpuBefore) / order.seconds
       ),
       atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-      ...Object.entries(met).map(([figure, value]) => noted(point, name, `  ${figure}`, value))
+      ...metBy(point, name, met)
     ]
   })
 }

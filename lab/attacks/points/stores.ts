@@ -4,7 +4,7 @@ import { Effect, Fiber, Schema } from "effect"
 import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { settledBooks } from "../../../test/support/books.ts"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
-import { atMost, noted, type Row } from "../figures.ts"
+import { atMost, metBy, noted, type Row } from "../figures.ts"
 import { attack, completed, type Key, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -99,7 +99,7 @@ const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault 
       noted(14, name, "  seconds until nothing was open", state.seconds),
       noted(14, name, "  rows", rows),
       noted(14, name, "  admitted", admitted),
-      ...Object.entries(met).map(([figure, value]) => noted(14, name, `  ${figure}`, value))
+      ...metBy(14, name, met)
     ]
     return figures
   })

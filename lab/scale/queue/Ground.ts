@@ -1,5 +1,4 @@
 /** Two replicas in front of a server with two slots, on one Postgres and one Redis. */
-import { readFileSync } from "node:fs"
 import { Context, Effect, Layer, Redacted, type Scope } from "effect"
 import { Redis } from "ioredis"
 import { layerPostgres as layerRegistry } from "../../../src/admin/Registry.ts"
@@ -52,13 +51,6 @@ export const layerGround = Layer.unwrap(
     ).pipe(Layer.provideMerge(database))
   })
 )
-
-/** CPU seconds of a process since its start. Linux counts them in hundredths. */
-export const cpuSecondsOf = (pid: number): number => {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
-  const words = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
-  return (Number(words[11]) + Number(words[12])) / 100
-}
 
 /** A figure of Redis's INFO. */
 export const infoOf = (redis: Redis, name: string): Effect.Effect<number> =>

@@ -1,6 +1,6 @@
 /** Clients of the queue: each sends one chat and says what became of it. */
 import { Duration, Effect, Fiber, type Scope } from "effect"
-import { Pool } from "undici"
+import { poolOf, typeIn } from "../Load.ts"
 import type { Key } from "../World.ts"
 
 export interface Answer {
@@ -17,20 +17,8 @@ export interface Answer {
   readonly headers: Readonly<Record<string, string | ReadonlyArray<string> | undefined>>
 }
 
-const pools = new Map<string, Pool>()
-
-const poolOf = (url: string): Pool => {
-  const known = pools.get(url)
-  if (known !== undefined) return known
-  const pool = new Pool(url, { connections: 1024, headersTimeout: 0, bodyTimeout: 0 })
-  pools.set(url, pool)
-  return pool
-}
-
-export const closePools = Effect.promise(async () => {
-  await Promise.all([...pools.values()].map((pool) => pool.destroy()))
-  pools.clear()
-})
+/** Who waits in line waits as long as it takes. */
+const patient = { connections: 1024, headersTimeout: 0, bodyTimeout: 0 }
 
 /** An interrupted call closes its connection, as a client that leaves does. */
 export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Effect.Effect<Answer> =>
@@ -46,7 +34,7 @@ export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Eff
       headers
     })
     try {
-      const { body, headers, statusCode } = await poolOf(url).request({
+      const { body, headers, statusCode } = await poolOf(url, patient).request({
         method: "POST",
         path: "/api/chat",
         headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
@@ -59,8 +47,7 @@ export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Eff
         signal
       })
       const text = await body.text()
-      const type = statusCode === 200 ? "" : (/"type":"(\w+)"/.exec(text)?.[1] ?? "?")
-      return answer(statusCode, type, headers)
+      return answer(statusCode, statusCode === 200 ? "" : typeIn(text), headers)
     } catch {
       // Its replica was killed, or the client left.
       return answer(0, "lost", {})

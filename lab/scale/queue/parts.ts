@@ -2,10 +2,11 @@
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
-import { type Figure, figure } from "../figures.ts"
+import { type Figure, figure, percentile } from "../figures.ts"
 import { type Key, newKey } from "../World.ts"
 import { type Answer, ask, flood, nowAndThen } from "./clients.ts"
-import { cpuSecondsOf, Ground, infoOf, slots } from "./Ground.ts"
+import { cpuSecondsOf } from "../../../test/support/invariants/processState.ts"
+import { Ground, infoOf, slots } from "./Ground.ts"
 
 export interface Plan {
   /** of each measurement of time */
@@ -15,9 +16,6 @@ export interface Plan {
 }
 
 const inForce = { BACKEND_MAX_CONCURRENT: String(slots), QUEUE_MAX_WAIT_MS: "120000" }
-
-const percentile = (values: ReadonlyArray<number>, share: number): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? Number.NaN
 
 const seconds = (count: number) => Effect.sleep(count * 1000)
 

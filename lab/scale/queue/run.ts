@@ -8,7 +8,7 @@
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { table } from "../figures.ts"
-import { closePools } from "./clients.ts"
+import { closePools } from "../Load.ts"
 import { layerGround } from "./Ground.ts"
 import { turns } from "./turns.ts"
 import { cost, fair, kills, overfull, type Part, weights } from "./parts.ts"

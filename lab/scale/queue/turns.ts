@@ -1,17 +1,14 @@
 /** Two models on a server that holds one: with the server's own order, with turns, and with turns that are disturbed. */
 import { Effect, Fiber } from "effect"
-import { type Figure, figure } from "../figures.ts"
+import { type Figure, figure, percentile } from "../figures.ts"
 import { newKey } from "../World.ts"
 import { flood, nowAndThen } from "./clients.ts"
 import { Ground, slots } from "./Ground.ts"
 import type { Plan } from "./parts.ts"
 
-/** A load is worth eight answers, as in `npm run turns`. */
+/** A load is worth eight answers, as in `test/support/turns.ts`. */
 const loadsWorth = 8
 const leaseS = 3
-
-const percentile = (values: ReadonlyArray<number>, share: number): number =>
-  values.toSorted((one, two) => one - two)[Math.floor(values.length * share)] ?? Number.NaN
 
 const world = Effect.fnUntraced(function* (
   plan: Plan,

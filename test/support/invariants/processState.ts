@@ -26,6 +26,17 @@ export const processState = (pid: number): ProcessState | undefined => {
   }
 }
 
+/** Seconds of CPU that a process has used, in hundredths; 0 when there is no such process. */
+export const cpuSecondsOf = (pid: number): number => {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8")
+    const words = stat.slice(stat.lastIndexOf(")") + 2).split(" ")
+    return (Number(words[11]) + Number(words[12])) / 100
+  } catch {
+    return 0 // it has ended
+  }
+}
+
 setFlagsFromString("--expose-gc")
 const collect: () => void = runInNewContext("gc")
 
