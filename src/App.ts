@@ -3,7 +3,7 @@
  */
 import { hostname } from "node:os"
 import type * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, type Redacted } from "effect"
 import type { HttpServer, HttpServerError } from "effect/http"
 import { layerBudgetGauges } from "./ledger/budgetGauges.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
@@ -36,7 +36,8 @@ import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
 import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
 import * as Server from "./http/Server.ts"
 import { Drain } from "./infra/Drain.ts"
-import { layerRedis } from "./infra/Redis.ts"
+import { layerRedis as layerRedisAt } from "./infra/Redis.ts"
+import { StoreTimeouts } from "./infra/StoreTimeouts.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
@@ -54,6 +55,9 @@ export interface Outside<E, R> {
   readonly compareEveryS?: number
 }
 
+const layerRedis = (url: Redacted.Redacted) =>
+  Layer.unwrap(Effect.map(StoreTimeouts, ({ command }) => layerRedisAt({ url, commandTimeoutMs: command })))
+
 /** Counters in Redis. Without Redis they are in this process, and only one process may run. */
 const layerMeter = (settings: SettingsValues) => {
   const options = {
@@ -62,7 +66,7 @@ const layerMeter = (settings: SettingsValues) => {
   }
   return settings.redisUrl === undefined
     ? layerMemoryMeter(options)
-    : layerRedisMeter(options).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
+    : layerRedisMeter(options).pipe(Layer.provide(layerRedis(settings.redisUrl)))
 }
 
 /** The state of the queue. With Redis it covers all replicas, and it has a connection of its own. */
@@ -70,7 +74,7 @@ const layerQueueStore = (settings: SettingsValues) => {
   const leaseS = settings.concurrencyLeaseS
   return settings.redisUrl === undefined
     ? layerMemoryQueueStore({ leaseS })
-    : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis({ url: settings.redisUrl })))
+    : layerRedisQueueStore({ leaseS }).pipe(Layer.provide(layerRedis(settings.redisUrl)))
 }
 
 /** The queue for the backend. */
@@ -97,20 +101,26 @@ const outside = (settings: SettingsValues, backendUrl: URL) => ({
   })
 })
 
-/**
- * A frozen database must become a 503 within about a second. The wait for the intent comes first, then the wait for the
- * refusal's own row, so the sum of both must stay below a second.
- */
-const auditTimeouts = { openTimeoutMs: 700, refuseTimeoutMs: 250 }
+const layerRecords = (settings: SettingsValues) =>
+  Layer.unwrap(
+    Effect.map(StoreTimeouts, ({ open, refuse }) =>
+      layerAudit({
+        leaseS: settings.concurrencyLeaseS,
+        anonymousCapacity: 5000,
+        openTimeoutMs: open,
+        refuseTimeoutMs: refuse
+      })
+    )
+  )
 
 const layerKeys = (settings: SettingsValues, secretCheck: SecretVerifierOptions | undefined) =>
   Layer.unwrap(
-    Effect.map(Metrics.Metrics, ({ revoked }) =>
+    Effect.zipWith(Metrics.Metrics, StoreTimeouts, ({ revoked }, { keyRead }) =>
       layerKeyStore({
         namespace: settings.keyNamespace,
         freshnessMs: settings.keyFreshnessMs,
         promptLogDefaultDays: settings.promptLogDefaultRetentionDays,
-        readTimeoutMs: 500,
+        readTimeoutMs: keyRead,
         onRevoked: revoked,
         ...(secretCheck === undefined ? {} : { secretCheck })
       })
@@ -142,13 +152,7 @@ export const layerRequests = <E, R>(
     LeaseKeeper.layer({ leaseS: settings.concurrencyLeaseS })
   ).pipe(
     Layer.provideMerge(layerLedger),
-    Layer.provideMerge(
-      layerAudit({
-        leaseS: settings.concurrencyLeaseS,
-        anonymousCapacity: 5000,
-        ...auditTimeouts
-      })
-    ),
+    Layer.provideMerge(layerRecords(settings)),
     Layer.provideMerge(layerCounterReconciler({ everyS: compareEveryS })),
     Layer.provideMerge(meter),
     Layer.provideMerge(backend),

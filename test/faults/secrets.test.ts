@@ -63,8 +63,8 @@ const makeRun = Effect.gen(function* () {
       registry.createKey({ tenant: "acme", name: "k", allowDuplicate: true, ...more }),
       ({ secret }) => remember(secret)
     )
-  const say = (bytes: string | Uint8Array, patienceMs = 5000) =>
-    Effect.map(talk(gateway.url, bytes, { patienceMs, answers: 1 }), ({ responses, text }) => {
+  const say = (bytes: string | Uint8Array) =>
+    Effect.map(talk(gateway.url, bytes, { answers: 1 }), ({ responses, text }) => {
       answers.push(text)
       return responses[0]?.status
     })

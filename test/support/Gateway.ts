@@ -11,6 +11,7 @@ import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
+import { StoreTimeouts } from "../../src/infra/StoreTimeouts.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { fake, type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
 import { heard, secrets, type Witness } from "./invariants/Witness.ts"
@@ -123,17 +124,27 @@ export const layerGatewayOn = (env: Environment = {}) =>
     })
   )
 
+const layerPatient = Layer.succeed(StoreTimeouts, {
+  command: 20_000,
+  keyRead: 20_000,
+  open: 20_000,
+  refuse: 20_000
+})
+
+/** As `layerGatewayOn`, on stores that are never down: on a busy machine they answer late, and that is no outage. */
+export const layerPatientOn = (env: Environment = {}) => layerGatewayOn(env).pipe(Layer.provide(layerPatient))
+
 /** Everything fresh: a database of its own, an empty Redis database, a backend, a gateway. */
 export const layerGateway = (env: Environment = {}) =>
-  layerGatewayOn(env).pipe(
+  layerPatientOn(env).pipe(
     Layer.provideMerge(Layer.fresh(layerFake)),
-    Layer.provideMerge(layerTestPostgres()),
+    Layer.provideMerge(layerTestPostgres({ statementTimeoutMs: 20_000 })),
     Layer.provideMerge(Layer.fresh(layerTestRedis))
   )
 
 /** Another replica on the stores of the test. */
 export const otherReplica = (env: Environment = {}) =>
-  Effect.map(Layer.build(Layer.fresh(layerGatewayOn(env))), (built) => Context.get(built, Gateway))
+  Effect.map(Layer.build(Layer.fresh(layerPatientOn(env))), (built) => Context.get(built, Gateway))
 
 /** Limits that get in nobody's way. */
 export const generous: EffectiveLimits = { rpm: 100_000, tpm: 100_000_000, concurrent: 1000 }

@@ -2,7 +2,7 @@
 import { connect, type Socket } from "node:net"
 import { Effect } from "effect"
 import { heard, requestIn } from "./invariants/Witness.ts"
-import { atMost, makeStopwatch } from "./wait.ts"
+import { makeStopwatch, maxWaitMs } from "./wait.ts"
 
 export interface RawResponse {
   readonly status: number
@@ -73,12 +73,8 @@ export const responsesIn = (text: string, bodiless = false): ReadonlyArray<RawRe
   return responses
 }
 
-/** Sends `bytes` on a fresh connection and collects what comes until the server closes, or for `patienceMs`. */
-export const sendRaw = (
-  url: string,
-  bytes: string | Uint8Array,
-  patienceMs = 5000
-): Effect.Effect<RawResponse> =>
+/** Sends `bytes` on a fresh connection and collects what comes until the answer is whole or the server closes. */
+export const sendRaw = (url: string, bytes: string | Uint8Array): Effect.Effect<RawResponse> =>
   Effect.callback((resume) => {
     const { hostname, port } = new URL(url)
     const socket = connect(Number(port), hostname)
@@ -91,7 +87,7 @@ export const sendRaw = (
       if (answer !== undefined) heard(url, { ...answer, bodiless, request: requestIn(bytes) })
       resume(Effect.succeed(parse(text)))
     }
-    const timer = setTimeout(finish, atMost(patienceMs))
+    const timer = setTimeout(finish, maxWaitMs)
     socket.on("connect", () => socket.write(bytes))
     socket.on("data", (chunk) => {
       text += chunk.toString("latin1")
@@ -114,8 +110,8 @@ export interface Talk {
 }
 
 export interface TalkOptions {
-  /** gives up after so long; `closed` is false then */
   readonly patienceMs?: number
+  /** gives up after so long; `closed` is false then */
   /** ends the talk after so many final answers, without waiting for the server to close */
   readonly answers?: number
   readonly bodiless?: boolean
@@ -144,7 +140,7 @@ export const talk = (
       for (const answer of final) heard(url, { ...answer, bodiless: options.bodiless === true, request })
       resume(Effect.succeed({ responses, text, closed, ms: started() }))
     }
-    const timer = setTimeout(() => finish(false), atMost(options.patienceMs ?? 5000))
+    const timer = setTimeout(() => finish(false), options.patienceMs ?? maxWaitMs)
     socket.on("connect", () => {
       socket.write(bytes)
       options.also?.(socket)

@@ -16,7 +16,7 @@ export const ask = Effect.fnUntraced(function* (
   const { responses } = yield* talk(
     url,
     rawPost(options.path ?? "/api/chat", secret, body, options.headers ?? ["Connection: close"]),
-    { answers: 1, patienceMs: 15_000 }
+    { answers: 1 }
   )
   return responses[0]
 })

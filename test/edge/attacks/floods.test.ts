@@ -21,7 +21,7 @@ const atOnce = (count: number, secret: () => string | undefined, path = "/api/ch
     timed(
       Effect.forEach(
         Array.from({ length: count }),
-        () => Effect.map(talk(url, rawPost(path, secret(), body), { patienceMs: 20_000 }), lastOf),
+        () => Effect.map(talk(url, rawPost(path, secret(), body)), lastOf),
         { concurrency: "unbounded" }
       )
     )

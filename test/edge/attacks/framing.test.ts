@@ -135,10 +135,9 @@ layer(layerGateway(), live)("HTTP framing", (it) => {
         .toString("latin1")
         .replace("Content-Length: 2", "Content-Length: 50")
       yield* Effect.gen(function* () {
-        yield* talk(url, head, { also: (socket) => socket.end(), patienceMs: 1000 })
+        yield* talk(url, head, { also: (socket) => socket.end() })
         yield* talk(url, head, {
-          also: (socket) => setTimeout(() => socket.resetAndDestroy(), 50),
-          patienceMs: 1000
+          also: (socket) => setTimeout(() => socket.resetAndDestroy(), 50)
         })
       }).pipe(unharmed)
       const sql = yield* SqlClient.SqlClient

@@ -32,7 +32,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
         assert.include(over?.body, String(most))
         // Nothing of it need be sent for the answer to come.
         const head = rawPost("/api/chat", secret, "", []).toString().replace("Length: 0", "Length: 300000")
-        const unread = yield* talk(url, head, { answers: 1, patienceMs: 3000 })
+        const unread = yield* talk(url, head, { answers: 1 })
         assertRefusal(unread.responses[0], 413, "unread")
       }).pipe(unharmed)
     })

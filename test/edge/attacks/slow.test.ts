@@ -38,7 +38,7 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
         })
         const slow = Effect.forEach(
           Array.from({ length: 100 }),
-          () => talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250), patienceMs: 8000 }),
+          () => talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250) }),
           { concurrency: "unbounded" }
         )
         const [talks, slowest] = yield* Effect.all([slow, others], { concurrency: 2 })
@@ -66,7 +66,7 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
           const head = rawPost("/api/chat", secret, "", headers)
             .toString("latin1")
             .replace("Content-Length: 0", "Content-Length: 200000")
-          const slow = talk(url, head, { also: dripping("{", 50), patienceMs: 8000 }).pipe(unharmed)
+          const slow = talk(url, head, { also: dripping("{", 50) }).pipe(unharmed)
           const { responses, closed, ms } = yield* slow
           const id = assertRefusal(responses[0], 400, name)
           assert.isTrue(closed)
@@ -86,8 +86,7 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
         const { url } = yield* Gateway
         const head = "POST /api/chat HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n"
         const { responses, closed, ms } = yield* talk(url, head, {
-          also: dripping("{", 50),
-          patienceMs: 8000
+          also: dripping("{", 50)
         }).pipe(unharmed)
         yield* assertAudited(assertRefusal(responses[0], 401, "nobody"), 401)
         assert.strictEqual(responses.length, 1, "a second answer to one request")
@@ -95,7 +94,9 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
         assert.isBelow(ms, atMost(4000))
       })
   )
+})
 
+layer(layerGateway(), live)("a client that says nothing more", (it) => {
   // 10 000 are for a machine of one's own: this many show whether a connection costs more than its buffers.
   it.effect("when 1000 connections are idle, then they cost little and others are served (H10)", () =>
     Effect.gen(function* () {
