@@ -95,6 +95,7 @@ const differenceOf = (owner: string, totals: Partial<Sums>, spent: Sums): string
 
 export class Invariants {
   readonly #world: World
+  readonly #fairness: Fairness
   readonly #reserved = new Set<string>()
   readonly #queued = new Set<string>()
   readonly #called = new Set<string>()
@@ -111,8 +112,9 @@ export class Invariants {
 
   constructor(world: World) {
     this.#world = world
+    this.#fairness = new Fairness(world.stores.places ?? 0)
     const { model, postgres, redis } = world.stores
-    const fairness = new Fairness(world.stores.places ?? 0)
+    const fairness = this.#fairness
     const minutes = new Minutes()
     postgres.onRow = (row, intent, by) => this.#onRow(row, intent, by)
     model.onCall = (call) => this.#onCall(call)
@@ -120,11 +122,6 @@ export class Invariants {
     model.onOutage = (of) => this.#onOutage(of)
     // It may close the circuit, now or when its end is reported.
     model.onProgress = (of) => this.#outages.delete(of)
-    const weigh = () => {
-      // A turn of a model is longer than the bound.
-      if (fairness.worst > 1 && world.isHarmless && world.stores.loadedModels !== undefined)
-        this.#fail("fairness", `shares are apart by ${fairness.worst.toFixed(2)} of the bound`)
-    }
     const count = (full: string | undefined) => {
       // What Redis forgot was in its windows too (docs/threat-model.md).
       if (full !== undefined && redis.lostAt < 0)
@@ -144,16 +141,11 @@ export class Invariants {
       queued: (ticket, answer) => {
         this.#queued.add(ticket.id)
         fairness.queued(ticket, answer)
-        weigh()
       },
-      told: (messages) => {
-        fairness.told(messages)
-        weigh()
-      },
+      told: (messages) => fairness.told(messages),
       gone: (id, used) => {
         this.#queued.delete(id)
         fairness.gone(id, used)
-        weigh()
       },
       forgotten: (id) => {
         fairness.gone(id, 0)
@@ -194,11 +186,11 @@ export class Invariants {
     this.#reserved.add(id)
     this.#leasedAt.set(id, this.#now)
     const { postgres, redis } = this.#world.stores
-    const ofUser = userAccountOf(claims)
     for (const [account, limits] of [
       [claims.account, claims.limits] as const,
-      ...(ofUser === undefined || claims.user === undefined ? [] : [[ofUser, claims.user.limits] as const])
+      [userAccountOf(claims), claims.user?.limits] as const
     ]) {
+      if (account === undefined || limits === undefined) continue
       const { lapsed, open } = redis.counters.survey(account, 0, this.#now)
       if (open > limits.concurrent + lapsed.length)
         this.#fail("slots", `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`)
@@ -293,10 +285,10 @@ export class Invariants {
     if (![...this.#world.possible].every((fault) => fault === "clients leave")) return
     const { audit } = this.#world.stores.postgres
     // The check of secrets has a bound too: strangers may fill it. The row says so, and may come after the answer.
-    const refused = this.#world.asks.find(
-      ({ id, status }) =>
-        status === 503 && ![undefined, "gate: KeyStore, crowded"].includes(audit.get(id)?.detail ?? undefined)
-    )
+    const refused = this.#world.asks.find(({ id, status }) => {
+      const row = status === 503 ? audit.get(id) : undefined
+      return row !== undefined && row.detail !== "gate: KeyStore, crowded"
+    })
     if (refused !== undefined) throw new Broken("available", `${short(refused.id)} gets ${refused.text}`)
   }
 
@@ -305,6 +297,10 @@ export class Invariants {
     const { alive, asks, errors, simulation, stores } = this.#world
     const [error] = errors
     if (error !== undefined) throw new Broken("no defects", error)
+    const { worst } = this.#fairness
+    // A turn of a model is longer than the bound.
+    if (worst > 1 && this.#world.isHarmless && stores.loadedModels !== undefined)
+      throw new Broken("fairness", `shares are apart by ${worst.toFixed(2)} of the bound`)
     const { model, postgres, redis } = stores
     this.#checkAvailable()
     for (const { facts, id } of model.running.values())

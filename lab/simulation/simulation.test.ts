@@ -9,10 +9,10 @@ it("when 200 seeds are played, then no invariant breaks", async () => {
   for (let seed = 1; seed <= 200; seed += 1) {
     // Node frees what weak references hold only between two turns of its loop.
     await setImmediate()
-    const { failure } = simulate(seed, { steps: 1000 })
+    const { failure } = simulate(seed, { steps: 500 })
     assert.isUndefined(
       failure,
-      `${failure?.invariant}: ${failure?.why}. npm run simulate -- --seed ${seed} --steps 1000`
+      `${failure?.invariant}: ${failure?.why}. npm run simulate -- --seed ${seed} --steps 500`
     )
   }
 })
