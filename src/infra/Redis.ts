@@ -138,7 +138,7 @@ const isNoScript = ({ cause }: RedisFailed): boolean =>
   cause instanceof Error && cause.message.startsWith("NOSCRIPT")
 
 /** The server's own refusal. Other errors are of the connection, and are logged with those of the commands. */
-const isRefusal = ({ cause }: RedisFailed): boolean =>
+export const isRefusal = ({ cause }: RedisFailed): boolean =>
   Predicate.hasProperty(cause, "name") && cause.name === "ReplyError"
 
 /** On a connection of its own. */

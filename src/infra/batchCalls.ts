@@ -4,7 +4,7 @@
  * *Details* Effect's `RequestResolver` does the same. It keeps a Set of the calls of a batch and uses it again for a later
  * batch: V8 then keeps the fibers of past requests until the next full collection, and a request cost 40 % more CPU.
  */
-import { Effect } from "effect"
+import { Effect, Exit, Option } from "effect"
 
 export interface BatchOptions<Call, A, E> {
   /** calls with the same place can be sent together */
@@ -13,6 +13,8 @@ export interface BatchOptions<Call, A, E> {
   readonly most: number
   /** Sends calls, and returns an answer for each of them, in their order. When it fails, all its callers fail. */
   readonly send: (calls: ReadonlyArray<Call>) => Effect.Effect<ReadonlyArray<A>, E>
+  /** whether one of the calls may have caused an error for all; then each of them is sent once more, alone */
+  readonly mayBeOfOne: (error: E) => boolean
 }
 
 interface Waiting<Call, A, E> {
@@ -21,11 +23,15 @@ interface Waiting<Call, A, E> {
 }
 
 /** An interruption does not take a call back. */
-export const batchCalls = <Call, A, E>({ most, placeOf, send }: BatchOptions<Call, A, E>) => {
+export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: BatchOptions<Call, A, E>) => {
   let gathered = new Map<string, Array<Waiting<Call, A, E>>>()
 
-  const sendTogether = Effect.fnUntraced(function* (some: ReadonlyArray<Waiting<Call, A, E>>) {
+  const sendTogether = Effect.fnUntraced(function* (
+    some: ReadonlyArray<Waiting<Call, A, E>>
+  ): Effect.fn.Return<void> {
     const exit = yield* Effect.exit(send(some.map(({ call }) => call)))
+    if (some.length > 1 && Option.exists(Exit.findErrorOption(exit), mayBeOfOne))
+      return yield* Effect.forEach(some, (one) => sendTogether([one]), { discard: true })
     some.forEach(({ resume }, i) =>
       resume(
         Effect.flatMap(exit, (answers) => {

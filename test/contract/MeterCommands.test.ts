@@ -1,6 +1,6 @@
 /** Calls of one turn of the event loop, which share commands. */
 import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Exit } from "effect"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { alone, command, left } from "../support/PrivateMeter.ts"
 import { ask, claimsOf, granted } from "./Meter.ts"
@@ -60,6 +60,21 @@ test("when an account of a turn lacks a counter that the others have, then it al
     ["Reserved", "Missing", "Reserved"]
   )
   assert.strictEqual((yield* scriptsRun) - before, 1)
+})
+
+test("when what Redis has of one account cannot be read, then only the requests of that account fail", function* () {
+  const meter = yield* Meter
+  const accounts = ["a", "broken", "b"].map((key) => claimsOf({}, { group: "g", key }))
+  for (const claims of accounts) yield* meter.reserve(claims, ask(`first ${claims.account.key}`))
+  const names = yield* command("KEYS", "*broken:windows")
+  const [name] = Array.isArray(names) ? names : []
+  yield* command("SET", String(name), "no hash")
+  const exits = yield* Effect.forEach(
+    accounts,
+    (claims) => Effect.exit(meter.reserve(claims, ask(claims.account.key))),
+    { concurrency: "unbounded" }
+  )
+  assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
 })
 
 test("when a request is asked for twice in one turn, then it counts once", function* () {

@@ -9,9 +9,11 @@ const make = () => {
   const call = batchCalls<string, string, string>({
     placeOf: (call) => call.slice(0, 1),
     most: 3,
+    mayBeOfOne: (error) => error === "bad call",
     send: (calls) => {
       sent.push(calls.join())
       if (calls.includes("y broken")) return Effect.fail("lost")
+      if (calls.includes("w bad")) return Effect.fail("bad call")
       return Effect.succeed(calls.includes("z short") ? [] : calls.map((call) => call.toUpperCase()))
     }
   })
@@ -39,6 +41,13 @@ describe("calls of one turn of the event loop", () => {
     const [one, two, other, short] = yield* atOnce([again, call("y1"), call("x1"), call("z short")])
     assert.deepStrictEqual([one, two, other], [Exit.succeed("Y2"), Exit.fail("lost"), Exit.succeed("X1")])
     assert.isTrue(short !== undefined && Exit.hasDies(short))
+  })
+
+  test("when one of them may have caused the error, then each is sent alone, and it fails alone", function* () {
+    const { call, sent } = make()
+    const exits = yield* atOnce(["w1", "w bad", "w2"].map(call))
+    assert.deepStrictEqual(exits, [Exit.succeed("W1"), Exit.fail("bad call"), Exit.succeed("W2")])
+    assert.deepStrictEqual(sent, ["w1,w bad,w2", "w1", "w bad", "w2"])
   })
 
   test("when a call is only described, then nothing is sent; when it is run twice, then it is sent twice", function* () {

@@ -9,7 +9,7 @@ import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
 import type { Account, Claims, CounterOwner, UserLimits } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
-import { type Redis, RedisFailed } from "../../../infra/Redis.ts"
+import { isRefusal, type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { tagOf } from "../verdicts.ts"
 import { parseJson } from "./replies.ts"
 import { accountScripts, type AccountVerb, callsAtOnce } from "./scripts.ts"
@@ -133,6 +133,8 @@ export const makeAccountCalls = (
     return batchCalls<AccountCall, unknown, RedisFailed>({
       placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
       most,
+      // A script that fails on the state of one account has not done the work of the others. Each call may be repeated.
+      mayBeOfOne: isRefusal,
       send: Effect.fnUntraced(function* (calls) {
         const { names, numbers, order } = encodeCalls(keys, lives, mostUsers, calls)
         const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
