@@ -91,16 +91,6 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       assert.deepInclude(row, { status: 200, tokens_in: 2, tokens_out: 1 })
     })
 
-    test("when a request is closed that was never opened, then row and ledger are written", function* () {
-      const [audit, written] = [yield* Audit, yield* Written]
-      const intent = intentOf()
-      yield* audit.close(endOf(intent, usageOf(2, 1)))
-      assert.deepInclude(yield* written.row(intent.arrival.requestId), { status: 200, tokens_in: 2 })
-      assert.deepStrictEqual(yield* written.ledger(intent.caller.keyId), [
-        { day: "2026-11-21", requests: 1, tokensIn: 2, tokensOut: 1 }
-      ])
-    })
-
     test("when requests have ended, then the ledger is the sum of the audit for each key and UTC day of admission", function* () {
       const [audit, written] = [yield* Audit, yield* Written]
       const midnight = noon + day / 2

@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { Audit } from "../../src/audit/Audit.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
-import { callerOf, endOf, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
+import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
 import { queuedFor } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
@@ -27,11 +27,6 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
     })
 
     const test = testWith(it.effect)
-
-    test("when a key is unknown, then it has spent nothing", function* () {
-      const spent = yield* (yield* Ledger).spent(accountOf(callerOf()), noon, "total")
-      assert.deepStrictEqual(spent, { day: 0, month: 0, total: 0 })
-    })
 
     test("when several keys have one account, then it has spent what all of them have, and so has their tenant", function* () {
       const ledger = yield* Ledger
@@ -90,37 +85,6 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
         day: 0,
         month: 0,
         total: 111_111
-      })
-    })
-
-    test("when a request is open, then it counts with its hold, and with its real cost after its end", function* () {
-      const [audit, ledger] = [yield* Audit, yield* Ledger]
-      const caller = callerOf()
-      yield* closed(caller, noon, 7)
-      const intent = intentOf({ caller, held: 500, admittedAt: noon - day })
-      yield* audit.open(queuedFor(intent))
-      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-        day: 7,
-        month: 507,
-        total: 507
-      })
-      yield* audit.close(endOf(intent, usageOf(20, 3)))
-      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-        day: 7,
-        month: 30,
-        total: 30
-      })
-      assert.strictEqual((yield* ledger.spent(accountOf(caller), noon - day, "total")).day, 23)
-    })
-
-    test("when a request is refused, then it costs nothing", function* () {
-      const [audit, ledger] = [yield* Audit, yield* Ledger]
-      const caller = callerOf()
-      yield* audit.refuse(refusalOf({ caller, status: 429 }))
-      assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
-        day: 0,
-        month: 0,
-        total: 0
       })
     })
 
