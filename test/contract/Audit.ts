@@ -319,4 +319,20 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       ])
       assert.deepStrictEqual(yield* written.auditSums(caller.keyId), yield* written.ledger(caller.keyId))
     })
+
+    test("when a request names its user and an alias, then its row has both, also when another replica closes it", function* () {
+      const [audit, written] = [yield* Audit, yield* Written]
+      const names = { alias: "fast", endUser: "ann@example.org" }
+      const columns = { alias: "fast", end_user: "ann@example.org", model: "m:latest" }
+      const [ended, died] = [intentOf(names), intentOf(names)]
+      yield* Effect.forEach([ended, died], (intent) => audit.open(queuedFor(intent)))
+      yield* audit.close(endOf(ended, usageOf(1, 2), { truncated: true }))
+      yield* written.abort(died.arrival.requestId)
+      assert.deepInclude(yield* written.row(ended.arrival.requestId), { ...columns, truncated: true })
+      assert.deepInclude(yield* written.row(died.arrival.requestId), { ...columns, truncated: null })
+      const unnamed = refusalOf()
+      yield* audit.refuse(unnamed)
+      const none = { alias: null, end_user: null, truncated: null }
+      assert.deepInclude(yield* written.row(unnamed.arrival.requestId), none)
+    })
   })

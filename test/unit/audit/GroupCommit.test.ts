@@ -25,8 +25,9 @@ class Store {
   })
 }
 
-const commitTo = (store: Store, more: Partial<GroupCommitOptions<number, Failure>> = {}) =>
-  makeGroupCommit<number, Failure>({
+const make = Effect.fnUntraced(function* (more: Partial<GroupCommitOptions<number, Failure>> = {}) {
+  const store = new Store()
+  const commit = yield* makeGroupCommit<number, Failure>({
     write: store.write,
     poisoned: (error) => error._tag === "BadRow",
     onStoreFailure: "fail",
@@ -34,6 +35,8 @@ const commitTo = (store: Store, more: Partial<GroupCommitOptions<number, Failure
     capacity: 1000,
     ...more
   })
+  return { commit, store }
+})
 
 /** To the end of this turn of the event loop, when what it brought is written. */
 const turn = Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
@@ -54,8 +57,7 @@ const held = Effect.fnUntraced(function* (store: Store) {
 const test = testWith(it.effect)
 
 test("when items come in one turn, then they are written at its end, and those that come meanwhile are written together after it", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store)
+  const { commit, store } = yield* make()
   const release = yield* held(store)
   const first = yield* Effect.forEach([1, 2], (n) => fork(commit.submit(n)))
   assert.deepStrictEqual(store.batches, [])
@@ -77,8 +79,7 @@ test("when items come in one turn, then they are written at its end, and those t
 })
 
 test("when there are two writers, then at most two writes run at once and each has items", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { writers: 2 })
+  const { commit, store } = yield* make({ writers: 2 })
   const release = yield* held(store)
   const fibers: Array<Fiber.Fiber<void, unknown>> = []
   for (const items of [[1, 2], [3], [4], [5]]) {
@@ -98,8 +99,7 @@ test("when there are two writers, then at most two writes run at once and each h
 })
 
 test("when it closes, then it waits for every writer", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { writers: 2 })
+  const { commit, store } = yield* make({ writers: 2 })
   const first = yield* held(store)
   yield* Effect.asVoid(commit.offer(1))
   yield* turn
@@ -116,8 +116,7 @@ test("when it closes, then it waits for every writer", function* () {
 })
 
 test("when a write has not happened yet, then its submitter still waits", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store)
+  const { commit, store } = yield* make()
   const release = yield* held(store)
   const fiber = yield* fork(commit.submit(1))
   yield* Effect.yieldNow
@@ -129,8 +128,7 @@ test("when a write has not happened yet, then its submitter still waits", functi
 })
 
 test("when many items come, then no batch is larger than its bound and the queue refuses more than its capacity", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { maxBatch: 2, capacity: 5 })
+  const { commit, store } = yield* make({ maxBatch: 2, capacity: 5 })
   const release = yield* held(store)
   const fibers = yield* Effect.forEach([1, 2, 3, 4, 5], (n) => fork(commit.submit(n)))
   const full = yield* Effect.flip(commit.submit(6))
@@ -143,9 +141,8 @@ test("when many items come, then no batch is larger than its bound and the queue
 
 test("when one row cannot be written, then its submitter fails and the other rows are written", function* () {
   for (const onStoreFailure of ["fail", "keep"] as const) {
-    const store = new Store()
+    const { commit, store } = yield* make({ onStoreFailure })
     store.bad = 3
-    const commit = yield* commitTo(store, { onStoreFailure })
     const exits = yield* Effect.forEach([1, 2, 3, 4], (n) => Effect.exit(commit.submit(n)), {
       concurrency: "unbounded"
     })
@@ -175,8 +172,7 @@ test("when a row cannot be encoded, then its submitter fails and the other rows 
 })
 
 test("when the store fails, then its submitters fail and the next write is tried", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store)
+  const { commit, store } = yield* make()
   store.down = true
   assert.deepInclude(yield* Effect.flip(commit.submit(1)), { _tag: "StoreDown" })
   store.down = false
@@ -185,9 +181,8 @@ test("when the store fails, then its submitters fail and the next write is tried
 })
 
 test("when the store comes back, then the kept items are written in order, and the lag was shown meanwhile", function* () {
-  const store = new Store()
   const settled: Array<number> = []
-  const commit = yield* commitTo(store, {
+  const { commit, store } = yield* make({
     onStoreFailure: "keep",
     capacity: 4,
     settled: (n) => settled.push(n)
@@ -210,9 +205,8 @@ test("when the store comes back, then the kept items are written in order, and t
 })
 
 test("when the store is away, then it is tried soon at first and later every two seconds", function* () {
-  const store = new Store()
+  const { commit, store } = yield* make({ onStoreFailure: "keep" })
   store.down = true
-  const commit = yield* commitTo(store, { onStoreFailure: "keep" })
   yield* fork(commit.submit(1))
   yield* TestClock.adjust("1 seconds")
   assert.strictEqual(store.batches.length, 4)
@@ -222,8 +216,7 @@ test("when the store is away, then it is tried soon at first and later every two
 })
 
 test("when a submitter leaves, then its item is taken back unless it is being written or was offered", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store)
+  const { commit, store } = yield* make()
   const release = yield* held(store)
   const flying = yield* fork(commit.submit(1))
   yield* turn
@@ -237,8 +230,7 @@ test("when a submitter leaves, then its item is taken back unless it is being wr
 })
 
 test("when it closes, then it writes what it accepted, accepts nothing more, and counts what it gave up", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { onStoreFailure: "keep" })
+  const { commit, store } = yield* make({ onStoreFailure: "keep" })
   store.down = true
   const first = yield* commit.offer(1)
   const closing = yield* fork(commit.close(5000))
@@ -249,9 +241,8 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
   yield* first
   assert.deepStrictEqual(store.rows, [1])
 
-  const gone = new Store()
+  const { commit: hopeless, store: gone } = yield* make({ onStoreFailure: "keep" })
   gone.down = true
-  const hopeless = yield* commitTo(gone, { onStoreFailure: "keep" })
   const lost = [yield* hopeless.offer(1), yield* hopeless.offer(2)]
   const ending = yield* fork(hopeless.close(5000))
   yield* TestClock.adjust("5 seconds")
@@ -260,9 +251,8 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
 })
 
 test("when a write hangs, then closing still ends in time", function* () {
-  const store = new Store()
+  const { commit, store } = yield* make()
   const release = yield* held(store)
-  const commit = yield* commitTo(store)
   const written = yield* commit.offer(1)
   const closing = yield* fork(commit.close(1000))
   yield* TestClock.adjust("1 seconds")
@@ -272,8 +262,7 @@ test("when a write hangs, then closing still ends in time", function* () {
 })
 
 test("when items are late, then each wait ends after its own time, and only submitted items that nobody writes are taken back", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { lateAfterMs: 500 })
+  const { commit, store } = yield* make({ lateAfterMs: 500 })
   const release = yield* held(store)
   const flying = yield* fork(Effect.flip(commit.submit(1)))
   yield* turn
@@ -301,8 +290,7 @@ test("when items are late, then each wait ends after its own time, and only subm
 })
 
 test("when an item was written before anyone waits for it, then the wait ends at once", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { lateAfterMs: 500 })
+  const { commit, store } = yield* make({ lateAfterMs: 500 })
   const written = yield* commit.offer(1)
   store.bad = 2
   const failed = yield* commit.offer(2)
@@ -314,8 +302,7 @@ test("when an item was written before anyone waits for it, then the wait ends at
 })
 
 test("when a submitter is suspended at any step, then its item is written, and a late one is told", function* () {
-  const store = new Store()
-  const commit = yield* commitTo(store, { onStoreFailure: "keep", lateAfterMs: 500 })
+  const { commit, store } = yield* make({ onStoreFailure: "keep", lateAfterMs: 500 })
   // A fiber of Effect is suspended after 2048 operations, between any two effects.
   const busy = Effect.fnUntraced(function* (steps: number) {
     for (let n = 0; n < steps; n += 1) yield* Effect.sync(() => n)
