@@ -2,7 +2,7 @@
 import { JsonSchema, type Schema, SchemaRepresentation } from "effect"
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
 import { Message as NativeMessage, Tool } from "../../src/http/dialect/native/chatRequest.ts"
-import { Options } from "../../src/http/dialect/native/options.ts"
+import { Options } from "../../src/http/dialect/native/fields.ts"
 import { Message } from "../../src/http/dialect/openai/messages.ts"
 import { routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"

@@ -19,7 +19,6 @@
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { isArray, isObject } from "../../domain/json.ts"
 import { bytesPerToken, tokensOfBytes } from "../../domain/Usage.ts"
-import { pixelsOf } from "../../backend/ollama/guards/images.ts"
 
 /** Tokens of the template for one message, with its role. */
 const tokensPerMessage = 8
@@ -84,18 +83,10 @@ class Size {
     for (const key of Object.keys(fields)) {
       const value = fields[key] ?? null
       if (isArray(value) && key === "messages") for (const message of value) this.#addMessage(message)
-      else if (isArray(value) && key === "images") this.#addImages(value)
       else if (isArray(value) && key === "context") this.add(value.length, value.length)
-      else if (key !== "role" || !usualRoles.has(value)) {
+      else if (key !== "images" && (key !== "role" || !usualRoles.has(value))) {
         if (typeof value === "string" || typeof value === "object") this.#addAll(value)
       }
-    }
-  }
-
-  #addImages(images: ReadonlyArray<Json>): void {
-    for (const image of images) {
-      const pixels = typeof image === "string" ? (pixelsOf(image) ?? 0) : 0
-      this.add(0, Math.max(tokensPerImage, Math.ceil(pixels / pixelsPerToken)))
     }
   }
 
@@ -118,5 +109,7 @@ export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
   if (request.kind === "generate") size.add(0, tokensPerMessage)
   size.addFields(request.body)
   size.addFields(request.options)
+  for (const { height, width } of request.images ?? [])
+    size.add(0, Math.max(tokensPerImage, Math.ceil((width * height) / pixelsPerToken)))
   return { ...request, promptBytes: size.bytes, promptEstimate: Math.max(1, size.tokens) }
 }

@@ -117,12 +117,6 @@ export const maxImages = 32
 
 const imageOf = (base64: string) => readImage(Buffer.from(base64, "base64"))
 
-/** The pixels in the header of an image; 0 for sound, undefined for every other file. */
-export const pixelsOf = (base64: string): number | undefined => {
-  const image = imageOf(base64)
-  return image && image.width * image.height
-}
-
 /** What an image must be, in the words of an error. */
 export const expectedImage = `a PNG, JPEG or WebP image of 1 to ${maxPixels} pixels, and at most ${maxSide} a side`
 

@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
-import { present } from "../../../domain/json.ts"
+import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, Image, otherThan } from "../fields.ts"
 
 const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })
@@ -82,14 +82,15 @@ type Result = typeof ToolResult.Type | typeof WebSearchResult.Type
 /** Text and images of the result of a tool. Pages that were found are a list of their titles and addresses. */
 const resultOf = (result: Result): { readonly text: string; readonly images: ReadonlyArray<string> } => {
   const content = result.content ?? ""
-  if (typeof content === "string") return { text: content, images: [] }
+  const failed = result.type === "tool_result" && result.is_error === true ? "Error: " : ""
+  if (typeof content === "string") return { text: failed + content, images: [] }
   if (!isList(content)) return { text: "the search failed", images: [] }
   const texts = content.map((block) => {
     if ("text" in block) return block.text
     return "url" in block ? `- ${block.title ?? ""}: ${block.url ?? ""}\n` : ""
   })
   return {
-    text: texts.join(""),
+    text: failed + texts.join(""),
     images: content.flatMap((block) => ("source" in block ? [block.source.data] : []))
   }
 }
@@ -97,72 +98,34 @@ const resultOf = (result: Result): { readonly text: string; readonly images: Rea
 const isList: (content: unknown) => content is ReadonlyArray<unknown> = Array.isArray
 
 /** What one message of the client becomes: results of tools, and a message of its own. */
-class Translation {
-  /** the names of the tools that were called so far, by the ids of the calls */
-  readonly #names: Map<string, string>
-  #text = ""
-  #thinking = ""
-  readonly #images: Array<string> = []
-  readonly #calls: Array<JsonObject> = []
-  readonly #results: Array<JsonObject> = []
-
-  constructor(names: Map<string, string>) {
-    this.#names = names
+const translated = (role: "user" | "assistant", blocks: ReadonlyArray<typeof Block.Type>, made: Calls) => {
+  let [text, thinking] = ["", ""]
+  const images: Array<string> = []
+  const calls: Array<JsonObject> = []
+  const results: Array<JsonObject> = []
+  for (const block of blocks) {
+    if ("text" in block) text += block.text
+    else if ("source" in block) images.push(block.source.data)
+    else if ("thinking" in block) thinking += block.thinking
+    else if ("tool_use_id" in block) results.push(made.result(block.tool_use_id, resultOf(block)))
+    else if ("id" in block) calls.push(made.call(block.id, block.name, block.input ?? {}))
   }
-
-  add(block: typeof Block.Type): void {
-    if ("text" in block) this.#text += block.text
-    else if ("source" in block) this.#images.push(block.source.data)
-    else if ("thinking" in block) this.#thinking += block.thinking
-    else if ("tool_use_id" in block) this.#addResult(block)
-    else if ("id" in block) {
-      this.#names.set(block.id, block.name)
-      this.#calls.push({ id: block.id, function: { name: block.name, arguments: block.input ?? {} } })
-    }
-  }
-
-  #addResult(result: Result): void {
-    const { images, text } = resultOf(result)
-    const failed = result.type === "tool_result" && result.is_error === true
-    this.#results.push({
-      role: "tool",
-      content: failed ? `Error: ${text}` : text,
-      ...present({
-        images: listed(images),
-        tool_call_id: result.tool_use_id,
-        tool_name: this.#names.get(result.tool_use_id)
-      })
-    })
-  }
-
-  /** The results of a user come before the user's own text, because they belong to the calls before it. */
-  messages(role: Message["role"]): ReadonlyArray<JsonObject> {
-    const fields = present({
-      thinking: this.#thinking === "" ? undefined : this.#thinking,
-      images: listed(this.#images),
-      tool_calls: listed(this.#calls)
-    })
-    const isEmpty = this.#text === "" && Object.keys(fields).length === 0
-    const own = isEmpty ? [] : [{ role, content: this.#text, ...fields }]
-    return role === "user" ? [...this.#results, ...own] : [...own, ...this.#results]
-  }
+  const isEmpty = text === "" && thinking === "" && images.length === 0 && calls.length === 0
+  const own = isEmpty ? [] : [nativeMessage({ role, text, thinking, images, calls })]
+  // The results of a user come before the user's own text, because they belong to the calls before it.
+  return role === "user" ? [...results, ...own] : [...own, ...results]
 }
-
-const listed = <A>(list: ReadonlyArray<A>): ReadonlyArray<A> | undefined =>
-  list.length === 0 ? undefined : list
 
 /** The messages for the model server. One of which nothing is left is dropped. */
 export const nativeMessages = (
   system: typeof System.Type | null | undefined,
   messages: ReadonlyArray<Message>
 ): Decided<ReadonlyArray<JsonObject>> => {
-  const names = new Map<string, string>()
+  const made = new Calls()
   const conversation = messages.flatMap(({ content, role }) => {
     if (role === "system") return systemMessage(content)
-    const translation = new Translation(names)
-    for (const block of typeof content === "string" ? [{ type: "text" as const, text: content }] : content)
-      translation.add(block)
-    return translation.messages(role)
+    const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content
+    return translated(role, blocks, made)
   })
   // Without a message the model server would only load the model.
   return conversation.length === 0

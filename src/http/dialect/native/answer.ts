@@ -3,7 +3,7 @@ import { type Frame, hasOnlyText, namedCounts } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { type Encoder, joined, type SealContext } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
-import { noContext } from "./contexts.ts"
+import { noContext } from "./sealedContext.ts"
 
 /** What an endpoint calls the output of its model. */
 interface Output {

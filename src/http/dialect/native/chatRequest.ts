@@ -5,8 +5,7 @@ import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, Images } from "../fields.ts"
 import { functionTool } from "../tools.ts"
-import { forwardedOf, generationFields } from "./fields.ts"
-import { optionsOf } from "./options.ts"
+import { forwardedOf, generationFields, optionsOf } from "./fields.ts"
 
 /**
  * Templates of models know roles of their own: Granite switches reasoning on with `control`, and takes texts as

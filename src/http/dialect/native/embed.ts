@@ -5,7 +5,7 @@ import type { DecodedRequest, InferenceRequest, JsonObject } from "../../../doma
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
-import { Options, optionsOf } from "./options.ts"
+import { Options, optionsOf } from "./fields.ts"
 
 const Embed = Schema.Struct({
   model: ModelName,

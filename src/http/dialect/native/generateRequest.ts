@@ -5,8 +5,7 @@ import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, Images, wholeIn } from "../fields.ts"
-import { forwardedOf, generationFields } from "./fields.ts"
-import { optionsOf } from "./options.ts"
+import { forwardedOf, generationFields, optionsOf } from "./fields.ts"
 import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
 
 const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(

@@ -1,11 +1,23 @@
 /** Messages of the OpenAI surface in the shape of Ollama (docs/protocol.md, "OpenAI requests"). */
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
-import type { Json, JsonObject } from "../../../domain/Inference.ts"
-import { isObject, present } from "../../../domain/json.ts"
+import type { JsonObject } from "../../../domain/Inference.ts"
+import { isObject } from "../../../domain/json.ts"
 import { parseJson } from "../strictJson.ts"
-import { absentable } from "../fields.ts"
-import { Content, partsOf } from "./content.ts"
+import { Calls, nativeMessage } from "../conversation.ts"
+import { absentable, base64Of, ImageUrl } from "../fields.ts"
+
+/** Images are `data:` URLs only, because the gateway fetches nothing for a client. */
+const Part = Schema.Union([
+  Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
+  Schema.Struct({ type: Schema.Literal("refusal"), refusal: Schema.String }),
+  Schema.Struct({
+    type: Schema.Literal("image_url"),
+    image_url: Schema.Union([ImageUrl, Schema.Struct({ url: ImageUrl })])
+  })
+])
+
+const Content = Schema.Union([Schema.String, Schema.Array(Part)])
 
 const ToolCall = Schema.Struct({
   id: absentable(Schema.String),
@@ -37,6 +49,23 @@ export type Message = typeof Message.Type
 const roleOf = (role: Message["role"]): string =>
   role === "developer" ? "system" : role === "function" ? "tool" : role
 
+/** The backend takes one string. Ollama makes a message of each part, and joins those of one role with an empty line. */
+const textOf = (content: typeof Content.Type): string =>
+  typeof content === "string"
+    ? content
+    : content
+        .flatMap((part) => ("text" in part ? [part.text] : "refusal" in part ? [part.refusal] : []))
+        .join("\n\n")
+
+/** Bare base64. */
+const imagesOf = (content: typeof Content.Type): ReadonlyArray<string> =>
+  typeof content === "string"
+    ? []
+    : content.flatMap((part) => {
+        if (!("image_url" in part)) return []
+        return base64Of(typeof part.image_url === "string" ? part.image_url : part.image_url.url) ?? []
+      })
+
 /** Decodes arguments from JSON text. Some clients send "" for none. */
 export const argumentsOf = (text: string | null | undefined, path: string): Decided<JsonObject> => {
   if (text === undefined || text === null || text === "") return Result.succeed({})
@@ -50,38 +79,26 @@ export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<Reado
 ) =>
   Result.gen(function* () {
     const native: Array<JsonObject> = []
-    // A tool message has the id of its call, but the backend needs the name of the tool.
-    let called: Map<string | null | undefined, string> | undefined
+    const made = new Calls()
     for (const [index, message] of messages.entries()) {
       const path = `messages.${index}`
-      const calls = message.tool_calls ?? []
+      const calls: Array<JsonObject> = []
+      for (const [i, call] of (message.tool_calls ?? []).entries()) {
+        const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
+        calls.push(made.call(call.id, call.function.name, args))
+      }
       // Clients send back the assistant's messages, also those without content.
       const isEmpty = message.content === undefined || message.content === null
-      if (isEmpty && calls.length === 0 && message.role !== "assistant") {
+      if (isEmpty && calls.length === 0 && message.role !== "assistant")
         return yield* refuse(`${path}.content: missing`)
-      }
-      const toolCalls: Array<Json> = []
-      for (const [i, call] of calls.entries()) {
-        const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
-        toolCalls.push({
-          ...present({ id: call.id }),
-          function: { name: call.function.name, arguments: args }
-        })
-      }
-      const parts = partsOf(message.content)
-      const role = roleOf(message.role)
-      native.push({
-        role,
-        content: parts.text,
-        ...present({
-          thinking: message.reasoning ?? message.reasoning_content,
-          images: parts.images.length === 0 ? undefined : parts.images,
-          tool_calls: toolCalls.length === 0 ? undefined : toolCalls,
-          tool_call_id: role === "tool" ? message.tool_call_id : undefined,
-          tool_name: role === "tool" ? (message.name ?? called?.get(message.tool_call_id)) : undefined
-        })
-      })
-      for (const call of calls) (called ??= new Map()).set(call.id, call.function.name)
+      const [content, role] = [message.content ?? "", roleOf(message.role)]
+      const thinking = message.reasoning ?? message.reasoning_content
+      const said = { text: textOf(content), thinking, images: imagesOf(content), calls }
+      native.push(
+        role === "tool"
+          ? made.result(message.tool_call_id, said, message.name)
+          : nativeMessage({ role, ...said })
+      )
     }
     return native
   })

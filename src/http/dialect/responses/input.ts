@@ -2,7 +2,7 @@
 import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
-import { present } from "../../../domain/json.ts"
+import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
 import { argumentsOf } from "../openai/messages.ts"
 import { flatName } from "./tools.ts"
@@ -93,10 +93,10 @@ const textOf = (parts: Parts): string =>
   parts.map((part) => ("text" in part ? part.text : "refusal" in part ? part.refusal : "")).join("")
 
 /** The text and the images of a message. */
-const contentOf = (parts: Parts): JsonObject => {
-  const images = parts.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
-  return { content: textOf(parts), ...present({ images: images.length === 0 ? undefined : images }) }
-}
+const contentOf = (parts: Parts) => ({
+  text: textOf(parts),
+  images: parts.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
+})
 
 /** The text of the reasoning. OpenAI encrypts `encrypted_content`; here it is a copy of the text, so it comes last. */
 const thinkingOf = ({ content, encrypted_content, summary }: typeof Reasoning.Type): string =>
@@ -111,21 +111,11 @@ interface Turn {
   spoken: boolean
 }
 
-const turnMessage = ({ calls, parts, thinking }: Turn): JsonObject => ({
-  role: "assistant",
-  ...contentOf(parts),
-  ...present({
-    thinking: thinking === "" ? undefined : thinking,
-    tool_calls: calls.length === 0 ? undefined : calls
-  })
-})
-
 /** Collects the messages of a conversation. */
 class History {
   readonly #messages: Array<JsonObject> = []
   #turn: Turn | undefined
-  /** A result has the id of its call, but the backend needs the name of the tool. */
-  readonly #names = new Map<string, string>()
+  readonly #made = new Calls()
 
   get messages(): ReadonlyArray<JsonObject> {
     this.#endTurn()
@@ -133,7 +123,9 @@ class History {
   }
 
   #endTurn(): void {
-    if (this.#turn !== undefined) this.#messages.push(turnMessage(this.#turn))
+    if (this.#turn === undefined) return
+    const { calls, parts, thinking } = this.#turn
+    this.#messages.push(nativeMessage({ role: "assistant", ...contentOf(parts), thinking, calls }))
     this.#turn = undefined
   }
 
@@ -144,7 +136,7 @@ class History {
   message(role: string, parts: Parts): void {
     if (role === "assistant") return this.#say(parts)
     this.#endTurn()
-    this.#messages.push({ role: role === "developer" ? "system" : role, ...contentOf(parts) })
+    this.#messages.push(nativeMessage({ role: role === "developer" ? "system" : role, ...contentOf(parts) }))
   }
 
   #say(parts: Parts): void {
@@ -162,20 +154,13 @@ class History {
 
   call(id: string, name: string, args: JsonObject): void {
     const turn = this.#openTurn()
-    turn.calls.push({ id, function: { name, arguments: args } })
+    turn.calls.push(this.#made.call(id, name, args))
     turn.spoken = false
-    this.#names.set(id, name)
   }
 
   answer(id: string, parts: Parts): void {
     this.#endTurn()
-    const name = this.#names.get(id)
-    this.#messages.push({
-      role: "tool",
-      ...contentOf(parts),
-      tool_call_id: id,
-      ...present({ tool_name: name })
-    })
+    this.#messages.push(this.#made.result(id, contentOf(parts)))
   }
 }
 

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as fc from "fast-check"
 import { Unavailable } from "../../../../../src/domain/Errors.ts"
-import { noContext, sealFor, withContext } from "../../../../../src/http/dialect/native/contexts.ts"
+import { noContext, sealFor, withContext } from "../../../../../src/http/dialect/native/sealedContext.ts"
 import { nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
 import { generateEncoder } from "../../../../../src/http/dialect/native/answer.ts"
 import {
