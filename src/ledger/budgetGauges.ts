@@ -37,17 +37,18 @@ const make = Effect.gen(function* () {
     )
   )
   const budgets = yield* remembered(read, keptMs)
-  const gauge = (name: string, help: string, figure: "budget" | "left") =>
+  const gauge = (shown: { readonly name: string; readonly help: string }, figure: "budget" | "left") =>
     metrics.probe({
-      name,
-      help,
+      ...shown,
       labels: ["tenant", "period"],
       read: Effect.map(budgets, (rows) => rows.map((row) => ({ labels: row.labels, value: row[figure] })))
     })
-  yield* gauge("tollgate_tenant_budget_tokens", "Budgets of tenants, by period", "budget")
+  yield* gauge({ name: "tollgate_tenant_budget_tokens", help: "Budgets of tenants, by period" }, "budget")
   yield* gauge(
-    "tollgate_tenant_budget_left_tokens",
-    "What is left of the budgets of tenants, by period",
+    {
+      name: "tollgate_tenant_budget_left_tokens",
+      help: "What is left of the budgets of tenants, by period"
+    },
     "left"
   )
 })

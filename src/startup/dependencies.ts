@@ -5,7 +5,7 @@
 import * as path from "node:path"
 import { Console, Effect, Schedule, type Scope } from "effect"
 import { makeDemoBackend } from "../backend/demo/DemoBackend.ts"
-import { decodeTags } from "../backend/ollama/decodeTags.ts"
+import { decodeTags } from "../backend/ollama/decodeModels.ts"
 import { embeddedPostgres } from "../infra/embedded/EmbeddedPostgres.ts"
 import type { DatabaseAddress, SocketAddress } from "../infra/Postgres.ts"
 import { explain } from "../observability/explain.ts"

@@ -31,7 +31,7 @@ import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { hasLevel, objectBodyOf, streamBodyOf, withoutLevel } from "./bodies.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
-import { decodeDescription, decodeShow } from "./decodeShow.ts"
+import { decodeDescription, decodeShow, decodeTags } from "./decodeModels.ts"
 import { type CallError, SilentBefore } from "../errors.ts"
 import {
   beforeFirstFrame,
@@ -44,7 +44,6 @@ import {
 } from "./errors.ts"
 import { type AnswerLimits, pullFrames } from "./frames.ts"
 import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
-import { decodeTags } from "./decodeTags.ts"
 import { watchPings } from "./watchPings.ts"
 import { Silence } from "./Silence.ts"
 import { CountingClient, type Head, UpstreamCall } from "./UpstreamCall.ts"

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { decodeDescription, decodeShow } from "../../../src/backend/ollama/decodeShow.ts"
+import { decodeDescription, decodeShow } from "../../../src/backend/ollama/decodeModels.ts"
 
 const allowed = new Set([
   "license",

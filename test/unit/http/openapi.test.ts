@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { decodeShow } from "../../../src/backend/ollama/decodeShow.ts"
+import { decodeShow } from "../../../src/backend/ollama/decodeModels.ts"
 import { isObject } from "../../../src/domain/json.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Json } from "../../../src/domain/Inference.ts"

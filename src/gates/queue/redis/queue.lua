@@ -44,10 +44,6 @@ local function run_id()
   return string.match(call('INFO', 'server'), 'run_id:(%x+)')
 end
 
-local figures = {
-  'running', 'batch_running', 'turns', 'turn_ms', 'counted', 'used', 'time:interactive', 'time:batch', 'waiting:interactive',
-  'waiting:batch'
-}
 local state = {}
 -- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line; `pins`: what
 -- `Pin` has; `loading`: the pinned model that a replica loads.
@@ -88,8 +84,11 @@ local function load()
   if packed then wipe() end
   -- Places in the line that are older are smaller, whatever was lost.
   local order = clock[1] * 1000000 + clock[2]
-  state = {run = run, opens = now + fixed.graceMs, order = order, last_batch = now - fixed.batchEveryMs}
-  for _, figure in ipairs(figures) do state[figure] = state[figure] or 0 end
+  state = {
+    run = run, opens = now + fixed.graceMs, order = order, last_batch = now - fixed.batchEveryMs, running = 0, batch_running = 0,
+    turns = 0, turn_ms = 0, counted = 0, used = 0, ['time:interactive'] = 0, ['time:batch'] = 0, ['waiting:interactive'] = 0,
+    ['waiting:batch'] = 0
+  }
   models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
 end
 
@@ -350,22 +349,18 @@ local function count(line, entry, by)
   end
 end
 
-local function add(ticket, replica, order)
-  local line, tenant, key = line_of(ticket.priority), ticket.tenant, ticket.key
-  local entry = {
-    id = ticket.id, tenant = tenant, key = key, weight = ticket.weight, priority = ticket.priority, cost = ticket.cost,
-    model = ticket.model, loaded = 0,
-    replica = replica, order = order, running = 0, beat = tonumber(call('HGET', PREFIX .. ':beats', replica) or 0),
-    tenant_tag = 0, key_tag = 0
-  }
+local function add(entry, replica, order)
+  local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
+  entry.replica, entry.order, entry.running, entry.loaded, entry.tenant_tag, entry.key_tag = replica, order, 0, 0, 0, 0
+  entry.beat = tonumber(call('HGET', PREFIX .. ':beats', replica) or 0)
   touch(replica)
-  call('SADD', PREFIX .. ':ids:' .. replica, ticket.id)
-  state['waiting:' .. ticket.priority] = state['waiting:' .. ticket.priority] + 1
-  local time = state['time:' .. ticket.priority]
+  call('SADD', PREFIX .. ':ids:' .. replica, entry.id)
+  state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] + 1
+  local time = state['time:' .. entry.priority]
   if call('HEXISTS', line .. ':since', tenant) == 0 and not call('ZSCORE', line .. ':idle', tenant) then forget_tenant(line, tenant) end
   activate(line .. ':tenants', line .. ':since', line .. ':idle', tenant, time)
   activate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
-  call('ZADD', queue_of(line, tenant, key, ticket.model), text(order), ticket.id)
+  call('ZADD', queue_of(line, tenant, key, entry.model), text(order), entry.id)
   count(line, entry, 1)
   keep(entry)
   return entry

@@ -1,17 +1,19 @@
 /**
- * The answer of `POST /api/show`, rebuilt from an allow-list of keys. The system prompt, template, modelfile, built-in
- * messages, remote hosts and fields of later versions are left out (docs/protocol.md, "Models and descriptions").
+ * What the model server says of its models (docs/protocol.md, "Models and descriptions").
+ *
+ * The answer of `POST /api/show` is rebuilt from an allow-list of keys. The system prompt, template, modelfile, built-in
+ * messages, remote hosts and fields of later versions are left out. Of `GET /api/tags` a malformed entry is left out; the others stay.
  */
 import { Option, Schema } from "effect"
-import type { Description } from "../../domain/Model.ts"
+import type { Description, Model } from "../../domain/Model.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { isArray, isObject } from "../../domain/json.ts"
+import { isArray, isObject, present, tryParseJson } from "../../domain/json.ts"
 
 const Text = Schema.optional(Schema.NullOr(Schema.String))
 const Count = Schema.optional(Schema.NullOr(Schema.Finite))
 
 /** `details` of a model, as in the list and in `/api/show`. */
-export const Details = Schema.Struct({
+const Details = Schema.Struct({
   format: Text,
   family: Text,
   families: Schema.optional(Schema.NullOr(Schema.Array(Schema.String))),
@@ -22,19 +24,16 @@ export const Details = Schema.Struct({
 })
 
 /** `parent_model` can be a path or a private name, so it is always empty. Clients expect the field. */
-export const detailsOf = (details: typeof Details.Type): JsonObject => ({
+const detailsOf = (details: typeof Details.Type): JsonObject => ({
   parent_model: "",
   format: details.format ?? "",
   family: details.family ?? "",
   families: details.families ?? null,
   parameter_size: details.parameter_size ?? "",
   quantization_level: details.quantization_level ?? "",
-  ...(typeof details.context_length === "number" ? { context_length: details.context_length } : {}),
-  ...(typeof details.embedding_length === "number" ? { embedding_length: details.embedding_length } : {})
+  ...present({ context_length: details.context_length, embedding_length: details.embedding_length })
 })
 
-const Shown = Schema.fromJsonString(Schema.JsonObject)
-const decode = Schema.decodeUnknownOption(Shown)
 const decodeDetails = Schema.decodeUnknownOption(Details)
 const decodeNames = Schema.decodeUnknownOption(Schema.Array(Schema.String))
 
@@ -42,8 +41,8 @@ const texts = ["license", "parameters", "modified_at", "requires", "renderer", "
 
 /** Returns `undefined` unless the text is a JSON object. `model_info` and `capabilities` are always there: clients index them. */
 export const decodeShow = (text: string): JsonObject | undefined => {
-  const shown = Option.getOrUndefined(decode(text))
-  if (shown === undefined) return undefined
+  const shown = tryParseJson(text)
+  if (!isObject(shown)) return undefined
   const result: { [key: string]: Json } = {}
   for (const key of texts) {
     const value = shown[key]
@@ -64,8 +63,8 @@ const maxCapabilities = 64
 
 /** Decodes what discovery needs. Returns `undefined` unless the text is a JSON object. */
 export const decodeDescription = (text: string): Description | undefined => {
-  const shown = Option.getOrUndefined(decode(text))
-  if (shown === undefined) return undefined
+  const shown = tryParseJson(text)
+  if (!isObject(shown)) return undefined
   const capabilities = Option.getOrUndefined(decodeNames(shown["capabilities"]))
   const info = shown["model_info"]
   const architecture = isObject(info) ? info["general.architecture"] : undefined
@@ -94,7 +93,7 @@ const tokenizerOf = (info: JsonObject): Pick<Description, "tokenizer"> => {
 }
 
 /** The field `contextLength`, if `value` is a possible one. */
-export const contextLengthOf = (value: Json | undefined): Pick<Description, "contextLength"> =>
+const contextLengthOf = (value: Json | undefined): Pick<Description, "contextLength"> =>
   typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? { contextLength: value } : {}
 
 const metadataOf = (value: Json | undefined): JsonObject | undefined =>
@@ -125,4 +124,63 @@ const tensorOf = ({ name, shape, type }: JsonObject): JsonObject => ({
   name: typeof name === "string" ? name : "",
   type: typeof type === "string" ? type : "",
   shape: shape !== undefined && isArray(shape) ? shape.filter((size) => typeof size === "number") : []
+})
+
+/** Further models are left out, because each entry takes time to check. No server has so many. */
+const maxModels = 10_000
+
+const Names = Schema.optional(Schema.NullOr(Schema.Array(Schema.String)))
+
+const Entry = Schema.Struct({
+  name: Schema.NonEmptyString,
+  model: Text,
+  modified_at: Text,
+  size: Count,
+  digest: Text,
+  details: Schema.optional(Schema.NullOr(Details)),
+  capabilities: Names,
+  remote_model: Text,
+  remote_host: Text
+})
+
+const decodeEntry = Schema.decodeUnknownOption(Entry)
+const decodeList = Schema.decodeUnknownOption(
+  Schema.fromJsonString(Schema.Struct({ models: Schema.NullOr(Schema.Array(Schema.Unknown)) }))
+)
+
+/** Returns `undefined` unless the text is a list of models. */
+export const decodeTags = (text: string): ReadonlyArray<Model> | undefined => {
+  const list = decodeList(text)
+  if (Option.isNone(list)) return undefined
+  return (list.value.models ?? []).slice(0, maxModels).flatMap((value) => {
+    const entry = decodeEntry(value)
+    return Option.isSome(entry) && isLocal(entry.value) ? [modelOf(entry.value)] : []
+  })
+}
+
+type Entry = typeof Entry.Type
+
+/** Whether the model runs on the backend itself. Prompts must not go to another host. */
+const isLocal = (entry: Entry): boolean =>
+  !entry.remote_host && !entry.remote_model && !isCloud(entry.name) && !isCloud(entry.model ?? "")
+
+/** Whether the tag is `cloud`, or ends in `-cloud`. */
+const isCloud = (name: string): boolean => {
+  const last = name.slice(name.lastIndexOf("/") + 1)
+  return last.includes(":") && /[:-]cloud$/i.test(last.slice(last.indexOf(":")))
+}
+
+const modelOf = (entry: Entry): Model => ({
+  name: entry.name,
+  modifiedAt: entry.modified_at ?? "1970-01-01T00:00:00Z",
+  size:
+    entry.size !== undefined && entry.size !== null && Number.isSafeInteger(entry.size)
+      ? Math.max(0, entry.size)
+      : 0,
+  digest: entry.digest ?? "",
+  details: detailsOf(entry.details ?? {}),
+  ...contextLengthOf(entry.details?.context_length ?? undefined),
+  ...(entry.capabilities === undefined || entry.capabilities === null
+    ? {}
+    : { capabilities: entry.capabilities })
 })
