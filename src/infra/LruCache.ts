@@ -1,21 +1,11 @@
 /** A map with the `capacity` most recently used entries. No client can make it grow further. */
-export interface LruCache<V> {
-  /** returns the value and marks it as the most recently used */
-  get(key: string): V | undefined
-  /** returns the value without changing the order */
-  peek(key: string): V | undefined
-  set(key: string, value: V): void
-  delete(key: string): void
-  clear(): void
-  /** least recently used first */
-  entries(): Iterable<readonly [string, V]>
-}
+export type LruCache<V> = ReturnType<typeof makeLruCache<V>>
 
-export const makeLruCache = <V>(capacity: number): LruCache<V> => {
+export const makeLruCache = <V>(capacity: number) => {
   // A Map iterates in the order of insertion, so a used entry is inserted again.
   const map = new Map<string, V>()
   let newest: string | undefined
-  const set = (key: string, value: V) => {
+  const set = (key: string, value: V): void => {
     newest = key
     map.delete(key)
     map.set(key, value)
@@ -26,17 +16,18 @@ export const makeLruCache = <V>(capacity: number): LruCache<V> => {
     }
   }
   return {
-    get: (key) => {
+    /** returns the value and marks it as the most recently used */
+    get: (key: string): V | undefined => {
       const value = map.get(key)
       if (value !== undefined && key !== newest) set(key, value)
       return value
     },
-    peek: (key) => map.get(key),
+    /** returns the value without changing the order */
+    peek: (key: string): V | undefined => map.get(key),
     set,
-    delete: (key) => {
-      map.delete(key)
-    },
-    clear: () => map.clear(),
-    entries: () => map.entries()
+    delete: (key: string): void => void map.delete(key),
+    clear: (): void => map.clear(),
+    /** least recently used first */
+    entries: (): Iterable<readonly [string, V]> => map.entries()
   }
 }

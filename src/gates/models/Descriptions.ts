@@ -36,24 +36,17 @@ export class Descriptions {
 
   /** Fetches all missing descriptions. Fails with the last failure. */
   fetchMissing(models: ReadonlyArray<Model>): Effect.Effect<void, Failure> {
-    return Effect.suspend(() => {
+    return Effect.gen({ self: this }, function* () {
       const listed = new Map(models.map((model) => [idOf(model), model]))
       for (const entries of [this.#byId, this.#failedAt])
         for (const id of entries.keys()) if (!listed.has(id)) entries.delete(id)
       const missing = [...listed].filter(([id, model]) => isIncomplete(model) && this.#mayFetch(id))
       let last: Cause.Cause<Failure> | undefined
-      const fetching = Effect.forEach(
-        missing.slice(0, maxPerRound),
-        ([id, { name }]) =>
-          Effect.map(Effect.exit(this.#fetch(id, name)), (exit) => {
-            if (Exit.isFailure(exit)) last = exit.cause
-          }),
-        { discard: true }
-      )
-      return Effect.andThen(
-        fetching,
-        Effect.suspend(() => (last === undefined ? Effect.void : Effect.failCause(last)))
-      )
+      for (const [id, { name }] of missing.slice(0, maxPerRound)) {
+        const exit = yield* Effect.exit(this.#fetch(id, name))
+        if (Exit.isFailure(exit)) last = exit.cause
+      }
+      if (last !== undefined) return yield* Effect.failCause(last)
     })
   }
 
