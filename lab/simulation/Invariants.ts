@@ -176,7 +176,10 @@ export class Invariants {
     const [noted, charged] = [intent.tokens_in + intent.tokens_out, tokens_in + tokens_out]
     if (charged !== noted)
       this.#fail("alive", `${by.name} ends ${short(id)} with ${charged} tokens, and ${noted} were noted`)
-    const of = this.#world.asks.find((ask) => ask.id === id)?.gateway.process
+    const ask = this.#world.asks.find((one) => one.id === id)
+    const of = ask?.gateway.process
+    // What was refused while its row could not be written is over, and its intent is no longer renewed.
+    if (ask?.ended === true) return
     const wasPaused = (of?.pausedUntil ?? 0) > this.#now - 1000 * this.#world.stores.leaseS
     if (of !== undefined && !of.isDead && (by === of || !wasPaused))
       this.#fail("alive", `${by.name} ends ${short(id)} of ${of.name}`)
