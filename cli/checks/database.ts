@@ -22,7 +22,8 @@ const facts = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   // The first statement also connects.
   yield* sql`SELECT 1`
-  const [time, rows] = yield* Effect.timed(sql`
+  const [time, found] = yield* Effect.timed(
+    readFacts(sql`
     SELECT current_setting('server_version') AS version,
       (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "epochMs",
       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
@@ -32,7 +33,7 @@ const facts = Effect.gen(function* () {
       pg_is_in_recovery() AS replica,
       coalesce((SELECT array_agg(name ORDER BY name) FROM pg_settings
         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'), '{}') AS unsafe`)
-  const found = yield* readFacts(rows)
+  )
   return { ...found, time, behindMs: Date.now() - found.epochMs }
 }).pipe(timeoutDetached("5 seconds"))
 

@@ -57,9 +57,8 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
   const keyInfo = Effect.fnUntraced(function* (prefix: string) {
-    const row = yield* Effect.flatMap(
-      sql`SELECT ${Rows.keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`,
-      Rows.keyRows.first
+    const row = yield* Rows.keyRows.first(
+      sql`SELECT ${Rows.keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE k.prefix = ${prefix}`
     )
     return row ?? (yield* new Errors.UnknownKey({ prefix }))
   })
@@ -69,12 +68,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     const settings = yield* storedModels(
       yield* Values.tenantChange({ ...newTenant, ...options.defaults, ...tenant })
     )
-    const row = yield* Effect.flatMap(
-      sql`
+    const row = yield* Rows.tenantRows.first(sql`
         INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(settings)) })}
-        ON CONFLICT (name) DO NOTHING RETURNING ${Rows.tenantColumns(sql)}`,
-      Rows.tenantRows.first
-    )
+        ON CONFLICT (name) DO NOTHING RETURNING ${Rows.tenantColumns(sql)}`)
     return row ?? (yield* new Errors.DuplicateTenant({ tenant: name }))
   }, withRegistryDown)
 
@@ -107,8 +103,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   /** From the ledger; day and month are the current ones in UTC. */
   const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
     yield* Rows.requireTenant(sql, tenant)
-    return yield* Effect.flatMap(
-      sql`
+    return yield* oneRow(Rows.UsageTotals.fields)(sql`
         WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
         SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
           coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut",
@@ -116,9 +111,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
             FROM at CROSS JOIN usage_daily u JOIN tenants t ON t.id = u.tenant_id
             WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "u.day")}) AS "tokensCached"
         FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
-        WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`,
-      oneRow(Rows.UsageTotals.fields)
-    )
+        WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`)
   }, withRegistryDown)
 
   /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */

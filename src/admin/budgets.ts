@@ -24,13 +24,10 @@ const read = Effect.fnUntraced(function* <E>(
   unknown: E,
   table = "ledger"
 ) {
-  const row = yield* Effect.flatMap(
-    sql`
+  const row = yield* makeRowReader(() => name, Sums).first(sql`
       WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)}), ${queries}
       SELECT ${selected(sql, of, budgets)}, ${sumsByPeriod(sql, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-      FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ${sql.literal(table)} l ON ${ledger} GROUP BY 1, 2, 3`,
-    makeRowReader(() => name, Sums).first
-  )
+      FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ${sql.literal(table)} l ON ${ledger} GROUP BY 1, 2, 3`)
   if (row === undefined) return yield* Effect.fail(unknown)
   return periods.map((period): BudgetState => {
     const budget = row[budgetOf[period]]
@@ -59,9 +56,8 @@ export const readUserBudgets = Effect.fnUntraced(function* (
   prefix: string,
   user: string
 ) {
-  const key = yield* Effect.flatMap(
-    sql`SELECT ${accountOf(sql, "k")}::text AS account, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`,
-    makeRowReader(() => keyNamed(prefix), UserOwner).first
+  const key = yield* makeRowReader(() => keyNamed(prefix), UserOwner).first(
+    sql`SELECT ${accountOf(sql, "k")}::text AS account, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`
   )
   if (key === undefined) return yield* new UnknownKey({ prefix })
   const name = endUserOf(user)

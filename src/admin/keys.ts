@@ -14,22 +14,16 @@ const named = makeRowReader(nameOfKey, Schema.Struct({ name: Schema.String, pref
 
 /** Those of the names that live keys of the tenant have, each with one of these keys. */
 export const liveNames = (sql: SqlClient.SqlClient, tenant: string, names: ReadonlyArray<string>) =>
-  Effect.flatMap(
-    sql`SELECT DISTINCT ON (k.name) k.name, k.prefix FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+  named.all(sql`SELECT DISTINCT ON (k.name) k.name, k.prefix FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
       WHERE t.name = ${tenant} AND k.name IN (SELECT jsonb_array_elements_text(${JSON.stringify(names)}::jsonb))
-        AND ${sql.literal(live)} ORDER BY k.name, k.created_at`,
-    named.all
-  )
+        AND ${sql.literal(live)} ORDER BY k.name, k.created_at`)
 
 export const livePrefixes = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   prefixes: ReadonlyArray<string>
 ) {
-  const found = yield* Effect.flatMap(
-    sql`SELECT k.name, k.prefix FROM api_keys k
-      WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(live)}`,
-    named.all
-  )
+  const found = yield* named.all(sql`SELECT k.name, k.prefix FROM api_keys k
+      WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(live)}`)
   return new Set(found.map(({ prefix }) => prefix))
 })
 

@@ -29,12 +29,10 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
   const deleteTenant = Effect.fnUntraced(
     function* (tenant: string) {
       yield* requireTenant(sql, tenant, "FOR UPDATE")
-      const { keys, used } = yield* Effect.flatMap(
-        sql`SELECT (SELECT count(*) FROM api_keys k WHERE k.tenant_id = t.id)::float8 AS keys,
+      const { keys, used } =
+        yield* countOf(sql`SELECT (SELECT count(*) FROM api_keys k WHERE k.tenant_id = t.id)::float8 AS keys,
             EXISTS (SELECT FROM ledger l WHERE l.tenant_id = t.id) AS used
-          FROM tenants t WHERE t.name = ${tenant}`,
-        countOf
-      )
+          FROM tenants t WHERE t.name = ${tenant}`)
       if (keys > 0 || used) return yield* new TenantInUse({ tenant, keys })
       yield* sql`DELETE FROM tenants WHERE name = ${tenant}`
     },
@@ -51,9 +49,8 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
       if (!(yield* lockAccount(sql, prefix))) return yield* new UnknownKey({ prefix })
       yield* lockTenant(sql, tenant)
       const moving = sql`${accountOf(sql, "k")} = (SELECT ${accountOf(sql, "o")} FROM api_keys o WHERE o.prefix = ${prefix})`
-      const keys = yield* Effect.flatMap(
-        sql`SELECT ${keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE ${moving} ORDER BY k.created_at`,
-        keyRows.all
+      const keys = yield* keyRows.all(
+        sql`SELECT ${keyColumns(sql)} FROM api_keys k JOIN tenants t ON t.id = k.tenant_id WHERE ${moving} ORDER BY k.created_at`
       )
       const arriving = keys.filter((key) => key.tenant !== tenant)
       const names = arriving.filter(({ status }) => status === "active" || status === "disabled")

@@ -164,9 +164,8 @@ export const keyColumns = (sql: SqlClient.SqlClient) => sql`
   CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
 
 export const readTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
-  const row = yield* Effect.flatMap(
-    sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`,
-    tenantRows.first
+  const row = yield* tenantRows.first(
+    sql`SELECT ${tenantColumns(sql)} FROM tenants t WHERE t.name = ${tenant}`
   )
   return row ?? (yield* new UnknownTenant({ tenant }))
 })

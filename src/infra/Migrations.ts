@@ -88,9 +88,8 @@ const readSchema = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   const exists = yield* sql`SELECT 1 AS found WHERE to_regclass(${table}) IS NOT NULL`
   if (exists.length === 0) return { found: 0, minimum: 0 }
-  return yield* Effect.flatMap(
-    sql`SELECT coalesce(max(migration_id), 0) AS found, coalesce(max(minimum_version), 0) AS minimum FROM ${sql(table)}`,
-    oneRow({ found: Schema.Int, minimum: Schema.Int })
+  return yield* oneRow({ found: Schema.Int, minimum: Schema.Int })(
+    sql`SELECT coalesce(max(migration_id), 0) AS found, coalesce(max(minimum_version), 0) AS minimum FROM ${sql(table)}`
   )
 }).pipe(Effect.mapError((cause) => new MigrationFailed({ cause })))
 

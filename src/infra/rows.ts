@@ -30,6 +30,9 @@ export const listedOf = <A>(read: ReadonlyArray<Result.Result<A, UnreadableRow>>
 
 export type Row = Readonly<Record<string, unknown>>
 
+/** A query. */
+type Rows<E, R> = Effect.Effect<ReadonlyArray<Row>, E, R>
+
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
 const problemOf = ({ issue }: Schema.SchemaError): string => {
@@ -50,18 +53,20 @@ export const makeRowReader = <A>(nameOf: (row: Row) => string, schema: Schema.De
     one,
     list: (rows: ReadonlyArray<Row>): Listed<A> => listedOf(rows.map(one)),
     /** For rows of which none may be missing. */
-    all: (rows: ReadonlyArray<Row>): Effect.Effect<ReadonlyArray<A>, UnreadableRow> =>
-      Effect.fromResult(Result.all(rows.map(one))),
+    all: <E, R>(rows: Rows<E, R>): Effect.Effect<ReadonlyArray<A>, E | UnreadableRow, R> =>
+      Effect.flatMap(rows, (found) => Effect.fromResult(Result.all(found.map(one)))),
     /** The first row; undefined when there is none. */
-    first: (rows: ReadonlyArray<Row>): Effect.Effect<A | undefined, UnreadableRow> =>
-      Effect.fromResult(Result.map(Result.all(rows.slice(0, 1).map(one)), ([row]) => row))
+    first: <E, R>(rows: Rows<E, R>): Effect.Effect<A | undefined, E | UnreadableRow, R> =>
+      Effect.flatMap(rows, ([row]) =>
+        row === undefined ? Effect.succeed(undefined) : Effect.fromResult(one(row))
+      )
   }
 }
 
 /** Reads the only row of a query that always has one. */
 export const oneRow = <F extends Schema.Struct.Fields>(fields: F) => {
   const decode = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct(fields)]))
-  return (rows: ReadonlyArray<Row>) => Effect.map(decode(rows), ([row]) => row)
+  return <E, R>(rows: Rows<E, R>) => Effect.map(Effect.flatMap(rows, decode), ([row]) => row)
 }
 
 /** `rpm, end_user_header`, for INSERT. */

@@ -19,8 +19,9 @@ const read = oneRow({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/
 const make = Effect.gen(function* () {
   const sql = yield* PgClient.PgClient
   let secret: Buffer | undefined
-  const load = sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`.pipe(
-    Effect.flatMap(read),
+  const load = read(
+    sql`SELECT encode(secret, 'hex') AS hex FROM sealing_secrets WHERE purpose = 'context'`
+  ).pipe(
     timeoutDetached("500 millis"),
     Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))

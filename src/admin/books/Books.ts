@@ -74,10 +74,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   const [pg, meter] = [yield* PgClient.PgClient, yield* Counters]
   const large = largeRead(pg)
   const counters = meter === undefined ? undefined : makeCounters(pg, meter, looks)
-  const now = Effect.map(
-    Effect.flatMap(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`, readNow),
-    ({ at }) => at
-  )
+  const now = Effect.map(readNow(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`), ({ at }) => at)
 
   const nameLedger = Effect.fnUntraced(function* (difference: LedgerDifference) {
     const { audit, day, key, keyId, ledger, tenant, tenantId, user } = difference
@@ -105,12 +102,11 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
 
   const nameOf = ({ group, key, user }: Owner) =>
     Effect.map(
-      Effect.flatMap(
+      names.first(
         key === undefined
           ? pg`SELECT name AS tenant, NULL AS key FROM tenants WHERE id = ${group}::text::uuid`
           : pg`SELECT t.name AS tenant, k.prefix AS key FROM tenants t LEFT JOIN api_keys k ON k.id = ${key}::text::uuid
-              WHERE t.id = ${group}::text::uuid`,
-        names.first
+              WHERE t.id = ${group}::text::uuid`
       ),
       (found) => ({
         tenant: found?.tenant ?? group,

@@ -84,11 +84,8 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
   /** Those of the requests that have no open intent: nobody will settle them. */
   const withoutIntent = (ids: ReadonlyArray<string>) =>
     Effect.map(
-      Effect.flatMap(
-        pg`SELECT id FROM jsonb_array_elements_text(${pg.json(ids)}) AS id
-          WHERE NOT EXISTS (SELECT FROM intents i WHERE i.request_id = id::uuid) ORDER BY id`,
-        idRows.all
-      ),
+      idRows.all(pg`SELECT id FROM jsonb_array_elements_text(${pg.json(ids)}) AS id
+          WHERE NOT EXISTS (SELECT FROM intents i WHERE i.request_id = id::uuid) ORDER BY id`),
       (rows) => rows.map(({ id }) => id)
     )
 
@@ -168,7 +165,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
 
     for (const page of [accounts, users, tenants]) {
       for (let after = first; ;) {
-        const owners: ReadonlyArray<Owner> = yield* Effect.flatMap(page(after), ownerRows.all)
+        const owners: ReadonlyArray<Owner> = yield* ownerRows.all(page(after))
         for (const [owner, look] of yield* lookAt(owners, at)) note(owner, look)
         const last = owners.at(-1)
         if (last === undefined || owners.length < batch) break

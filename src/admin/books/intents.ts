@@ -25,24 +25,18 @@ const left = makeRowReader(
 
 /** By key, the keys with the oldest first. */
 export const readLeftIntents = (sql: SqlClient.SqlClient, leaseS: number) =>
-  Effect.flatMap(
-    sql`
+  left.all(sql`
       SELECT i.key_prefix AS key, t.name AS tenant, i.in_audit AS "inAudit", count(*)::float8 AS count,
         (array_agg(i.request_id::text ORDER BY i.request_id))[1:${sql.literal(String(mostRequests))}] AS requests
       FROM (SELECT request_id, key_prefix, tenant_id, EXISTS (SELECT FROM audit_log a WHERE a.request_id = intents.request_id) AS in_audit
         FROM intents WHERE ${isLeft(sql, leaseS)}) i LEFT JOIN tenants t ON t.id = i.tenant_id
-      GROUP BY 1, 2, 3 ORDER BY min(i.request_id::text) LIMIT ${mostDifferences}`,
-    left.all
-  )
+      GROUP BY 1, 2, 3 ORDER BY min(i.request_id::text) LIMIT ${mostDifferences}`)
 
 const readCount = oneRow({ running: Schema.Finite })
 
 export const countRunning = (sql: SqlClient.SqlClient, leaseS: number) =>
   Effect.map(
-    Effect.flatMap(
-      sql`SELECT count(*)::float8 AS running FROM intents WHERE NOT (${isLeft(sql, leaseS)})`,
-      readCount
-    ),
+    readCount(sql`SELECT count(*)::float8 AS running FROM intents WHERE NOT (${isLeft(sql, leaseS)})`),
     ({ running }) => running
   )
 
@@ -56,11 +50,9 @@ const batch = 200
 export const endLeftIntents = Effect.fnUntraced(function* (pg: PgClient.PgClient, leaseS: number) {
   let [after, ended] = ["00000000-0000-0000-0000-000000000000", 0]
   for (;;) {
-    const found = yield* Effect.flatMap(
-      pg`SELECT request_id::text AS id FROM intents WHERE ${isLeft(pg, leaseS)} AND request_id > ${after}::text::uuid
-        ORDER BY request_id LIMIT ${batch}`,
-      ids.all
-    )
+    const found =
+      yield* ids.all(pg`SELECT request_id::text AS id FROM intents WHERE ${isLeft(pg, leaseS)} AND request_id > ${after}::text::uuid
+        ORDER BY request_id LIMIT ${batch}`)
     for (const { id } of found) {
       const accounts = yield* Effect.catchTag(
         closeExpired(pg, { only: id }),

@@ -51,8 +51,7 @@ export interface Days {
  * within `days`. A request of the last moment of a dropped month may have been admitted on the next day.
  */
 export const readDropped = (sql: SqlClient.SqlClient, { from, to }: Days) =>
-  Effect.flatMap(
-    sql`
+  readKept(sql`
       WITH kept AS (
         SELECT date_trunc('month', least(
           (SELECT min(request_id_time(from_id)) FROM audit_partitions WHERE from_id IS NOT NULL),
@@ -62,14 +61,11 @@ export const readDropped = (sql: SqlClient.SqlClient, { from, to }: Days) =>
       SELECT (SELECT first + 1 FROM kept WHERE EXISTS (SELECT FROM ledger WHERE day < first))::text AS complete,
         (SELECT count(*) FROM kept JOIN ledger ON day <= first
           WHERE day >= ${from}::text::date AND day < ${to}::text::date AND EXISTS (SELECT FROM ledger l WHERE l.day < first))::float8
-          AS dropped`,
-    readKept
-  )
+          AS dropped`)
 
 /** Sums of all days of keys, and those that differ, `mostDifferences` at most. */
 export const compareLedger = (sql: SqlClient.SqlClient, { from, to }: Days) =>
-  Effect.flatMap(
-    sql`
+  readSums(sql`
       WITH pairs AS MATERIALIZED (
         SELECT key_id, tenant_id, day,
           coalesce(a.requests, 0) AS a_requests, coalesce(a.tokens_in, 0) AS a_tokens_in, coalesce(a.tokens_out, 0) AS a_tokens_out,
@@ -86,9 +82,7 @@ export const compareLedger = (sql: SqlClient.SqlClient, { from, to }: Days) =>
             'day', day, 'audit', ${sumsOf(sql, "a", "each")}, 'ledger', ${sumsOf(sql, "l", "each")})
             ORDER BY day, key_id, first.tenant_id), '[]')
           FROM first LEFT JOIN api_keys k ON k.id = key_id LEFT JOIN tenants t ON t.id = first.tenant_id) AS differences
-      FROM pairs`,
-    readSums
-  )
+      FROM pairs`)
 
 /** Corrections that one repair of a key's day writes. More requests are not lost in a day without a larger accident. */
 const mostCorrections = 100_000
@@ -113,14 +107,11 @@ export const repairLedger = Effect.fnUntraced(function* (
     VALUES (${key}, ${on}, ${tenant}, 0, 0, 0) ON CONFLICT (key_id, day, tenant_id) DO NOTHING`
   yield* sql`SELECT 1 FROM ledger WHERE ${mine} FOR UPDATE`
   const audited = auditedSums(sql, { from: day, to: nextDay(day), key: { keyId, tenantId } })
-  const { audit, ledger } = yield* Effect.flatMap(
-    sql`
+  const { audit, ledger } = yield* readEach(sql`
       SELECT jsonb_build_object('requests', coalesce(a.requests, 0), 'tokensIn', coalesce(a.tokens_in, 0),
           'tokensOut', coalesce(a.tokens_out, 0)) AS audit,
         jsonb_build_object('requests', l.requests, 'tokensIn', l.tokens_in, 'tokensOut', l.tokens_out) AS ledger
-      FROM (SELECT * FROM ledger WHERE ${mine}) l LEFT JOIN (${audited}) a USING (key_id, tenant_id, day)`,
-    readEach
-  )
+      FROM (SELECT * FROM ledger WHERE ${mine}) l LEFT JOIN (${audited}) a USING (key_id, tenant_id, day)`)
   const lost = Math.min(mostCorrections, Math.max(0, ledger.requests - audit.requests))
   const tokensIn = lost === 0 ? 0 : Math.max(0, ledger.tokensIn - audit.tokensIn)
   const tokensOut = lost === 0 ? 0 : Math.max(0, ledger.tokensOut - audit.tokensOut)
@@ -160,8 +151,7 @@ const readDifferences = oneRow(differencesIn)
 
 /** The days of users that differ, `mostDifferences` at most. */
 export const compareUsers = (sql: SqlClient.SqlClient, days: Days) =>
-  Effect.flatMap(
-    sql`
+  readDifferences(sql`
       WITH differing AS MATERIALIZED (
         SELECT user_account, day, a.key_id, a.tenant_id,
           a.requests AS a_requests, a.tokens_in AS a_tokens_in, a.tokens_out AS a_tokens_out,
@@ -174,9 +164,7 @@ export const compareUsers = (sql: SqlClient.SqlClient, days: Days) =>
         coalesce(jsonb_agg(jsonb_build_object('keyId', key_id, 'tenantId', first.tenant_id, 'key', k.prefix, 'tenant', t.name,
           'user', user_account, 'day', day, 'audit', ${sumsOf(sql, "a", "each")}, 'ledger', ${sumsOf(sql, "l", "each")})
           ORDER BY day, user_account), '[]') AS differences
-      FROM first LEFT JOIN api_keys k ON k.id = key_id LEFT JOIN tenants t ON t.id = first.tenant_id`,
-    readDifferences
-  )
+      FROM first LEFT JOIN api_keys k ON k.id = key_id LEFT JOIN tenants t ON t.id = first.tenant_id`)
 
 /** Makes the ledger of a user and day say what the audit says. It locks the row first, as `repairLedger` does. */
 export const repairUser = Effect.fnUntraced(function* (

@@ -23,8 +23,7 @@ export interface Where {
 
 export const readRequests = (sql: SqlClient.SqlClient, { exact, from, keys, to, user }: Where) =>
   Effect.map(
-    Effect.flatMap(
-      sql`
+    rows.all(sql`
         WITH booked AS (
           SELECT a.request_id, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in,
             a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out
@@ -35,9 +34,7 @@ export const readRequests = (sql: SqlClient.SqlClient, { exact, from, keys, to, 
             ${user === undefined ? sql`` : sql`AND a.user_account = ${user}::text::uuid`}
         ), judged AS (SELECT request_id, (${exact}) AS exact FROM booked)
         SELECT request_id::text AS id, exact, count(*) OVER ()::float8 AS count, count(*) FILTER (WHERE exact) OVER ()::float8 AS matching
-        FROM judged ORDER BY exact DESC, request_id DESC LIMIT ${mostRequests}`,
-      rows.all
-    ),
+        FROM judged ORDER BY exact DESC, request_id DESC LIMIT ${mostRequests}`),
     (found): Requests => {
       const [first] = found
       const isExact = first?.exact === true

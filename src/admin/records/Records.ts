@@ -71,12 +71,9 @@ const make = Effect.gen(function* () {
     /** What `pruneStep` would drop first, by partition. */
     prunable: Effect.fnUntraced(function* (given: number) {
       const days = yield* Values.validate("older-than", Values.auditDays, given)
-      return yield* Effect.flatMap(
-        sql`SELECT name AS relation, estimated_rows::float8 AS rows FROM audit_partitions
+      return yield* partitions.all(sql`SELECT name AS relation, estimated_rows::float8 AS rows FROM audit_partitions
           WHERE to_id <= first_request_id(date_trunc('month', (now() - ${days}::float8 * interval '1 day') AT TIME ZONE 'UTC')
-            AT TIME ZONE 'UTC') ORDER BY to_id`,
-        partitions.all
-      )
+            AT TIME ZONE 'UTC') ORDER BY to_id`)
     }, withRegistryDownAfter("15 seconds")),
     /** Removes one partition, or some rows, older than `days`; undefined when nothing is left. */
     pruneStep: Effect.fnUntraced(function* (given: number) {

@@ -64,6 +64,6 @@ export const readPeriod = Effect.fnUntraced(function* (
   bounds: Bounds,
   fallback?: Moment
 ) {
-  const { now } = yield* Effect.flatMap(sql`SELECT now() AS now`, oneRow({ now: Schema.Date }))
+  const { now } = yield* oneRow({ now: Schema.Date })(sql`SELECT now() AS now`)
   return periodOf(now, bounds, fallback) ?? (yield* mustBe("since", "a time before --until"))
 })

@@ -144,8 +144,7 @@ export const readReport = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
     ].join(" ")
   )
   const order = by === "day" ? "name DESC" : "tokens_in + tokens_out DESC, requests DESC, name"
-  const rows = yield* Effect.flatMap(
-    sql`
+  const rows = yield* reportRows.all(sql`
       WITH prices AS (
         SELECT * FROM jsonb_to_recordset(${JSON.stringify(prices)}::jsonb) AS p(model text, "in" numeric, "out" numeric, cached numeric)
       ), sums AS (${sums}), priced AS (
@@ -163,9 +162,7 @@ export const readReport = Effect.fnUntraced(function* (sql: SqlClient.SqlClient,
       SELECT place::float8, name, label, tenant, 1::float8 AS count, ${sql.literal(columns)} FROM placed WHERE place <= ${top}
       UNION ALL
       SELECT NULL, NULL, NULL, NULL, count::float8, ${sql.literal(columns)} FROM others
-      ORDER BY 1`,
-    reportRows.all
-  )
+      ORDER BY 1`)
   const others = rows.find(({ place }) => place === null)
   const listed = rows.filter(({ place }) => place !== null)
   return { period, rows: by === "day" ? listed.toReversed() : listed, others }

@@ -155,9 +155,8 @@ export const readNewest = Effect.fnUntraced(function* (
     WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`
   const listed = requestRows.list(found)
   if (plain || found.length === limit) return { ...listed, exhausted: false }
-  const { scanned } = yield* Effect.flatMap(
-    sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`,
-    oneRow({ scanned: Schema.Finite })
+  const { scanned } = yield* oneRow({ scanned: Schema.Finite })(
+    sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`
   )
   return { ...listed, exhausted: scanned === maxScanned }
 })
@@ -175,9 +174,8 @@ export const readWrittenSince = Effect.fnUntraced(function* (
   filter: RequestFilter,
   since: number | undefined
 ) {
-  const { now } = yield* Effect.flatMap(
-    sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`,
-    oneRow({ now: Schema.Finite })
+  const { now } = yield* oneRow({ now: Schema.Finite })(
+    sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`
   )
   const rows: Array<Row> = []
   let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
@@ -215,28 +213,23 @@ export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient
     ? sql`SELECT * FROM audit_log WHERE request_id = ${id}::text::uuid`
     : sql`SELECT * FROM (SELECT * FROM audit_log ORDER BY request_id DESC LIMIT ${5 * maxScanned}) newest
         WHERE client_request_id = ${id} LIMIT ${maxSameId}`
-  const rows = yield* Effect.flatMap(
-    sql`SELECT ${sql.literal(columns(false))} FROM (${found}) a ${sql.literal(joined)} ORDER BY a.request_id DESC`,
-    requestRows.all
+  const rows = yield* requestRows.all(
+    sql`SELECT ${sql.literal(columns(false))} FROM (${found}) a ${sql.literal(joined)} ORDER BY a.request_id DESC`
   )
-  const open = yield* Effect.flatMap(
-    sql`SELECT i.request_id::text AS "requestId", t.name AS tenant, i.key_prefix AS key, i.model, i.endpoint,
+  const open =
+    yield* openRequests.all(sql`SELECT i.request_id::text AS "requestId", t.name AS tenant, i.key_prefix AS key, i.model, i.endpoint,
         i.arrived_at AS "arrivedAt", i.admitted_at AS "admittedAt", i.held::float8, i.tokens_in::float8 AS "tokensIn",
         i.tokens_out::float8 AS "tokensOut", i.lease_until AS "leaseUntil"
       FROM intents i LEFT JOIN tenants t ON t.id = i.tenant_id
       WHERE ${own ? sql`i.request_id = ${id}::text::uuid` : sql`i.client_request_id = ${id}`}
-      ORDER BY i.request_id DESC LIMIT ${maxSameId}`,
-    openRequests.all
-  )
-  const corrected = yield* Effect.flatMap(
-    sql`SELECT request_id::text AS "requestId", tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut", status,
+      ORDER BY i.request_id DESC LIMIT ${maxSameId}`)
+  const corrected =
+    yield* corrections.all(sql`SELECT request_id::text AS "requestId", tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut", status,
         error_type AS "errorType", corrected_at AS "correctedAt"
       FROM audit_corrections WHERE ${sql.or([
         sql`false`,
         ...rows.map(({ requestId }) => sql`request_id = ${requestId}::text::uuid`)
-      ])}`,
-    corrections.all
-  )
+      ])}`)
   const ids = [...new Set([...open, ...rows].map(({ requestId }) => requestId))]
   return ids.map((requestId): RequestDetails => ({
     row: rows.find((row) => row.requestId === requestId),
@@ -247,10 +240,7 @@ export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient
 
 /** A row stands for refusals of one second; it has the id of the first, and is written up to some seconds later. */
 export const readTalliedAround = (sql: SqlClient.SqlClient, requestId: string) =>
-  Effect.flatMap(
-    sql`SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
+  requestRows.all(sql`SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
       WHERE a.request_id >= first_request_id(request_id_time(${requestId}::text::uuid) - interval '2 seconds')
         AND a.request_id <= ${requestId}::text::uuid AND a.repeats > 1
-      ORDER BY a.request_id DESC LIMIT 20`,
-    requestRows.all
-  )
+      ORDER BY a.request_id DESC LIMIT 20`)
