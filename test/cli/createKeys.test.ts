@@ -1,13 +1,10 @@
 /** `create-keys`: keys for many people, of which none is lost and none is made twice. */
-import { spawn } from "node:child_process"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
 import { Effect, Layer, Redacted, Schema } from "effect"
-import { compileCache } from "../support/servers/processes.ts"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
@@ -15,10 +12,9 @@ import { quickHash } from "../support/quickHash.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
-import { failsWith, json, succeeds } from "./tollgate.ts"
+import { failsWith, json, start, succeeds } from "./tollgate.ts"
 
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
-const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 
 let files = 0
 const fileOf = (text: string): string => {
@@ -76,19 +72,8 @@ it.live(
       const names = Array.from({ length: 250 }, (_, at) => `person-${String(at).padStart(3, "0")}`)
       const [people, out] = [fileOf(names.join("\n")), path.join(folder, "killed.csv")]
       const killedWhen = Effect.fnUntraced(function* <E>(condition: Effect.Effect<boolean, E>) {
-        const child = spawn(
-          process.execPath,
-          [main, ..."create-keys --tenant acme --names".split(" "), people, "--out", out],
-          {
-            env: {
-              PATH: process.env["PATH"],
-              DATA_DIR: "/nonexistent",
-              NODE_COMPILE_CACHE: compileCache,
-              DATABASE_URL: Redacted.value(url)
-            },
-            stdio: "ignore"
-          }
-        )
+        const args = ["create-keys", "--tenant", "acme", "--names", people, "--out", out]
+        const child = start({ DATABASE_URL: Redacted.value(url) }, args)
         assert.isTrue(yield* eventually(condition, Boolean))
         child.kill("SIGKILL")
         yield* sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity

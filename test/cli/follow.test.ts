@@ -1,18 +1,13 @@
-/** `requests --follow` while its database goes away and comes back. */
-import { spawn } from "node:child_process"
-import { fileURLToPath } from "node:url"
+/** `requests --follow` as a process, also while its database goes away and comes back. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
-import { compileCache } from "../support/servers/processes.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { inject } from "vitest"
 import { eventually, generous } from "../support/Gateway.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { insert } from "./auditRows.ts"
-import { failsWith, tollgateWith } from "./tollgate.ts"
-
-const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
+import { failsWith, start, tollgateWith } from "./tollgate.ts"
 
 it.live(
   "when the database restarts, freezes or is away for seconds, then a list that grows goes on, and has each row once",
@@ -40,15 +35,7 @@ it.live(
       assert.lengthOf(written, 1)
       const child = yield* Effect.acquireRelease(
         Effect.sync(() =>
-          spawn(process.execPath, [main, "requests", "--follow", "--json"], {
-            env: {
-              PATH: process.env["PATH"],
-              DATA_DIR: "/nonexistent",
-              NODE_COMPILE_CACHE: compileCache,
-              DATABASE_URL: Redacted.value(cluster.url("postgres"))
-            },
-            stdio: ["ignore", "pipe", "pipe"]
-          })
+          start({ DATABASE_URL: Redacted.value(cluster.url("postgres")) }, ["requests", "--follow", "--json"])
         ),
         (child) => Effect.sync(() => child.kill("SIGKILL"))
       )
@@ -70,6 +57,7 @@ it.live(
           complaints
         )
       })
+      const exited = new Promise<number | null>((resolve) => child.on("close", resolve))
       const said = (times: number) =>
         eventually(
           Effect.sync(() => complaints.split("\n").length - 1),
@@ -98,6 +86,8 @@ it.live(
       yield* shownAll
 
       assert.isNull(child.exitCode)
+      child.kill("SIGINT")
+      assert.strictEqual(yield* Effect.promise(() => exited), 130)
       const messages = yield* Effect.forEach(complaints.trimEnd().split("\n"), (line) =>
         Schema.decodeEffect(
           Schema.fromJsonString(Schema.Struct({ error: Schema.Struct({ message: Schema.String }) }))

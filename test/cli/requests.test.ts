@@ -1,16 +1,11 @@
 /** `requests`, `show-request` and `prune-audit`. */
-import { spawn } from "node:child_process"
 import { randomUUIDv7 } from "node:crypto"
-import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
-import { Context, Effect, Layer, Redacted, Schema } from "effect"
-import { compileCache } from "../support/servers/processes.ts"
+import { Context, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { TestClock } from "effect/testing"
 import { makeFollower } from "../../cli/commands/requests.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { eventually } from "../support/Gateway.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
@@ -140,50 +135,6 @@ it.effect("when many rows were written at one moment, then pages lose and repeat
     const found = yield* records.writtenSince({}, now - 1000)
     assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
   }).pipe(Effect.provide(World))
-)
-
-const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
-
-it.effect(
-  "when a list grows as a process, then it prints one object a line, and ends when it is interrupted",
-  () =>
-    Effect.gen(function* () {
-      const { acme } = yield* setUp
-      const { url } = yield* TestDatabase
-      yield* insert(acme)
-      const child = yield* Effect.acquireRelease(
-        Effect.sync(() =>
-          spawn(process.execPath, [main, "requests", "--follow", "--json"], {
-            env: {
-              PATH: process.env["PATH"],
-              DATA_DIR: "/nonexistent",
-              NODE_COMPILE_CACHE: compileCache,
-              DATABASE_URL: Redacted.value(url)
-            },
-            stdio: ["ignore", "pipe", "inherit"]
-          })
-        ),
-        (child) => Effect.sync(() => child.kill("SIGKILL"))
-      )
-      let printed = ""
-      child.stdout.setEncoding("utf8").on("data", (text: string) => {
-        printed += text
-      })
-      const exited = new Promise<number | null>((resolve) => child.on("close", resolve))
-      const lines = () => printed.split("\n").length - 1
-      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 1))
-      yield* insert(acme, { count: 2 })
-      yield* TestClock.withLive(eventually(Effect.sync(lines), (count) => count === 3))
-      const Line = Schema.fromJsonString(
-        Schema.Struct({ request_id: Schema.String, tokens_out: Schema.Finite })
-      )
-      const rows = yield* Effect.forEach(printed.trimEnd().split("\n"), (line) =>
-        Schema.decodeEffect(Line)(line)
-      )
-      assert.strictEqual(new Set(rows.map(({ request_id }) => request_id)).size, 3)
-      child.kill("SIGINT")
-      assert.strictEqual(yield* Effect.promise(() => exited), 130)
-    }).pipe(Effect.scoped, Effect.provide(Admin))
 )
 
 const Shown = Schema.Struct({

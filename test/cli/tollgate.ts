@@ -29,21 +29,25 @@ export const json = <A>(schema: Schema.Decoder<A>, ran: Ran) =>
 
 const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url))
 
+/** The process of a command, with its output not read yet. */
+export const start = (environment: Readonly<Record<string, string>>, args: ReadonlyArray<string>) =>
+  spawn(process.execPath, [main, ...args], {
+    env: {
+      PATH: process.env["PATH"],
+      DATA_DIR: "/nonexistent",
+      NODE_COMPILE_CACHE: compileCache,
+      ...environment
+    },
+    stdio: ["pipe", "pipe", "pipe"]
+  })
+
 export const tollgateWith = (
   environment: Readonly<Record<string, string>>,
   args: ReadonlyArray<string>,
   input?: string
 ): Effect.Effect<Ran> =>
   Effect.callback<Ran>((resume) => {
-    const child = spawn(process.execPath, [main, ...args], {
-      env: {
-        PATH: process.env["PATH"],
-        DATA_DIR: "/nonexistent",
-        NODE_COMPILE_CACHE: compileCache,
-        ...environment
-      },
-      stdio: ["pipe", "pipe", "pipe"]
-    })
+    const child = start(environment, args)
     // A command that reads nothing may have ended.
     child.stdin.on("error", () => undefined).end(input)
     let stdout = ""

@@ -2,10 +2,9 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer, Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { vi } from "vitest"
-import { layerTracing } from "../../src/observability/tracing.ts"
-import { Collector, layerCollector } from "../support/Collector.ts"
+import { Collector, traced } from "../support/Collector.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/alerts.md"), "utf8")
@@ -77,22 +76,12 @@ layer(layerGateway(production), live)("a request's log line", (it) => {
   )
 })
 
-const layerTraced = (otlpSampleRatio: number) =>
-  layerGateway(production).pipe(
-    Layer.provideMerge(
-      Layer.unwrap(
-        Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio }))
-      )
-    ),
-    Layer.provideMerge(Layer.fresh(layerCollector))
-  )
-
 const traceId = (digit: string) => digit.repeat(32)
 const traceparent = (digit: string, flags: string) => ({
   traceparent: `00-${traceId(digit)}-${"f".repeat(16)}-${flags}`
 })
 
-layer(layerTraced(1), live)("a log line with a collector", (it) => {
+layer(traced(layerGateway(production), 1), live)("a log line with a collector", (it) => {
   it.effect("when a request has a trace, then all its lines name the trace that the collector has", () =>
     Effect.gen(function* () {
       const [{ spans }, backend, { secret }] = [yield* Collector, yield* Fake, yield* newKey()]
@@ -118,7 +107,7 @@ layer(layerTraced(1), live)("a log line with a collector", (it) => {
   )
 })
 
-layer(layerTraced(0), live)("a log line of a request that is not sampled", (it) => {
+layer(traced(layerGateway(production), 0), live)("a log line of a request that is not sampled", (it) => {
   it.effect("when nobody has spans of a request, then its line names no trace", () =>
     Effect.gen(function* () {
       const { secret } = yield* newKey()

@@ -44,7 +44,7 @@ const last = (text: string): unknown => JSON.parse(text.trimEnd().split("\n").at
 /** Stopping has begun, as the balancer sees it. */
 const notReady = eventually(call("/readyz"), ({ status }) => status === 503)
 
-const stores = Layer.merge(layerTestPostgres({ statementTimeoutMs: 20_000 }), Layer.fresh(layerTestRedis))
+const stores = Layer.merge(layerTestPostgres(), Layer.fresh(layerTestRedis))
 
 layer(Layer.merge(Layer.fresh(layerFake), stores), live)("a gateway that is told to stop", (it) => {
   it.effect(

@@ -1,10 +1,9 @@
 /** The traces of requests, at a collector: whose they continue, what they have, and what has none. */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { layerTracing } from "../../src/observability/tracing.ts"
+import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { Collector, type CollectedSpan, layerCollector } from "../support/Collector.ts"
-import { call, type Environment, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { Collector, type CollectedSpan, traced } from "../support/Collector.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -33,16 +32,6 @@ const convention: Readonly<Record<string, (value: unknown) => boolean>> = {
   "http.response.status_code": Number.isSafeInteger
 }
 
-const layerTraced = (otlpSampleRatio: number, env: Environment = {}) =>
-  layerGateway(env).pipe(
-    Layer.provideMerge(
-      Layer.unwrap(
-        Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio }))
-      )
-    ),
-    Layer.provideMerge(Layer.fresh(layerCollector))
-  )
-
 const requestSpan = Effect.fnUntraced(function* (requestId: string | null) {
   const { spans } = yield* Collector
   const find = () => spans().find(({ attributes }) => attributes["tollgate.request_id"] === requestId)
@@ -58,7 +47,7 @@ const below = Effect.fnUntraced(function* ({ spanId }: CollectedSpan) {
 const traceId = (n: number) => n.toString(16).padStart(32, "0")
 const client = "00f067aa0ba902b7"
 
-layer(layerTraced(1), live)("with a collector", (it) => {
+layer(traced(layerGateway(), 1), live)("with a collector", (it) => {
   it.effect(
     "when a client sends a sampled traceparent, then its trace goes on through the request to the model server",
     () =>
@@ -235,7 +224,7 @@ layer(layerTraced(1), live)("with a collector", (it) => {
   )
 })
 
-layer(layerTraced(0), live)("with a ratio of 0", (it) => {
+layer(traced(layerGateway(), 0), live)("with a ratio of 0", (it) => {
   it.effect("when clients sample everything, then nothing is sent", () =>
     Effect.gen(function* () {
       const [backend, { bodies }, { secret }] = [yield* Fake, yield* Collector, yield* newKey()]

@@ -1,6 +1,7 @@
 /** An OpenTelemetry collector on a loopback port: what was sent to it, as text and as spans. */
 import { createServer } from "node:http"
 import { Context, Effect, Layer, Schema } from "effect"
+import { layerTracing } from "../../src/observability/tracing.ts"
 import { listening } from "./listening.ts"
 
 const Value = Schema.Struct({
@@ -95,3 +96,14 @@ export const layerCollector = Layer.effect(
     }
   })
 )
+
+/** `gateway`, with its traces sent to a collector of its own. */
+export const traced = <A, E, R>(gateway: Layer.Layer<A, E, R>, otlpSampleRatio: number) =>
+  gateway.pipe(
+    Layer.provideMerge(
+      Layer.unwrap(
+        Effect.map(Collector, ({ url }) => layerTracing({ otlpEndpoint: new URL(url), otlpSampleRatio }))
+      )
+    ),
+    Layer.provideMerge(Layer.fresh(layerCollector))
+  )

@@ -138,7 +138,7 @@ export const layerPatientOn = (env: Environment = {}) => layerGatewayOn(env).pip
 export const layerGateway = (env: Environment = {}) =>
   layerPatientOn(env).pipe(
     Layer.provideMerge(Layer.fresh(layerFake)),
-    Layer.provideMerge(layerTestPostgres({ statementTimeoutMs: 20_000 })),
+    Layer.provideMerge(layerTestPostgres()),
     Layer.provideMerge(Layer.fresh(layerTestRedis))
   )
 

@@ -47,12 +47,17 @@ const cloned = Effect.gen(function* () {
 /** A fresh migrated database, without a client: for tests that start a child process. */
 export const layerTestDatabase: Layer.Layer<TestDatabase, SqlError> = Layer.effect(TestDatabase, cloned)
 
-/** A fresh migrated database with a client on it. Each build of the layer makes another database. */
+/**
+ * A fresh migrated database with a client on it, which waits long for a statement: a busy machine is no fault. Each build of
+ * the layer makes another database.
+ */
 export const layerTestPostgres = (
   options: Omit<PostgresOptions, "url"> = {}
 ): Layer.Layer<PgClient.PgClient | SqlClient.SqlClient | TestDatabase, SqlError> =>
   Layer.unwrap(
-    Effect.map(TestDatabase, (database) => layerPostgres({ ...options, url: database.socket }))
+    Effect.map(TestDatabase, (database) =>
+      layerPostgres({ statementTimeoutMs: 20_000, ...options, url: database.socket })
+    )
   ).pipe(Layer.provideMerge(Layer.fresh(layerTestDatabase)))
 
 /** The default: most tests want just this. */
