@@ -18,6 +18,8 @@ const retried = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 
 const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
 
+const test = testWith(it.live, alone())
+
 it.live("when a lease ends, then by Redis's own clock", () =>
   Effect.gen(function* () {
     const meter = yield* Meter
@@ -60,8 +62,6 @@ it.live("when a request has been forgotten, then its hold is given back all the 
   )
 )
 
-const test = testWith(it.live, alone())
-
 test("when a request has ended, then Redis remembers it for a quarter of an hour, or for two leases", function* () {
   const claims = claimsOf({ tpm: 100 })
   const remembered = Effect.fnUntraced(function* (leaseS: number) {
@@ -97,82 +97,72 @@ test("when two clients send 5000 reserves at once, then no more are admitted tha
   assert.strictEqual(reserved.length, Math.ceil(2000 / 7))
 })
 
-it.live(
-  "when Redis is frozen, then calls fail within the command timeout, and what it runs later changes nothing",
-  () =>
-    Effect.gen(function* () {
-      const [meter, server] = [yield* Meter, yield* TestRedisServer]
-      const claims = claimsOf({ rpm: 5, concurrent: 1 })
-      yield* server.pause
-      const begun = makeStopwatch()
-      assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 50))), MeterDown)
-      assert.isBelow(begun(), 700)
-      // What the request path does with an answer it never got.
-      assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
-      yield* server.resume
-      yield* retried(meter.cancel({ id: "a", claims }))
-      const headroom = yield* left(claims)
-      assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
-      granted(yield* meter.reserve(claims, ask("b")))
-    }).pipe(Effect.provide(alone()))
-)
+test("when Redis is frozen, then calls fail within the command timeout, and what it runs later changes nothing", function* () {
+  const [meter, server] = [yield* Meter, yield* TestRedisServer]
+  const claims = claimsOf({ rpm: 5, concurrent: 1 })
+  yield* server.pause
+  const begun = makeStopwatch()
+  assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("a", 50))), MeterDown)
+  assert.isBelow(begun(), 700)
+  // What the request path does with an answer it never got.
+  assert.instanceOf(yield* Effect.flip(meter.cancel({ id: "a", claims })), MeterDown)
+  yield* server.resume
+  yield* retried(meter.cancel({ id: "a", claims }))
+  const headroom = yield* left(claims)
+  assert.deepStrictEqual([headroom.requests.remaining, headroom.tokens.remaining], [5, 100_000])
+  granted(yield* meter.reserve(claims, ask("b")))
+})
 
-it.live("when Redis comes back with an older snapshot, then its totals do not count", () =>
-  Effect.gen(function* () {
-    const [meter, server] = [yield* Meter, yield* TestRedisServer]
-    const claims = claimsOf({ budgets: { total: 1000 } })
-    yield* meter.load(claims.account, [{ counter: "total", tokens: 0 }])
-    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 100)))
-    yield* command("SAVE")
-    granted(yield* meter.reserve(claims, ask("b", 500)))
-    yield* server.kill
-    yield* server.start
-    const missing = new Missing({ counters: { total: "total" } })
-    assert.deepStrictEqual(yield* retried(meter.peek(claims)), missing)
-    assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
-    yield* meter.load(claims.account, [{ counter: "total", tokens: 600 }])
-    assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 400)
-    // It was admitted a moment before the load: the ledger may not have had it yet.
-    assert.strictEqual((yield* meter.settle(reservation, 30)).budgets.total?.remaining, 370)
-  }).pipe(Effect.provide(alone()))
-)
+test("when Redis comes back with an older snapshot, then its totals do not count", function* () {
+  const [meter, server] = [yield* Meter, yield* TestRedisServer]
+  const claims = claimsOf({ budgets: { total: 1000 } })
+  yield* meter.load(claims.account, [{ counter: "total", tokens: 0 }])
+  const { reservation } = granted(yield* meter.reserve(claims, ask("a", 100)))
+  yield* command("SAVE")
+  granted(yield* meter.reserve(claims, ask("b", 500)))
+  yield* server.kill
+  yield* server.start
+  const missing = new Missing({ counters: { total: "total" } })
+  assert.deepStrictEqual(yield* retried(meter.peek(claims)), missing)
+  assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
+  yield* meter.load(claims.account, [{ counter: "total", tokens: 600 }])
+  assert.strictEqual((yield* left(claims)).budgets.total?.remaining, 400)
+  // It was admitted a moment before the load: the ledger may not have had it yet.
+  assert.strictEqual((yield* meter.settle(reservation, 30)).budgets.total?.remaining, 370)
+})
 
-it.live("when Redis is full, then nothing is admitted, it is not ready, and requests still end", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({ concurrent: 1, tpm: 100 })
-    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
-    yield* command("CONFIG", "SET", "maxmemory", "100kb")
-    assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("b"))), MeterDown)
-    assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
-    assert.strictEqual((yield* meter.settle(reservation, 10)).tokens.remaining, 90)
-    yield* command("CONFIG", "SET", "maxmemory", "0")
-    yield* meter.ping
-    granted(yield* meter.reserve(claims, ask("b")))
-  }).pipe(Effect.provide(alone()))
-)
+test("when Redis is full, then nothing is admitted, it is not ready, and requests still end", function* () {
+  const meter = yield* Meter
+  const claims = claimsOf({ concurrent: 1, tpm: 100 })
+  const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
+  yield* command("CONFIG", "SET", "maxmemory", "100kb")
+  assert.instanceOf(yield* Effect.flip(meter.reserve(claims, ask("b"))), MeterDown)
+  assert.instanceOf(yield* Effect.flip(meter.ping), MeterDown)
+  assert.strictEqual((yield* meter.settle(reservation, 10)).tokens.remaining, 90)
+  yield* command("CONFIG", "SET", "maxmemory", "0")
+  yield* meter.ping
+  granted(yield* meter.reserve(claims, ask("b")))
+})
 
-it.live("when keys are left alone, then each expires by itself", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({})
-    yield* meter.load(
-      claims.account,
-      [new Date().toISOString().slice(0, 10), "total"].map((counter) => ({ counter, tokens: 0 }))
-    )
-    const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
-    granted(yield* meter.reserve(claims, ask("b", 60)))
-    yield* meter.renew(reservation, 5, 70)
-    yield* meter.settle(reservation, 50)
-    yield* meter.cancel({ id: "never", claims })
-    const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(yield* command("KEYS", "*"))
-    assert.isAtLeast(keys.length, 6)
-    for (const key of keys) {
-      assert.isAbove(Number(yield* command("PTTL", key)), 0, key)
-      assert.include(key, "{g}", "one hash tag keeps a group on one node of a cluster")
-    }
-  }).pipe(Effect.provide(alone()))
-)
+test("when keys are left alone, then each expires by itself", function* () {
+  const meter = yield* Meter
+  const claims = claimsOf({})
+  yield* meter.load(
+    claims.account,
+    [new Date().toISOString().slice(0, 10), "total"].map((counter) => ({ counter, tokens: 0 }))
+  )
+  const { reservation } = granted(yield* meter.reserve(claims, ask("a", 60)))
+  granted(yield* meter.reserve(claims, ask("b", 60)))
+  yield* meter.renew(reservation, 5, 70)
+  yield* meter.settle(reservation, 50)
+  yield* meter.cancel({ id: "never", claims })
+  const keys = yield* Schema.decodeUnknownEffect(Schema.Array(Schema.String))(yield* command("KEYS", "*"))
+  assert.isAtLeast(keys.length, 6)
+  for (const key of keys) {
+    assert.isAbove(Number(yield* command("PTTL", key)), 0, key)
+    assert.include(key, "{g}", "one hash tag keeps a group on one node of a cluster")
+  }
+})
 
 test("when a reply is lost, then it is an error once, and the repeated call finds what the first had done", function* () {
   const proxy = yield* makeFaultProxy({ host: "127.0.0.1", port: (yield* TestRedisServer).port })
@@ -211,23 +201,21 @@ test("when Redis evicts keys, then nothing is admitted and it is not ready until
   granted(yield* meter.reserve(claims, ask("d", 1)))
 })
 
-it.live("when Redis starts, then the run has a name of its own, which is known only while connected", () =>
-  Effect.gen(function* () {
-    const [server, redis] = [yield* TestRedisServer, yield* Redis]
-    const [first] = yield* redis.servers
-    assert.match(first?.runId ?? "", /^[0-9a-f]{40}$/)
-    assert.strictEqual(redis.runId(), first?.runId)
-    assert.strictEqual((yield* redis.servers)[0], first, "the facts of a connection are kept")
-    yield* server.kill
-    yield* retried(Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId === ""))
-    yield* server.start
-    const [second] = yield* retried(redis.servers)
-    assert.notStrictEqual(second?.runId, first?.runId)
-    // A server tells its name a moment before its connection is ready.
-    const known = Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId !== "")
-    assert.strictEqual(yield* retried(known), second?.runId)
-  }).pipe(Effect.provide(alone()))
-)
+test("when Redis starts, then the run has a name of its own, which is known only while connected", function* () {
+  const [server, redis] = [yield* TestRedisServer, yield* Redis]
+  const [first] = yield* redis.servers
+  assert.match(first?.runId ?? "", /^[0-9a-f]{40}$/)
+  assert.strictEqual(redis.runId(), first?.runId)
+  assert.strictEqual((yield* redis.servers)[0], first, "the facts of a connection are kept")
+  yield* server.kill
+  yield* retried(Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId === ""))
+  yield* server.start
+  const [second] = yield* retried(redis.servers)
+  assert.notStrictEqual(second?.runId, first?.runId)
+  // A server tells its name a moment before its connection is ready.
+  const known = Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId !== "")
+  assert.strictEqual(yield* retried(known), second?.runId)
+})
 
 test("when an account was restored, then each process knows it until Redis forgets everything", function* () {
   const meter = yield* Meter
