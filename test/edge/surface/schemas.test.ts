@@ -13,7 +13,7 @@ const schema = {
 }
 const forwarded = {
   type: "object",
-  properties: { email: { type: "string" }, code: { type: "string" } },
+  properties: { email: { type: "string" }, code: { type: "string", pattern: "^[0-9]{5}$" } },
   required: ["email"]
 }
 const responseFormat = (value: object) => ({

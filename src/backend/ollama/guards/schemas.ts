@@ -19,6 +19,7 @@ import {
   isFilled,
   isType,
   lengthOf,
+  patternOf,
   resolve,
   schemaBounds,
   typeOf,
@@ -105,7 +106,7 @@ class Admission {
     if (this.#repetitions > schemaBounds.allRepetitions)
       this.#refuse(
         this.#at,
-        `expected at most ${schemaBounds.allRepetitions} repetitions in all of its lengths`
+        `expected at most ${schemaBounds.allRepetitions} repetitions in all of its lengths and patterns`
       )
   }
 
@@ -177,7 +178,7 @@ class Admission {
       case "array":
         return this.#array(schema, at, path, depth)
       case "string":
-        return this.#string(schema, at)
+        return this.#string(schema, at, path)
       case "integer":
         return this.#integer(schema, at)
       case "number":
@@ -311,8 +312,19 @@ class Admission {
     return { type: "array", items: this.visit(items ?? true, `${at}.items`, rule, depth + 1), ...sizes }
   }
 
-  #string(schema: JsonObject, at: string): JsonObject {
-    const { format } = schema
+  #string(schema: JsonObject, at: string, path: string): JsonObject {
+    const { format, pattern } = schema
+    const kept =
+      typeof pattern === "string" && pattern.length <= schemaBounds.patternLength
+        ? patternOf(pattern, schemaBounds.repetitions)
+        : undefined
+    if (kept !== undefined) {
+      for (const times of kept.repetitions) this.#repeat(times)
+      this.#grow(2 * Buffer.byteLength(kept.text) + kept.repetitions.length * (24 + 2 * path.length))
+      this.#leaveOut(schema, "minLength", "maxLength", "format")
+      return { type: "string", pattern: kept.text }
+    }
+    if (pattern !== undefined) this.relaxed.add("pattern")
     if (typeof format === "string" && knownFormat.test(format)) {
       this.#leaveOut(schema, "minLength", "maxLength")
       return { type: "string", format }

@@ -4,7 +4,7 @@ import * as z from "zod"
 import type { Json, JsonObject } from "../../../../../src/domain/Inference.ts"
 import { nativeChat, nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
 import { openaiChat } from "../../../../../src/http/dialect/openai/dialect.ts"
-import { schemaBounds } from "../../../../../src/backend/ollama/guards/jsonSchema.ts"
+import { patternOf, schemaBounds } from "../../../../../src/backend/ollama/guards/jsonSchema.ts"
 import { admitSchema } from "../../../../../src/backend/ollama/guards/schemas.ts"
 import { Random } from "../../../../fuzz/Random.ts"
 import { RandomSchemas } from "../../../../support/randomSchemas.ts"
@@ -109,7 +109,7 @@ describe("a schema", () => {
   it("when a keyword only narrows it, then the keyword is left out and the rest is kept", () => {
     const cases: ReadonlyArray<readonly [JsonObject, JsonObject, ReadonlyArray<string>]> = [
       [{ type: "array", items: text, maxItems: 100_000 }, { type: "array", items: text }, ["maxItems"]],
-      [{ type: "string", pattern: "^[0-9]{5}$", maxLength: 5 }, { ...text, maxLength: 5 }, ["pattern"]],
+      [{ type: "string", pattern: "[0-9]{5}" }, text, ["pattern"]],
       [{ type: "number", minimum: 0 }, { type: "number" }, ["minimum"]],
       [{ type: "integer", maximum: 1e12 }, { type: "integer" }, ["maximum"]],
       [{ type: "integer", maximum: Number.MAX_SAFE_INTEGER }, { type: "integer" }, []],
@@ -228,7 +228,17 @@ describe("a schema", () => {
         "prefixItems",
         "minItems",
         "maxItems"
-      ].concat(["minLength", "maxLength", "format", "minimum", "maximum", "enum", "const", "anyOf"])
+      ].concat([
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "enum",
+        "const",
+        "anyOf"
+      ])
     )
     const assertKnown = (schema: Json | undefined): void => {
       if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return
@@ -258,5 +268,35 @@ describe("a schema", () => {
       assert.strictEqual(refusal(schema), "accepted")
     }
     assert.isAbove(admitted, 1500)
+  })
+})
+
+describe("a pattern", () => {
+  const written = (pattern: string) => patternOf(pattern, schemaBounds.repetitions)?.text
+
+  it("when it is made of characters, brackets and quantifiers, then it is written for the grammar", () => {
+    const kept: ReadonlyArray<readonly [string, string]> = [
+      ["^\\d{5}$", "^[0-9]{5}$"],
+      ["^\\w+$", "^[A-Za-z0-9_]+$"],
+      ["^[a-c-]{2,3}x?$", "^[-a-c]{2,3}[x]?$"],
+      ["^a\\.b$", "^[a][.][b]$"],
+      ["^[^,]$", '^[^,"\\\\\\x7F\\x00-\\x1F]$'],
+      ["^.$", '^[^"\\\\\\x7F\\x00-\\x1F]$']
+    ]
+    for (const [pattern, expected] of kept) {
+      assert.strictEqual(written(pattern), expected)
+      for (const candidate of ["", "a", "axb", "a.b", "12345", "1234", "ab-", "-", "é", "A_9", ","])
+        assert.strictEqual(new RegExp(expected).test(candidate), new RegExp(pattern).test(candidate), pattern)
+    }
+  })
+
+  it("when it has anything else, then it is left out", () => {
+    const left = String.raw`a ^a a$ ^$ ^*$ ^+a$ ^(?=a)b$ ^(?<n>a)$ ^(?:a|b)$ ^(a)\1$ ^\bword$ ^a|b$ ^(a$ ^[]$ ^[a$ ^[z-a]$ ^"$
+      ^\\$ ^a{501}$ ^a{3,2}$ ^a{,3}$ ^a{0}$ ^a**$ ^a+?$ ^\x41$ ^\p{L}$ ^a^b$ ^\s$ ^[\D]$`
+    for (const pattern of ["", ...left.split(/\s+/)]) assert.isUndefined(written(pattern), pattern)
+    assert.deepStrictEqual(sent({ type: "string", pattern: `^${"a".repeat(511)}$` }), {
+      schema: text,
+      relaxed: ["pattern"]
+    })
   })
 })
