@@ -30,7 +30,8 @@ export const exportTenants = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const registry = yield* Registry
-    const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+    const tenants = yield* registry.listTenants
+    const keys = yield* registry.listKeys()
     const declaration = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
     yield* Console.log(writeDeclaration(declaration, yield* Json))
     yield* failIfUnreadable([...tenants.unreadable, ...keys.unreadable])
@@ -84,7 +85,8 @@ const planOf = Effect.fnUntraced(function* (
   file: string,
   wanted: Declaration
 ) {
-  const [tenants, keys] = [yield* registry.listTenants, yield* registry.listKeys()]
+  const tenants = yield* registry.listTenants
+  const keys = yield* registry.listKeys()
   const unreadable = [...tenants.unreadable, ...keys.unreadable]
   const now = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
   const changes: Array<Change> = []

@@ -127,7 +127,8 @@ export const letters = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ address, keys: file, out, template }) {
-    const [registry, fs] = [yield* Registry, yield* FileSystem.FileSystem]
+    const registry = yield* Registry
+    const fs = yield* FileSystem.FileSystem
     const write = readTemplate(
       template === undefined ? undefined : yield* readText(template, maxTemplateBytes)
     )

@@ -67,7 +67,8 @@ export const setLimits = Command.make(
   },
   Effect.fnUntraced(function* ({ eachUser, settings: options, ...given }) {
     yield* flags.requireOne(options)
-    const [registry, owner] = [yield* Registry, yield* flags.readOwner(given, "tenant")]
+    const registry = yield* Registry
+    const owner = yield* flags.readOwner(given, "tenant")
     const settings = yield* settingsFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
     const changed = yield* change(owner, settings)

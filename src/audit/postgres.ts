@@ -80,8 +80,10 @@ const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Au
 
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
-    const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
-    const [meter, reconciler] = [yield* Meter, yield* Reconciler]
+    const pg = yield* PgClient.PgClient
+    const metrics = yield* Metrics
+    const meter = yield* Meter
+    const reconciler = yield* Reconciler
     const {
       closeTimeoutMs = 5000,
       lateAfterMs = 2000,

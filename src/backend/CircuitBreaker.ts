@@ -57,7 +57,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   const record = (party: Party, pass: Pass, own: Pass, end: Verdict | "success"): Effect.Effect<void> =>
     Effect.suspend(() => {
       const ofKey = end === "outage" ? "ignored" : end === "own" ? "failure" : end
-      // That a key goes on failing says nothing about the others.
+      // A key that keeps failing says nothing about other keys.
       const ofAll =
         end === "outage" ? "failure" : end === "own" || (end === "failure" && own.probe) ? "ignored" : end
       const circuit = circuits.get(party.keyId) ?? (ofKey === "failure" ? new Circuit(options) : undefined)

@@ -45,7 +45,7 @@ export const verdictOf = (error: CallError): Verdict => {
   if (error.fault === "unreachable") return "outage"
   const { cause } = error
   if (cause instanceof NotAnswering) return "outage"
-  // The request that has waited for the whole time has told it.
+  // The request that waited the whole time was counted already.
   if (cause instanceof SilentBefore) return "ignored"
   return cause instanceof UnexpectedAnswer && cause.status >= 400 && cause.status < 500
     ? "ignored"

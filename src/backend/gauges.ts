@@ -10,7 +10,9 @@ const figure = { closed: 0, "half-open": 1, open: 2 } as const satisfies Record<
 export const layerBackendGauges: Layer.Layer<never, never, AnswerMemory | CircuitBreaker | Metrics> =
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const [breaker, memory, metrics] = [yield* CircuitBreaker, yield* AnswerMemory, yield* Metrics]
+      const breaker = yield* CircuitBreaker
+      const memory = yield* AnswerMemory
+      const metrics = yield* Metrics
       yield* metrics.probe({
         name: "tollgate_breaker_state",
         help: "The circuit for all keys toward the model server: 0 closed, 1 half-open, 2 open",

@@ -32,7 +32,8 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
   Layer.effect(
     Backend,
     Effect.gen(function* () {
-      const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
+      const breaker = yield* CircuitBreaker
+      const drain = yield* Drain
       const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, drain.whenCut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))

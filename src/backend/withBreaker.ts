@@ -12,8 +12,8 @@ type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 type Call<A, R> = (admitted: Facts<"Audit">) => Effect.Effect<A, CallError, R>
 
 /**
- * An image can look whole and still end the runner (docs/hardening.md). So a failure of a request with one is not told of the other
- * keys' requests.
+ * A failure of a request with an image counts against its own key only: an image can look whole and still end the runner
+ * (docs/hardening.md).
  */
 const verdictFor =
   ({ facts: { call } }: Permit) =>

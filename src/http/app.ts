@@ -43,14 +43,15 @@ type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
 
 /** Builds the app from its services, once. */
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
-  const [bodies, clock, registry, readiness] = [
-    yield* RequestBodies,
-    yield* Clock.Clock,
-    yield* Metrics,
-    yield* Readiness
-  ]
-  const [newId, nowMs] = [yield* RequestIds, yield* makeMonotonicMs]
-  const [endRequest, handle, list] = [yield* makeEndRequest, yield* makeHandle(options), yield* makeList]
+  const bodies = yield* RequestBodies
+  const clock = yield* Clock.Clock
+  const registry = yield* Metrics
+  const readiness = yield* Readiness
+  const newId = yield* RequestIds
+  const nowMs = yield* makeMonotonicMs
+  const endRequest = yield* makeEndRequest
+  const handle = yield* makeHandle(options)
+  const list = yield* makeList
   const routeOf = makeRouteOf(options.extraSurfaces, options.errorBodies)
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
 

@@ -44,7 +44,8 @@ const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): 
 }
 
 export const makeAuthenticate = Effect.gen(function* () {
-  const [freeWork, keys] = [yield* FreeWork, yield* KeyStore]
+  const freeWork = yield* FreeWork
+  const keys = yield* KeyStore
 
   return Effect.fnUntraced(function* (
     context: RequestContext,

@@ -21,8 +21,10 @@ import { inPieces, pieceBytes, readAhead } from "./unread.ts"
 type Response = HttpServerResponse.HttpServerResponse
 
 export const makeEndRequest = Effect.gen(function* () {
-  const [{ finish, release }, { log }] = [yield* makeFinish, yield* FailureLog]
-  const [isSampled, traced] = [yield* Sampling, yield* Traced]
+  const { finish, release } = yield* makeFinish
+  const { log } = yield* FailureLog
+  const isSampled = yield* Sampling
+  const traced = yield* Traced
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
   /** Charges and audits an answer. */
@@ -86,8 +88,8 @@ export const makeEndRequest = Effect.gen(function* () {
   })
 
   /**
-   * The headers go out with the first frame, which is already in, or when the client is told that it waits. Only the final frame waits for the end of the request, also
-   * when it came together with text. An interruption stays an interruption.
+   * The headers go out with the first frame, which is already in, or when the client is told that it waits. Only the final
+   * frame waits for the end of the request, also when it came together with text. An interruption stays an interruption.
    */
   const respondStream = Effect.fnUntraced(function* (context: RequestContext, reply: StreamReply) {
     const services = yield* Effect.context<never>()

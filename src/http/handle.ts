@@ -28,14 +28,14 @@ import { foldedReply, objectReply } from "./replies.ts"
 import { RequestBodies } from "./server/RequestBodies.ts"
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
-  const [bodies, breaker, contexts, discovery, memory] = [
-    yield* RequestBodies,
-    yield* CircuitBreaker,
-    yield* ContextSecret,
-    yield* Discovery,
-    yield* AnswerMemory
-  ]
-  const [gates, backend, { call, gate }] = [yield* makeAdmit, yield* makeForward, yield* makeSpans]
+  const bodies = yield* RequestBodies
+  const breaker = yield* CircuitBreaker
+  const contexts = yield* ContextSecret
+  const discovery = yield* Discovery
+  const memory = yield* AnswerMemory
+  const gates = yield* makeAdmit
+  const backend = yield* makeForward
+  const { call, gate } = yield* makeSpans
   const patienceMs = options.answerPatienceMs ?? 10_000
   const authenticate = gate("authenticate", yield* makeAuthenticate)
   const readRequest = gate("read request", yield* makeReadRequest(options))
@@ -112,8 +112,8 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)
     const reply = { _tag: "Stream", contentType: dialect.contentType, encoder, share } as const
     if (encoder.waiting === undefined) return { ...reply, answer: yield* calling }
-    // The client is told that it waits. From then on, a failure has no status. When the client leaves, the fiber ends first and
-    // its call after it, as a call without a fiber does: a call that ends under its fiber looks like a failed model server.
+    // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
+    // interrupted before its call is closed: otherwise the closed call looks like a failed model server.
     const held = yield* Scope.fork(yield* Effect.scope)
     const call = yield* Effect.forkScoped(Scope.provide(calling, held))
     const answer = yield* Effect.timeoutOption(Fiber.join(call), patienceMs)

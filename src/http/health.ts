@@ -42,9 +42,13 @@ export class Readiness extends Context.Service<
   static readonly layer = Layer.effect(
     Readiness,
     Effect.gen(function* () {
-      const [keys, meter, backend, drain] = [yield* KeyStore, yield* Meter, yield* Backend, yield* Drain]
+      const keys = yield* KeyStore
+      const meter = yield* Meter
+      const backend = yield* Backend
+      const drain = yield* Drain
       const discovery = yield* Discovery
-      const [metrics, nowMs] = [yield* Metrics, yield* makeMonotonicMs]
+      const metrics = yield* Metrics
+      const nowMs = yield* makeMonotonicMs
 
       const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
         const log = new OutageLog(nowMs)

@@ -43,7 +43,9 @@ type Key = Evidence<"KeyStore">
 type ListRoute = Extract<Route, { readonly handler: "list" }>
 
 export const makeList = Effect.gen(function* () {
-  const [discovery, limiter, memory] = [yield* Discovery, yield* Limiter, yield* AnswerMemory]
+  const discovery = yield* Discovery
+  const limiter = yield* Limiter
+  const memory = yield* AnswerMemory
   const authenticate = yield* makeAuthenticate
 
   /** The models of the key. The answer says when there are none because the list has expired. */

@@ -25,7 +25,9 @@ export interface RequestOptions extends Bounds {
 }
 
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
-  const [contexts, freeWork, receive] = [yield* ContextSecret, yield* FreeWork, yield* makeReceive]
+  const contexts = yield* ContextSecret
+  const freeWork = yield* FreeWork
+  const receive = yield* makeReceive
 
   const askedOf = (context: RequestContext, caller: Caller, decoded: DecodedRequest): Asked => {
     const sized = withPromptSize(decoded)

@@ -25,12 +25,10 @@ const isClientError = (error: GatewayError): boolean => toErrorResponse(error).s
 const isCrowded = (error: GatewayError): boolean => error._tag === "Unavailable" && error.crowded === true
 
 export const makeRefuse = Effect.gen(function* () {
-  const [{ log }, freeWork, limiter, tarpit] = [
-    yield* FailureLog,
-    yield* FreeWork,
-    yield* Limiter,
-    yield* Tarpit
-  ]
+  const { log } = yield* FailureLog
+  const freeWork = yield* FreeWork
+  const limiter = yield* Limiter
+  const tarpit = yield* Tarpit
 
   /**
    * Reads what is left for a caller, for the headers. When the store does not answer, the refusal goes out without

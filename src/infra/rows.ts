@@ -57,9 +57,7 @@ export const makeRowReader = <A>(nameOf: (row: Row) => string, schema: Schema.De
       Effect.flatMap(rows, (found) => Effect.fromResult(Result.all(found.map(one)))),
     /** The first row; undefined when there is none. */
     first: <E, R>(rows: Rows<E, R>): Effect.Effect<A | undefined, E | UnreadableRow, R> =>
-      Effect.flatMap(rows, ([row]) =>
-        row === undefined ? Effect.succeed(undefined) : Effect.fromResult(one(row))
-      )
+      Effect.flatMap(rows, ([row]) => (row === undefined ? Effect.undefined : Effect.fromResult(one(row))))
   }
 }
 

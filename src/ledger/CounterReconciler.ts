@@ -48,7 +48,9 @@ const add = <A>(waiting: Map<string, A>, name: string, owner: A): void => {
 }
 
 const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
-  const [pg, meter, metrics] = [yield* PgClient.PgClient, yield* Meter, yield* Metrics]
+  const pg = yield* PgClient.PgClient
+  const meter = yield* Meter
+  const metrics = yield* Metrics
   const nowMs = yield* makeMonotonicMs
   /** in the periods that are compared */
   const present = Clock.currentTimeMillis

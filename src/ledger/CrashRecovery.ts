@@ -43,7 +43,9 @@ const decodeIds = Schema.decodeUnknownEffect(Ids)
 
 const make = (options: CrashRecoveryOptions) =>
   Effect.gen(function* () {
-    const [pg, metrics, reconciler] = [yield* PgClient.PgClient, yield* Metrics, yield* Reconciler]
+    const pg = yield* PgClient.PgClient
+    const metrics = yield* Metrics
+    const reconciler = yield* Reconciler
     const nowMs = yield* makeMonotonicMs
     const everyMs = (options.everyS ?? Math.min(5, options.leaseS / 6)) * 1000
     const graceMs = (options.leaseS * 1000) / 3

@@ -16,7 +16,8 @@ const decodeRows = Schema.decodeUnknownEffect(
 )
 
 const make = Effect.gen(function* () {
-  const [metrics, pg] = [yield* Metrics, yield* PgClient.PgClient]
+  const metrics = yield* Metrics
+  const pg = yield* PgClient.PgClient
   const read = timeoutDetached("1 second")(pg`
     WITH at AS MATERIALIZED (${daysOf(pg, pg`now()`)})
     SELECT t.name AS tenant,

@@ -27,7 +27,8 @@ export const makeOutage = (
   line: (cause: Cause.Cause<unknown>) => Effect.Effect<void> = (cause) => warn(task, cause)
 ): Effect.Effect<Outage, never, Metrics> =>
   Effect.gen(function* () {
-    const [metrics, nowMs] = [yield* Metrics, yield* makeMonotonicMs]
+    const metrics = yield* Metrics
+    const nowMs = yield* makeMonotonicMs
     const log = new OutageLog(nowMs)
     return {
       failed: (cause) =>

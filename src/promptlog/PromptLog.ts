@@ -25,7 +25,8 @@ export interface PromptLogOptions {
 const batch = 25
 
 const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
-  const [pg, metrics] = [yield* PgClient.PgClient, yield* Metrics]
+  const pg = yield* PgClient.PgClient
+  const metrics = yield* Metrics
   const capacity = options.capacity ?? 500
   const waiting: Array<PromptRow> = []
   const wake = yield* Queue.sliding<void>(1)

@@ -97,7 +97,8 @@ export const layerHeartbeat = ({
   Layer.effectDiscard(
     Effect.gen(function* () {
       const id = randomUUID()
-      const [metrics, replicas] = [yield* Metrics, yield* Replicas]
+      const metrics = yield* Metrics
+      const replicas = yield* Replicas
       const report = Effect.flatMap(metrics.gauges(reported), (gauges) =>
         replicas.report({ id, host, version, gauges })
       )

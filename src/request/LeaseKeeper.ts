@@ -39,7 +39,9 @@ export class LeaseKeeper extends Context.Service<
     Layer.effect(
       LeaseKeeper,
       Effect.gen(function* () {
-        const [audit, meter, now] = [yield* Audit, yield* Meter, yield* makeMonotonicMs]
+        const audit = yield* Audit
+        const meter = yield* Meter
+        const now = yield* makeMonotonicMs
         const heartbeatMs = (options.leaseS * 1000) / 4
         const running = new Set<Lease>()
 

@@ -1,6 +1,7 @@
 /**
- * What is known of one running request: how far it has come, and what its end depends on. Only the fiber of the request
- * and its finaliser write the fields, one after the other. It lives with the Scope of the request.
+ * What is known of one running request: how far it has come, and what its end depends on. The fiber of the request writes the
+ * fields, and after it its finaliser. While an answer runs, the fiber that reads it and the heartbeat write `cost`. It lives with
+ * the Scope of the request.
  */
 import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"

@@ -26,8 +26,12 @@ const usedOf = (cost: RequestCost) => (): Used => ({
 })
 
 export const makeAdmit = Effect.gen(function* () {
-  const [audit, leases, limiter] = [yield* Audit, yield* LeaseKeeper, yield* Limiter]
-  const [meter, metrics, queue] = [yield* Meter, yield* Metrics, yield* FairQueue]
+  const audit = yield* Audit
+  const leases = yield* LeaseKeeper
+  const limiter = yield* Limiter
+  const meter = yield* Meter
+  const metrics = yield* Metrics
+  const queue = yield* FairQueue
 
   /** No interruption may come between the reservation and its record: only a recorded reservation is given back. */
   const reserve = Effect.fnUntraced(function* (context: RequestContext, model: Evidence<"Discovery">) {

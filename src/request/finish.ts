@@ -81,13 +81,13 @@ const logDefect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
 export const makeFinish = Effect.gen(function* () {
-  const [audit, meter, metrics, settlements] = [
-    yield* Audit,
-    yield* Meter,
-    yield* Metrics,
-    yield* SettlementQueue
-  ]
-  const [nowMs, rates, writeLine] = [yield* makeMonotonicMs, yield* ModelRates, yield* RequestLines]
+  const audit = yield* Audit
+  const meter = yield* Meter
+  const metrics = yield* Metrics
+  const settlements = yield* SettlementQueue
+  const nowMs = yield* makeMonotonicMs
+  const rates = yield* ModelRates
+  const writeLine = yield* RequestLines
 
   /** Gives the claims of a refused request back. The headers show what is left before that. */
   const cancel = (context: RequestContext, reservation: Reservation): Effect.Effect<void> => {
@@ -164,7 +164,7 @@ export const makeFinish = Effect.gen(function* () {
     const hasLeft = outcome.status === outcomes.clientLeft.status
     const usage = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
     cost.settle(slot === "kept")
-    // Of the requests that waited for one load, the queue knows which one counts it.
+    // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
       cost.place === undefined ? (cost.final?.loadDuration ?? 0) / nsPerMs : yield* cost.place.giveBack
     const record = recordOf(context, outcome, usage, now, loadMs)

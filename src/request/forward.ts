@@ -27,18 +27,14 @@ import type { RequestContext } from "./RequestContext.ts"
 import { OutputTiming } from "./OutputTiming.ts"
 
 export const makeForward = Effect.gen(function* () {
-  const [backend, budget, discovery, leases] = [
-    yield* Backend,
-    yield* Budget,
-    yield* Discovery,
-    yield* LeaseKeeper
-  ]
-  const [meter, metrics, promptLog, rates] = [
-    yield* Meter,
-    yield* Metrics,
-    yield* PromptLog,
-    yield* ModelRates
-  ]
+  const backend = yield* Backend
+  const budget = yield* Budget
+  const discovery = yield* Discovery
+  const leases = yield* LeaseKeeper
+  const meter = yield* Meter
+  const metrics = yield* Metrics
+  const promptLog = yield* PromptLog
+  const rates = yield* ModelRates
   const nowMs = yield* makeMonotonicMs
 
   const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))

@@ -71,7 +71,8 @@ interface Found {
 }
 
 const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
-  const [pg, meter] = [yield* PgClient.PgClient, yield* Counters]
+  const pg = yield* PgClient.PgClient
+  const meter = yield* Counters
   const large = largeRead(pg)
   const counters = meter === undefined ? undefined : makeCounters(pg, meter, looks)
   const now = Effect.map(readNow(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`), ({ at }) => at)
@@ -145,7 +146,8 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
         const { complete, dropped } = yield* readDropped(pg, days)
         const from = later(days.from, complete)
         const compared = { from, to: later(days.to, from) }
-        const [sums, users] = [yield* compareLedger(pg, compared), yield* compareUsers(pg, compared)]
+        const sums = yield* compareLedger(pg, compared)
+        const users = yield* compareUsers(pg, compared)
         const differences = [...sums.differences, ...users.differences]
         const named = yield* Effect.forEach(differences.slice(0, mostNamed), nameLedger)
         const intents = yield* readLeftIntents(pg, leaseS)

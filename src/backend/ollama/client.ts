@@ -94,8 +94,10 @@ const lookups: ReadonlySet<Path> = new Set(["describe", "models", "loaded", "pin
 type LeftMs = () => number
 
 const make = Effect.fnUntraced(function* (options: OllamaOptions) {
-  const [breaker, drain] = [yield* CircuitBreaker, yield* Drain]
-  const [nowMs, traced] = [yield* makeMonotonicMs, yield* Traced]
+  const breaker = yield* CircuitBreaker
+  const drain = yield* Drain
+  const nowMs = yield* makeMonotonicMs
+  const traced = yield* Traced
   const prefix = options.url.pathname.replace(/(?<!\/)\/+$/, "")
   const makePool = (connections: number | null) =>
     Effect.acquireRelease(

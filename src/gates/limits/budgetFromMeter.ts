@@ -35,7 +35,9 @@ const patience = "4 seconds"
 export const layerFromMeter: Layer.Layer<Budget, never, Ledger | Meter | Reconciler> = Layer.effect(
   Budget,
   Effect.gen(function* () {
-    const [ledger, meter, reconciler] = [yield* Ledger, yield* Meter, yield* Reconciler]
+    const ledger = yield* Ledger
+    const meter = yield* Meter
+    const reconciler = yield* Reconciler
 
     const rebuild = Effect.fnUntraced(function* (gap: Gap) {
       const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)

@@ -49,8 +49,11 @@ export const layerFromMeter: Layer.Layer<
 > = Layer.effect(
   Limiter,
   Effect.gen(function* () {
-    const [budget, meter, rates] = [yield* Budget, yield* Meter, yield* ModelRates]
-    const [reconciler, settlements] = [yield* Reconciler, yield* SettlementQueue]
+    const budget = yield* Budget
+    const meter = yield* Meter
+    const rates = yield* ModelRates
+    const reconciler = yield* Reconciler
+    const settlements = yield* SettlementQueue
 
     const claimsOf = ({ accountId, budgets, limits, tenantBudgets, tenantId }: Caller): Claims => ({
       account: { group: tenantId, key: accountId },

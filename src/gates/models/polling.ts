@@ -35,7 +35,9 @@ const minSpacingS = 5
 const nothing = new Catalog([])
 
 const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }: DiscoveryOptions) {
-  const [backend, nowMs, queue] = [yield* Backend, yield* makeMonotonicMs, yield* FairQueue]
+  const backend = yield* Backend
+  const nowMs = yield* makeMonotonicMs
+  const queue = yield* FairQueue
   const requested = yield* Queue.sliding<void>(1)
   const descriptions = new Descriptions(backend.describe, nowMs)
   const listed = yield* Queue.sliding<void>(1)

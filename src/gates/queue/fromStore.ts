@@ -72,7 +72,9 @@ interface Local {
 }
 
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
-  const [metrics, store, now] = [yield* Metrics, yield* QueueStore, yield* makeMonotonicMs]
+  const metrics = yield* Metrics
+  const store = yield* QueueStore
+  const now = yield* makeMonotonicMs
   const locals = new Map<string, Local>()
   let models: ReadonlyArray<ModelUse> = []
   /** when the store had them */

@@ -6,7 +6,8 @@ import type { ModelUse } from "./QueueStore.ts"
 
 export const layerQueueGauge: Layer.Layer<never, never, FairQueue | Metrics> = Layer.effectDiscard(
   Effect.gen(function* () {
-    const [queue, metrics] = [yield* FairQueue, yield* Metrics]
+    const queue = yield* FairQueue
+    const metrics = yield* Metrics
     yield* metrics.probe({
       name: "tollgate_queue_places_in_use",
       help: "Requests of this replica that have a place at the backend; 0 when BACKEND_MAX_CONCURRENT is not set",

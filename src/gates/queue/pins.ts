@@ -59,8 +59,12 @@ const readEveryMs = 5000
 export const layerPinned: Layer.Layer<never, never, Pins | Backend | CircuitBreaker | FairQueue | Metrics> =
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const [backend, breaker, queue] = [yield* Backend, yield* CircuitBreaker, yield* FairQueue]
-      const [metrics, now, pins] = [yield* Metrics, yield* makeMonotonicMs, yield* Pins]
+      const backend = yield* Backend
+      const breaker = yield* CircuitBreaker
+      const queue = yield* FairQueue
+      const metrics = yield* Metrics
+      const now = yield* makeMonotonicMs
+      const pins = yield* Pins
       if (!queue.limited) return
       // While the database does not answer, the pins stay as they are.
       yield* background(

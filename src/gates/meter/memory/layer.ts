@@ -49,7 +49,8 @@ export const layerMemory = (options: MeterOptions): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
     Effect.gen(function* () {
-      const [clock, nowMs] = [yield* Clock.Clock, yield* makeMonotonicMs]
+      const clock = yield* Clock.Clock
+      const nowMs = yield* makeMonotonicMs
       return makeMemory(new MemoryMeter(options, () => clock.currentTimeMillisUnsafe()), nowMs)
     })
   )
