@@ -11,6 +11,7 @@ import { pages } from "../../build/clients.ts"
 import { layerInMemory, memoryKey } from "../../src/inMemory.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 it("when a client is in the source, then its page and the table have what the source makes", () => {
   for (const [file, text] of pages())
@@ -88,58 +89,54 @@ it.effect("when a surface is off, then connect says how to switch it on; when it
   }).pipe(Effect.provide(Admin))
 )
 
-it.effect("when the key may not use the model, or the window is not known, then connect says so", () =>
-  Effect.gen(function* () {
-    const file = keyFileIn(yield* ownHome)
-    const url = yield* address
-    const ran = yield* tollgateHere("connect", "pi", "--model", "other", "--key-file", file, "--url", url)
-    assert.include(ran.stderr, 'this key may not use the model "other"; it may use: m:latest')
-    const small = yield* connect("qwen --model m --window 16384 --url", url)
-    assert.strictEqual(
-      small.stderr,
-      "a window of 16384 is too small: the first request of Qwen Code has some 20000 tokens\n"
-    )
-    assert.include(ran.stderr, "the context window is not known, so 4096 is assumed: give --window")
-    assert.notInclude(ran.stdout + ran.stderr, key.secret)
-    const json = yield* connect("pi --model m --window 9999 --max-output 77 --url", url, "--json")
-    const Shown = Schema.Struct({
-      files: Schema.Array(Schema.Struct({ path: Schema.String, content: Schema.String }))
-    })
-    const { files } = yield* Schema.decodeEffect(Schema.fromJsonString(Shown))(json.stdout)
-    assert.include(files.at(-1)?.content ?? "", '"contextWindow": 9999')
-    assert.include(files.at(-1)?.content ?? "", '"maxTokens": 77')
-  }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(Admin, gateway([]))))
-)
+const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
 
-it.effect(
-  "when settings are written, then the difference is shown, what was there stays, and again nothing changes",
-  () =>
-    Effect.gen(function* () {
-      const home = yield* ownHome
-      const file = path.join(home, ".pi/agent/models.json")
-      mkdirSync(path.dirname(file), { recursive: true })
-      const before = '{"providers":{"mine":{"baseUrl":"http://x"}}}'
-      writeFileSync(file, before)
-      const url = yield* address
-      const write = connect("pi --model m --window 8192 --key-file", keyFileIn(home), "--url", url, "--write")
-      const first = yield* write
-      assert.strictEqual(first.code, 0, first.stderr)
-      assert.include(first.stdout, `- ${before}`)
-      assert.include(first.stdout, '+     "tollgate": {')
-      const Written = Schema.fromJsonString(
-        Schema.Struct({ providers: Schema.Record(Schema.String, Schema.Struct({ baseUrl: Schema.String })) })
-      )
-      const { providers } = yield* Schema.decodeEffect(Written)(readFileSync(file, "utf8"))
-      assert.deepStrictEqual(providers, { mine: { baseUrl: "http://x" }, tollgate: { baseUrl: `${url}/v1` } })
-      assert.strictEqual(readFileSync(`${file}.before-tollgate`, "utf8"), before)
-      const script = path.join(home, ".config/tollgate/pi.sh")
-      assert.strictEqual(statSync(script).mode & 0o777, 0o600)
-      for (const text of [first.stdout, readFileSync(script, "utf8"), readFileSync(file, "utf8")])
-        assert.notInclude(text, key.secret)
-      const second = yield* write
-      assert.match(second.stdout, /^.*pi\.sh: nothing to change\n.*models\.json: nothing to change\nthen: /)
-    }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(Admin, gateway([]))))
-)
+test("when the key may not use the model, or the window is not known, then connect says so", function* () {
+  const file = keyFileIn(yield* ownHome)
+  const url = yield* address
+  const ran = yield* tollgateHere("connect", "pi", "--model", "other", "--key-file", file, "--url", url)
+  assert.include(ran.stderr, 'this key may not use the model "other"; it may use: m:latest')
+  const small = yield* connect("qwen --model m --window 16384 --url", url)
+  assert.strictEqual(
+    small.stderr,
+    "a window of 16384 is too small: the first request of Qwen Code has some 20000 tokens\n"
+  )
+  assert.include(ran.stderr, "the context window is not known, so 4096 is assumed: give --window")
+  assert.notInclude(ran.stdout + ran.stderr, key.secret)
+  const json = yield* connect("pi --model m --window 9999 --max-output 77 --url", url, "--json")
+  const Shown = Schema.Struct({
+    files: Schema.Array(Schema.Struct({ path: Schema.String, content: Schema.String }))
+  })
+  const { files } = yield* Schema.decodeEffect(Schema.fromJsonString(Shown))(json.stdout)
+  assert.include(files.at(-1)?.content ?? "", '"contextWindow": 9999')
+  assert.include(files.at(-1)?.content ?? "", '"maxTokens": 77')
+})
+
+test("when settings are written, then the difference is shown, what was there stays, and again nothing changes", function* () {
+  const home = yield* ownHome
+  const file = path.join(home, ".pi/agent/models.json")
+  mkdirSync(path.dirname(file), { recursive: true })
+  const before = '{"providers":{"mine":{"baseUrl":"http://x"}}}'
+  writeFileSync(file, before)
+  const url = yield* address
+  const write = connect("pi --model m --window 8192 --key-file", keyFileIn(home), "--url", url, "--write")
+  const first = yield* write
+  assert.strictEqual(first.code, 0, first.stderr)
+  assert.include(first.stdout, `- ${before}`)
+  assert.include(first.stdout, '+     "tollgate": {')
+  const Written = Schema.fromJsonString(
+    Schema.Struct({ providers: Schema.Record(Schema.String, Schema.Struct({ baseUrl: Schema.String })) })
+  )
+  const { providers } = yield* Schema.decodeEffect(Written)(readFileSync(file, "utf8"))
+  assert.deepStrictEqual(providers, { mine: { baseUrl: "http://x" }, tollgate: { baseUrl: `${url}/v1` } })
+  assert.strictEqual(readFileSync(`${file}.before-tollgate`, "utf8"), before)
+  const script = path.join(home, ".config/tollgate/pi.sh")
+  assert.strictEqual(statSync(script).mode & 0o777, 0o600)
+  for (const text of [first.stdout, readFileSync(script, "utf8"), readFileSync(file, "utf8")])
+    assert.notInclude(text, key.secret)
+  const second = yield* write
+  assert.match(second.stdout, /^.*pi\.sh: nothing to change\n.*models\.json: nothing to change\nthen: /)
+})
 
 it.effect("when a file cannot be merged, then it is named, and no file is written", () =>
   Effect.gen(function* () {

@@ -13,6 +13,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, start, succeeds } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
 
@@ -106,22 +107,19 @@ it.live(
     }).pipe(Effect.provide([Quick, TestConsole.layer]))
 )
 
-it.effect("when keys cannot be stored, then none is in force", () =>
-  Effect.gen(function* () {
-    succeeds(yield* acme)
-    const people = fileOf("Ana\nBen")
-    failsWith(
-      yield* importing(people, path.join(folder, "missing", "keys.csv")),
-      /the file cannot be written/
-    )
-    failsWith(yield* importing(people, people), /it is no file that create-keys wrote/)
-    const registry = yield* Registry
-    const keep = () => Effect.fail("disk full")
-    const error = yield* Effect.flip(registry.createKeys({ tenant: "acme", names: ["Ana"] }, keep))
-    assert.strictEqual(error, "disk full")
-    assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
-  }).pipe(Effect.provide(Quick))
-)
+const test = testWith(it.effect, Quick)
+
+test("when keys cannot be stored, then none is in force", function* () {
+  succeeds(yield* acme)
+  const people = fileOf("Ana\nBen")
+  failsWith(yield* importing(people, path.join(folder, "missing", "keys.csv")), /the file cannot be written/)
+  failsWith(yield* importing(people, people), /it is no file that create-keys wrote/)
+  const registry = yield* Registry
+  const keep = () => Effect.fail("disk full")
+  const error = yield* Effect.flip(registry.createKeys({ tenant: "acme", names: ["Ana"] }, keep))
+  assert.strictEqual(error, "disk full")
+  assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
+})
 
 const Summary = Schema.Struct({
   created: Schema.Finite,
@@ -129,96 +127,81 @@ const Summary = Schema.Struct({
   unused: Schema.Array(Schema.Struct({ name: Schema.String }))
 })
 
-it.effect(
-  "when names are imported, then those with a live key get no other, and the settings are those given",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* acme)
-      const old = yield* tollgateHere("create-key", "--tenant", "acme", "--name", "Ana García, 研究室")
-      const out = path.join(folder, "settings.csv")
-      const people = fileOf(
-        '\ufeffmail;Name\r\na@x;"Ana García, 研究室"\r\nb@x;"Ben ""B"""\r\n\r\nc@x;=Cy;\r\n'
-      )
-      const first = yield* importing(people, out, "--rpm", "7", "--expires-in", "2d")
-      succeeds(first)
-      assert.strictEqual(first.stdout, `2 keys created in ${out}\n`)
-      assert.include(first.stderr, "1 key of these is not in")
-      const registry = yield* Registry
-      const listed = (yield* registry.listKeys("acme")).rows
-      // Keys of one transaction have one time.
-      const rows = ["Ana García, 研究室", 'Ben "B"', "=Cy"].flatMap((name) =>
-        listed.filter((key) => key.name === name)
-      )
-      assert.lengthOf(listed, 3)
-      assert.deepStrictEqual(
-        rows.map(({ name, rpm, expires }) => [name, rpm, expires !== null]),
-        [
-          ["Ana García, 研究室", null, false],
-          ['Ben "B"', 7, true],
-          ["=Cy", 7, true]
-        ]
-      )
-      for (const { secret } of linesOf(out).map(([, , secret = ""]) => ({ secret })))
-        assert.notInclude(first.stdout + first.stderr, secret)
-      // A key that was revoked is replaced, and its line is no longer with the keys that work.
-      const gone = rows[2]?.prefix ?? ""
-      yield* registry.revokeKey(gone)
-      const again = yield* json(Summary, yield* importing(people, out, "--json"))
-      assert.deepStrictEqual(again, {
-        created: 1,
-        skipped: [
-          { name: "Ana García, 研究室", in_file: false },
-          { name: 'Ben "B"', in_file: true }
-        ],
-        unused: [{ name: "=Cy" }]
-      })
-      assert.notInclude(readFileSync(out, "utf8"), gone)
-      assert.include(readFileSync(`${out}.unused`, "utf8"), gone)
-      assert.notInclude(readFileSync(out, "utf8"), old.stdout.trim())
-    }).pipe(Effect.provide(Quick))
-)
+test("when names are imported, then those with a live key get no other, and the settings are those given", function* () {
+  succeeds(yield* acme)
+  const old = yield* tollgateHere("create-key", "--tenant", "acme", "--name", "Ana García, 研究室")
+  const out = path.join(folder, "settings.csv")
+  const people = fileOf('\ufeffmail;Name\r\na@x;"Ana García, 研究室"\r\nb@x;"Ben ""B"""\r\n\r\nc@x;=Cy;\r\n')
+  const first = yield* importing(people, out, "--rpm", "7", "--expires-in", "2d")
+  succeeds(first)
+  assert.strictEqual(first.stdout, `2 keys created in ${out}\n`)
+  assert.include(first.stderr, "1 key of these is not in")
+  const registry = yield* Registry
+  const listed = (yield* registry.listKeys("acme")).rows
+  // Keys of one transaction have one time.
+  const rows = ["Ana García, 研究室", 'Ben "B"', "=Cy"].flatMap((name) =>
+    listed.filter((key) => key.name === name)
+  )
+  assert.lengthOf(listed, 3)
+  assert.deepStrictEqual(
+    rows.map(({ name, rpm, expires }) => [name, rpm, expires !== null]),
+    [
+      ["Ana García, 研究室", null, false],
+      ['Ben "B"', 7, true],
+      ["=Cy", 7, true]
+    ]
+  )
+  for (const { secret } of linesOf(out).map(([, , secret = ""]) => ({ secret })))
+    assert.notInclude(first.stdout + first.stderr, secret)
+  // A key that was revoked is replaced, and its line is no longer with the keys that work.
+  const gone = rows[2]?.prefix ?? ""
+  yield* registry.revokeKey(gone)
+  const again = yield* json(Summary, yield* importing(people, out, "--json"))
+  assert.deepStrictEqual(again, {
+    created: 1,
+    skipped: [
+      { name: "Ana García, 研究室", in_file: false },
+      { name: 'Ben "B"', in_file: true }
+    ],
+    unused: [{ name: "=Cy" }]
+  })
+  assert.notInclude(readFileSync(out, "utf8"), gone)
+  assert.include(readFileSync(`${out}.unused`, "utf8"), gone)
+  assert.notInclude(readFileSync(out, "utf8"), old.stdout.trim())
+})
 
-it.effect(
-  "when a list of names is not clear, or keys would be shown on a terminal, then nothing is made",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* acme)
-      const out = path.join(folder, "refused.csv")
-      for (const [text, expected] of [
-        ["Ana\nBen\nAna", /the name "Ana" is in it twice/],
-        ["Garcia, Ana\nGarcia, Ben", /several columns, and the first line calls none of them "name"/],
-        ["name\nAna\nGarcia, Ben", /a line has more columns than the first/],
-        ['"Ana', /a quote is not closed/],
-        ["name\n", /there are no names in it/],
-        [`Ana\n${"x".repeat(65)}`, /must be 1 to 64 characters/]
-      ] as const)
-        failsWith(yield* importing(fileOf(text), out), expected, text)
-      writeFileSync(path.join(folder, "latin1.csv"), Buffer.from("Jos\xe9", "latin1"))
-      failsWith(yield* importing(path.join(folder, "latin1.csv"), out), /the text is not UTF-8/)
-      failsWith(yield* importing(path.join(folder, "no-such.csv"), out), /the file cannot be read/)
-      const names = fileOf("Ana")
-      failsWith(
-        yield* tollgateHere("create-keys", "--tenant", "nobody", "--names", names, "--out", out),
-        /unknown tenant "nobody"/
-      )
-      const onTerminal = yield* Effect.acquireUseRelease(
-        Effect.sync(() =>
-          Object.defineProperty(process.stdout, "isTTY", { value: true, configurable: true })
-        ),
-        () => tollgateHere("create-keys", "--tenant", "acme", "--names", names),
-        () => Effect.sync(() => Reflect.deleteProperty(process.stdout, "isTTY"))
-      )
-      failsWith(
-        onTerminal,
-        /--out must be a file, such as keys.csv, or "-" to print the keys on this terminal/
-      )
-      assert.isFalse(existsSync(out))
-      const registry = yield* Registry
-      assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
-      const printed = yield* tollgateHere("create-keys", "--tenant", "acme", "--names", names, "--out", "-")
-      assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
-    }).pipe(Effect.provide(Quick))
-)
+test("when a list of names is not clear, or keys would be shown on a terminal, then nothing is made", function* () {
+  succeeds(yield* acme)
+  const out = path.join(folder, "refused.csv")
+  for (const [text, expected] of [
+    ["Ana\nBen\nAna", /the name "Ana" is in it twice/],
+    ["Garcia, Ana\nGarcia, Ben", /several columns, and the first line calls none of them "name"/],
+    ["name\nAna\nGarcia, Ben", /a line has more columns than the first/],
+    ['"Ana', /a quote is not closed/],
+    ["name\n", /there are no names in it/],
+    [`Ana\n${"x".repeat(65)}`, /must be 1 to 64 characters/]
+  ] as const)
+    failsWith(yield* importing(fileOf(text), out), expected, text)
+  writeFileSync(path.join(folder, "latin1.csv"), Buffer.from("Jos\xe9", "latin1"))
+  failsWith(yield* importing(path.join(folder, "latin1.csv"), out), /the text is not UTF-8/)
+  failsWith(yield* importing(path.join(folder, "no-such.csv"), out), /the file cannot be read/)
+  const names = fileOf("Ana")
+  failsWith(
+    yield* tollgateHere("create-keys", "--tenant", "nobody", "--names", names, "--out", out),
+    /unknown tenant "nobody"/
+  )
+  const onTerminal = yield* Effect.acquireUseRelease(
+    Effect.sync(() => Object.defineProperty(process.stdout, "isTTY", { value: true, configurable: true })),
+    () => tollgateHere("create-keys", "--tenant", "acme", "--names", names),
+    () => Effect.sync(() => Reflect.deleteProperty(process.stdout, "isTTY"))
+  )
+  failsWith(onTerminal, /--out must be a file, such as keys.csv, or "-" to print the keys on this terminal/)
+  assert.isFalse(existsSync(out))
+  const registry = yield* Registry
+  assert.lengthOf((yield* registry.listKeys("acme")).rows, 0)
+  const printed = yield* tollgateHere("create-keys", "--tenant", "acme", "--names", names, "--out", "-")
+  assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
+})
 
 it.effect(
   "when a tenant has a live key of a name, then create-key makes another only when it is asked to",
@@ -248,46 +231,33 @@ it.effect(
     }).pipe(Effect.provide(Admin))
 )
 
-it.effect(
-  "when letters are written, then each person with a live key has one, and nobody else may read it",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* acme)
-      const [out, letters] = [path.join(folder, "letters.csv"), path.join(folder, "letters")]
-      succeeds(yield* importing(fileOf("Zoë/../Söhne\nBen"), out, "--rpm", "7"))
-      const [zoe, ben] = linesOf(out).toSorted(([one = ""], [other = ""]) => other.localeCompare(one))
-      const registry = yield* Registry
-      yield* registry.setBudgets(zoe?.[1] ?? "", { day: 5000 })
-      yield* registry.revokeKey(ben?.[1] ?? "")
-      const write = (...more: ReadonlyArray<string>) =>
-        tollgateHere(
-          "letters",
-          "--keys",
-          out,
-          "--address",
-          "https://llm.example.org/",
-          "--out",
-          letters,
-          ...more
-        )
-      const ran = yield* write()
-      succeeds(ran)
-      assert.include(ran.stderr, ben?.[1] ?? "?")
-      assert.notInclude(ran.stdout + ran.stderr, zoe?.[2] ?? "?")
-      const [file = "", ...others] = readdirSync(letters)
-      assert.deepStrictEqual([file, others], [`Zoë-..-Söhne.${zoe?.[1]}.txt`, []])
-      assert.strictEqual(statSync(path.join(letters, file)).mode & 0o777, 0o600)
-      const text = readFileSync(path.join(letters, file), "utf8")
-      for (const part of [
-        "Hello Zoë/../Söhne,",
-        `Bearer ${zoe?.[2]}"`,
-        "curl https://llm.example.org/v1/chat/completions",
-        "7 requests and 100,000 tokens a minute, 4 requests at a time, 5,000 tokens a day (UTC)"
-      ])
-        assert.include(text, part)
-      assert.notInclude(text, "{{")
-      succeeds(yield* write("--template", fileOf("Hej {{ name }}: {{key}}")))
-      assert.strictEqual(readFileSync(path.join(letters, file), "utf8"), `Hej Zoë/../Söhne: ${zoe?.[2]}`)
-      failsWith(yield* write("--template", fileOf("{{names}}")), /\{\{names\}\} is unknown: use \{\{name\}\}/)
-    }).pipe(Effect.provide(Quick))
-)
+test("when letters are written, then each person with a live key has one, and nobody else may read it", function* () {
+  succeeds(yield* acme)
+  const [out, letters] = [path.join(folder, "letters.csv"), path.join(folder, "letters")]
+  succeeds(yield* importing(fileOf("Zoë/../Söhne\nBen"), out, "--rpm", "7"))
+  const [zoe, ben] = linesOf(out).toSorted(([one = ""], [other = ""]) => other.localeCompare(one))
+  const registry = yield* Registry
+  yield* registry.setBudgets(zoe?.[1] ?? "", { day: 5000 })
+  yield* registry.revokeKey(ben?.[1] ?? "")
+  const write = (...more: ReadonlyArray<string>) =>
+    tollgateHere("letters", "--keys", out, "--address", "https://llm.example.org/", "--out", letters, ...more)
+  const ran = yield* write()
+  succeeds(ran)
+  assert.include(ran.stderr, ben?.[1] ?? "?")
+  assert.notInclude(ran.stdout + ran.stderr, zoe?.[2] ?? "?")
+  const [file = "", ...others] = readdirSync(letters)
+  assert.deepStrictEqual([file, others], [`Zoë-..-Söhne.${zoe?.[1]}.txt`, []])
+  assert.strictEqual(statSync(path.join(letters, file)).mode & 0o777, 0o600)
+  const text = readFileSync(path.join(letters, file), "utf8")
+  for (const part of [
+    "Hello Zoë/../Söhne,",
+    `Bearer ${zoe?.[2]}"`,
+    "curl https://llm.example.org/v1/chat/completions",
+    "7 requests and 100,000 tokens a minute, 4 requests at a time, 5,000 tokens a day (UTC)"
+  ])
+    assert.include(text, part)
+  assert.notInclude(text, "{{")
+  succeeds(yield* write("--template", fileOf("Hej {{ name }}: {{key}}")))
+  assert.strictEqual(readFileSync(path.join(letters, file), "utf8"), `Hej Zoë/../Söhne: ${zoe?.[2]}`)
+  failsWith(yield* write("--template", fileOf("{{names}}")), /\{\{names\}\} is unknown: use \{\{name\}\}/)
+})

@@ -6,6 +6,7 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgateWith } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const Keys = Schema.Array(
   Schema.Struct({
@@ -29,99 +30,93 @@ const twoTenants = Effect.gen(function* () {
   return [yield* key("one", "laptop"), yield* key("two", "server")] as const
 })
 
-it.effect("when no tenant is named, then the keys of all are listed, with limits, budgets and last use", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const [laptop, server] = yield* twoTenants
-    succeeds(yield* tollgateHere("set-budget", "--key", prefixOf(server), "--daily", "5000"))
-    yield* sql`INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
+const test = testWith(it.effect, Admin)
+
+test("when no tenant is named, then the keys of all are listed, with limits, budgets and last use", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [laptop, server] = yield* twoTenants
+  succeeds(yield* tollgateHere("set-budget", "--key", prefixOf(server), "--daily", "5000"))
+  yield* sql`INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
         tokens_in, tokens_out, usage_source, status, latency_ms, client_ip)
       SELECT gen_random_uuid(), '2026-11-20T08:30:00Z', tenant_id, id, prefix, 'POST', '/api/chat', true, 0, 0, 'backend',
         429, 1, '127.0.0.1' FROM api_keys WHERE prefix = ${prefixOf(server)}`
-    const [first, second] = yield* json(Keys, yield* tollgateHere("list-keys", "--json"))
-    assert.deepInclude(first, {
-      prefix: prefixOf(laptop),
-      tenant: "one",
-      effective: { rpm: 7 },
-      last_used: null
-    })
-    assert.deepInclude(second, {
-      tenant: "two",
-      budgets: [{ period: "day", budget: 5000, spent: 0 }],
-      last_used: "2026-11-20T08:30:00.000Z"
-    })
-    const { stdout } = yield* tollgateHere("list-keys")
-    assert.match(stdout, /one +laptop +chat,embeddings +7 \/ 100,000 \/ 4 +- +- +- +off/)
-    assert.match(stdout, /two +server +\S+ +60 \/ 100,000 \/ 4 +5,000 of 5,000 a day +2026-11-20 08:30/)
-    assert.notInclude((yield* tollgateHere("list-keys", "--tenant", "one")).stdout, "server")
-  }).pipe(Effect.provide(Admin))
-)
+  const [first, second] = yield* json(Keys, yield* tollgateHere("list-keys", "--json"))
+  assert.deepInclude(first, {
+    prefix: prefixOf(laptop),
+    tenant: "one",
+    effective: { rpm: 7 },
+    last_used: null
+  })
+  assert.deepInclude(second, {
+    tenant: "two",
+    budgets: [{ period: "day", budget: 5000, spent: 0 }],
+    last_used: "2026-11-20T08:30:00.000Z"
+  })
+  const { stdout } = yield* tollgateHere("list-keys")
+  assert.match(stdout, /one +laptop +chat,embeddings +7 \/ 100,000 \/ 4 +- +- +- +off/)
+  assert.match(stdout, /two +server +\S+ +60 \/ 100,000 \/ 4 +5,000 of 5,000 a day +2026-11-20 08:30/)
+  assert.notInclude((yield* tollgateHere("list-keys", "--tenant", "one")).stdout, "server")
+})
 
-it.effect("when a key cannot work, then show-key says why", () =>
-  Effect.gen(function* () {
-    const [laptop] = yield* twoTenants
-    const prefix = prefixOf(laptop)
-    const shown = yield* tollgateHere("show-key", "--prefix", prefix)
-    succeeds(shown)
-    assert.match(shown.stdout, /requests a minute +7 \(the tenant's\)/)
-    assert.match(shown.stderr, /may use no model: every model request gets 403/)
-    succeeds(yield* tollgateHere("disable-tenant", "--tenant", "one"))
-    succeeds(yield* tollgateHere("set-budget", "--key", prefix, "--total", "0"))
-    const { stderr } = yield* tollgateHere("show-key", "--prefix", prefix)
-    assert.match(stderr, /The tenant is disabled: every request gets 401/)
-    assert.match(stderr, /The budget \(total\) is spent/)
-    succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
-    assert.match((yield* tollgateHere("show-key", "--prefix", prefix)).stderr, /The key is revoked/)
-    failsWith(yield* tollgateHere("show-key"), /--prefix must be given, or --key-from-stdin, but not both/)
-    failsWith(yield* tollgateHere("show-key", "--prefix", "tg_000000000"), /unknown key prefix tg_000000000/)
-  }).pipe(Effect.provide(Admin))
-)
+test("when a key cannot work, then show-key says why", function* () {
+  const [laptop] = yield* twoTenants
+  const prefix = prefixOf(laptop)
+  const shown = yield* tollgateHere("show-key", "--prefix", prefix)
+  succeeds(shown)
+  assert.match(shown.stdout, /requests a minute +7 \(the tenant's\)/)
+  assert.match(shown.stderr, /may use no model: every model request gets 403/)
+  succeeds(yield* tollgateHere("disable-tenant", "--tenant", "one"))
+  succeeds(yield* tollgateHere("set-budget", "--key", prefix, "--total", "0"))
+  const { stderr } = yield* tollgateHere("show-key", "--prefix", prefix)
+  assert.match(stderr, /The tenant is disabled: every request gets 401/)
+  assert.match(stderr, /The budget \(total\) is spent/)
+  succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
+  assert.match((yield* tollgateHere("show-key", "--prefix", prefix)).stderr, /The key is revoked/)
+  failsWith(yield* tollgateHere("show-key"), /--prefix must be given, or --key-from-stdin, but not both/)
+  failsWith(yield* tollgateHere("show-key", "--prefix", "tg_000000000"), /unknown key prefix tg_000000000/)
+})
 
-it.effect("when a whole key is given for a prefix, then it is taken, and its secret is nowhere", () =>
-  Effect.gen(function* () {
-    const [laptop] = yield* twoTenants
-    for (const args of [
-      ["show-key", "--prefix", laptop],
-      ["set-budget", "--key", laptop, "--daily", "5"],
-      ["disable-key", "--prefix", laptop]
-    ]) {
-      const ran = yield* tollgateHere(...args)
-      succeeds(ran)
-      assert.notInclude(ran.stdout + ran.stderr, laptop.slice(12))
-    }
-    const unknown = yield* tollgateHere("show-key", "--prefix", `tg_000000000${laptop.slice(12)}`)
-    failsWith(unknown, /unknown key prefix tg_000000000$/m)
-    failsWith(
-      yield* tollgateHere("show-budget", "--key", "bad"),
-      /^tollgate: --key \(or --prefix\) must be the 12-character prefix/
-    )
-  }).pipe(Effect.provide(Admin))
-)
-
-it.effect("when a key is created with --json, then nothing but the JSON is printed", () =>
-  Effect.gen(function* () {
-    succeeds(yield* tollgateHere("create-tenant", "--name", "one"))
-    const ran = yield* tollgateHere("create-key", "--tenant", "one", "--name", "x", "--json")
+test("when a whole key is given for a prefix, then it is taken, and its secret is nowhere", function* () {
+  const [laptop] = yield* twoTenants
+  for (const args of [
+    ["show-key", "--prefix", laptop],
+    ["set-budget", "--key", laptop, "--daily", "5"],
+    ["disable-key", "--prefix", laptop]
+  ]) {
+    const ran = yield* tollgateHere(...args)
     succeeds(ran)
-    assert.strictEqual(ran.stderr, "")
-    yield* json(Schema.Struct({ secret: Schema.String, prefix: Schema.String }), ran)
-    failsWith(
-      yield* tollgateHere(
-        ..."create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01".split(" ")
-      ),
-      /--expires-at must be left out when --expires-in is given/
-    )
-    failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)
-    const { url } = yield* TestDatabase
-    const shown = (input: string) =>
-      tollgateWith({ DATABASE_URL: Redacted.value(url) }, ["show-key", "--key-from-stdin"], input)
-    const { secret } = yield* json(Schema.Struct({ secret: Schema.String }), ran)
-    for (const input of [secret, `${secret}\nmore\n`]) {
-      const { stdout } = yield* shown(input)
-      assert.match(stdout, /^prefix +tg_/)
-      assert.notInclude(stdout, secret.slice(12))
-    }
-    for (const input of ["", "no key", `${secret}x`])
-      failsWith(yield* shown(input), /--key-from-stdin must be given with one key on stdin/)
-  }).pipe(Effect.provide(Admin))
-)
+    assert.notInclude(ran.stdout + ran.stderr, laptop.slice(12))
+  }
+  const unknown = yield* tollgateHere("show-key", "--prefix", `tg_000000000${laptop.slice(12)}`)
+  failsWith(unknown, /unknown key prefix tg_000000000$/m)
+  failsWith(
+    yield* tollgateHere("show-budget", "--key", "bad"),
+    /^tollgate: --key \(or --prefix\) must be the 12-character prefix/
+  )
+})
+
+test("when a key is created with --json, then nothing but the JSON is printed", function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "one"))
+  const ran = yield* tollgateHere("create-key", "--tenant", "one", "--name", "x", "--json")
+  succeeds(ran)
+  assert.strictEqual(ran.stderr, "")
+  yield* json(Schema.Struct({ secret: Schema.String, prefix: Schema.String }), ran)
+  failsWith(
+    yield* tollgateHere(
+      ..."create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01".split(" ")
+    ),
+    /--expires-at must be left out when --expires-in is given/
+  )
+  failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)
+  const { url } = yield* TestDatabase
+  const shown = (input: string) =>
+    tollgateWith({ DATABASE_URL: Redacted.value(url) }, ["show-key", "--key-from-stdin"], input)
+  const { secret } = yield* json(Schema.Struct({ secret: Schema.String }), ran)
+  for (const input of [secret, `${secret}\nmore\n`]) {
+    const { stdout } = yield* shown(input)
+    assert.match(stdout, /^prefix +tg_/)
+    assert.notInclude(stdout, secret.slice(12))
+  }
+  for (const input of ["", "no key", `${secret}x`])
+    failsWith(yield* shown(input), /--key-from-stdin must be given with one key on stdin/)
+})

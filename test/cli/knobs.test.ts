@@ -1,132 +1,125 @@
 import { assert, it } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const line = (text: string) => tollgateHere(...text.split(" "))
 
-it.effect(
-  "when any combination of budgets is set, then it is shown with what was spent, and can be taken away",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* line("create-tenant --name budgets"))
-      const created = yield* line("create-key --tenant budgets --name k")
-      const prefix = prefixOf(created.stdout)
-      const States = Schema.Array(
-        Schema.Struct({ period: Schema.String, budget: Schema.NullOr(Schema.Finite), spent: Schema.Finite })
-      )
-      const set = yield* line(`set-budget --key ${prefix} --daily 0 --total 9007199254740991 --json`)
-      succeeds(set)
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`
+const test = testWith(it.effect, Admin)
+
+test("when any combination of budgets is set, then it is shown with what was spent, and can be taken away", function* () {
+  succeeds(yield* line("create-tenant --name budgets"))
+  const created = yield* line("create-key --tenant budgets --name k")
+  const prefix = prefixOf(created.stdout)
+  const States = Schema.Array(
+    Schema.Struct({ period: Schema.String, budget: Schema.NullOr(Schema.Finite), spent: Schema.Finite })
+  )
+  const set = yield* line(`set-budget --key ${prefix} --daily 0 --total 9007199254740991 --json`)
+  succeeds(set)
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
         INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
         SELECT id, tenant_id, d::date, 1, 10, 5 FROM api_keys,
           (VALUES ((now() AT TIME ZONE 'UTC')::date), ('2020-01-01'::date)) AS days (d) WHERE prefix = ${prefix}`
-      const shown = yield* line(`show-budget --key ${prefix} --json`)
-      assert.deepStrictEqual(yield* json(States, shown), [
-        { period: "day", budget: 0, spent: 15 },
-        { period: "month", budget: null, spent: 15 },
-        { period: "total", budget: 9_007_199_254_740_991, spent: 30 }
-      ])
-      const cleared = yield* line(`set-budget --key ${prefix} --daily none --json`)
-      assert.deepStrictEqual(
-        (yield* json(States, cleared)).map(({ budget }) => budget),
-        [null, null, 9_007_199_254_740_991]
-      )
-      const usage = yield* line("show-usage --tenant budgets --period total --json")
-      const Usage = Schema.Struct({
-        requests: Schema.Finite,
-        tokens_in: Schema.Finite,
-        tokens_out: Schema.Finite
-      })
-      assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
-      const today = yield* line("show-usage --tenant budgets --period day")
-      assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+0\s+5/)
-    }).pipe(Effect.provide(Admin))
-)
+  const shown = yield* line(`show-budget --key ${prefix} --json`)
+  assert.deepStrictEqual(yield* json(States, shown), [
+    { period: "day", budget: 0, spent: 15 },
+    { period: "month", budget: null, spent: 15 },
+    { period: "total", budget: 9_007_199_254_740_991, spent: 30 }
+  ])
+  const cleared = yield* line(`set-budget --key ${prefix} --daily none --json`)
+  assert.deepStrictEqual(
+    (yield* json(States, cleared)).map(({ budget }) => budget),
+    [null, null, 9_007_199_254_740_991]
+  )
+  const usage = yield* line("show-usage --tenant budgets --period total --json")
+  const Usage = Schema.Struct({
+    requests: Schema.Finite,
+    tokens_in: Schema.Finite,
+    tokens_out: Schema.Finite
+  })
+  assert.deepStrictEqual(yield* json(Usage, usage), { requests: 2, tokens_in: 20, tokens_out: 10 })
+  const today = yield* line("show-usage --tenant budgets --period day")
+  assert.match(today.stdout, /budgets\s+day\s+1\s+10\s+0\s+5/)
+})
 
-it.effect("when models, limits, prompt log or disabling are set, then they are shown as they were set", () =>
-  Effect.gen(function* () {
-    succeeds(yield* line("create-tenant --name knobs"))
-    const created = yield* line("create-key --tenant knobs --name k --expires-in 30d --rpm 7")
-    const prefix = prefixOf(created.stdout)
-    succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
-    const all = yield* line("set-models --tenant knobs --allow-all --json")
-    const Models = Schema.Struct({
-      allow_all_models: Schema.Boolean,
-      allowed_models: Schema.Array(Schema.String)
-    })
-    assert.deepStrictEqual(yield* json(Models, all), {
-      allow_all_models: true,
-      allowed_models: ["a:1", "b:latest"]
-    })
-    const none = yield* tollgateHere(
-      "set-models",
-      "--tenant",
-      "knobs",
-      "--no-allow-all",
-      "--models",
-      "",
-      "--yes",
-      "--json"
-    )
-    assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
+test("when models, limits, prompt log or disabling are set, then they are shown as they were set", function* () {
+  succeeds(yield* line("create-tenant --name knobs"))
+  const created = yield* line("create-key --tenant knobs --name k --expires-in 30d --rpm 7")
+  const prefix = prefixOf(created.stdout)
+  succeeds(yield* tollgateHere("set-models", "--tenant", "knobs", "--models", "a:1, b:latest,a:1"))
+  const all = yield* line("set-models --tenant knobs --allow-all --json")
+  const Models = Schema.Struct({
+    allow_all_models: Schema.Boolean,
+    allowed_models: Schema.Array(Schema.String)
+  })
+  assert.deepStrictEqual(yield* json(Models, all), {
+    allow_all_models: true,
+    allowed_models: ["a:1", "b:latest"]
+  })
+  const none = yield* tollgateHere(
+    "set-models",
+    "--tenant",
+    "knobs",
+    "--no-allow-all",
+    "--models",
+    "",
+    "--yes",
+    "--json"
+  )
+  assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
 
-    const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
-    const key = yield* line(`set-limits --key ${prefix} --rpm none --tpm 9 --json`)
-    assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
-    const tenant = yield* line("set-limits --tenant knobs --rpm 11 --json")
-    assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
+  const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
+  const key = yield* line(`set-limits --key ${prefix} --rpm none --tpm 9 --json`)
+  assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
+  const tenant = yield* line("set-limits --tenant knobs --rpm 11 --json")
+  assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
 
-    const logged = yield* line(`set-prompt-log --key ${prefix} --on --retention-days 7`)
-    assert.include(logged.stdout, "kept for 7 days")
-    succeeds(yield* line(`set-prompt-log --key ${prefix} --off`))
+  const logged = yield* line(`set-prompt-log --key ${prefix} --on --retention-days 7`)
+  assert.include(logged.stdout, "kept for 7 days")
+  succeeds(yield* line(`set-prompt-log --key ${prefix} --off`))
 
-    assert.include((yield* line(`disable-key --prefix ${prefix}`)).stdout, "disabled")
-    assert.include((yield* line(`enable-key --prefix ${prefix}`)).stdout, "active")
-    assert.include((yield* line("disable-tenant --tenant knobs")).stdout, "disabled")
-    assert.include((yield* line("list-tenants")).stdout, "knobs")
-    succeeds(yield* line("enable-tenant --tenant knobs"))
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
-    assert.include((yield* line("list-keys --tenant knobs")).stdout, "expired")
-  }).pipe(Effect.provide(Admin))
-)
+  assert.include((yield* line(`disable-key --prefix ${prefix}`)).stdout, "disabled")
+  assert.include((yield* line(`enable-key --prefix ${prefix}`)).stdout, "active")
+  assert.include((yield* line("disable-tenant --tenant knobs")).stdout, "disabled")
+  assert.include((yield* line("list-tenants")).stdout, "knobs")
+  succeeds(yield* line("enable-tenant --tenant knobs"))
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
+  assert.include((yield* line("list-keys --tenant knobs")).stdout, "expired")
+})
 
-it.effect(
-  "when a key has limits of each user, then they are shown, exported and removed, and need a header",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* line("create-tenant --name people"))
-      const prefix = prefixOf((yield* line("create-key --tenant people --name k")).stdout)
-      const eachUser = (command: string, ...options: ReadonlyArray<string>) =>
-        tollgateHere(command, "--key", prefix, "--each-user", ...options)
-      const refused = yield* eachUser("set-limits", "--rpm", "5")
-      assert.include(
-        refused.stderr,
-        "--each-user must be used with a key that has a header for its end users: set-end-user sets one"
-      )
-      assert.strictEqual(refused.code, 1)
-      succeeds(yield* line(`set-end-user --key ${prefix} --header X-User`))
+test("when a key has limits of each user, then they are shown, exported and removed, and need a header", function* () {
+  succeeds(yield* line("create-tenant --name people"))
+  const prefix = prefixOf((yield* line("create-key --tenant people --name k")).stdout)
+  const eachUser = (command: string, ...options: ReadonlyArray<string>) =>
+    tollgateHere(command, "--key", prefix, "--each-user", ...options)
+  const refused = yield* eachUser("set-limits", "--rpm", "5")
+  assert.include(
+    refused.stderr,
+    "--each-user must be used with a key that has a header for its end users: set-end-user sets one"
+  )
+  assert.strictEqual(refused.code, 1)
+  succeeds(yield* line(`set-end-user --key ${prefix} --header X-User`))
 
-      const set = yield* eachUser("set-limits", "--rpm", "5", "--concurrent", "2")
-      assert.match(set.stdout, /EACH USER: RPM\s+TPM\s+CONCURRENT/)
-      assert.include(set.stderr, "--each-user --rpm was none and is 5")
-      succeeds(yield* eachUser("set-budget", "--daily", "20k"))
-      const shown = yield* line(`show-key --prefix ${prefix}`)
-      assert.match(shown.stdout, /each user\s+rpm 5\n.*each user\s+concurrent 2\n.*each user\s+daily 20,000/)
-      // The key keeps its own.
-      assert.match(shown.stdout, /requests a minute\s+60 \(the tenant's\)/)
-      const exported = yield* line("export")
-      assert.match(exported.stdout, /each_user_rpm: 5[^]*each_user_daily: 20000/)
+  const set = yield* eachUser("set-limits", "--rpm", "5", "--concurrent", "2")
+  assert.match(set.stdout, /EACH USER: RPM\s+TPM\s+CONCURRENT/)
+  assert.include(set.stderr, "--each-user --rpm was none and is 5")
+  succeeds(yield* eachUser("set-budget", "--daily", "20k"))
+  const shown = yield* line(`show-key --prefix ${prefix}`)
+  assert.match(shown.stdout, /each user\s+rpm 5\n.*each user\s+concurrent 2\n.*each user\s+daily 20,000/)
+  // The key keeps its own.
+  assert.match(shown.stdout, /requests a minute\s+60 \(the tenant's\)/)
+  const exported = yield* line("export")
+  assert.match(exported.stdout, /each_user_rpm: 5[^]*each_user_daily: 20000/)
 
-      const kept = yield* line(`set-end-user --key ${prefix} --header none`)
-      assert.match(kept.stderr, /--header must be kept while the key has limits or budgets of each user/)
-      succeeds(yield* eachUser("set-limits", "--rpm", "none", "--concurrent", "none"))
-      succeeds(yield* eachUser("set-budget", "--daily", "none"))
-      succeeds(yield* line(`set-end-user --key ${prefix} --header none`))
-      assert.notInclude((yield* line(`show-key --prefix ${prefix}`)).stdout, "each user")
-    }).pipe(Effect.provide(Admin))
-)
+  const kept = yield* line(`set-end-user --key ${prefix} --header none`)
+  assert.match(kept.stderr, /--header must be kept while the key has limits or budgets of each user/)
+  succeeds(yield* eachUser("set-limits", "--rpm", "none", "--concurrent", "none"))
+  succeeds(yield* eachUser("set-budget", "--daily", "none"))
+  succeeds(yield* line(`set-end-user --key ${prefix} --header none`))
+  assert.notInclude((yield* line(`show-key --prefix ${prefix}`)).stdout, "each user")
+})

@@ -12,6 +12,7 @@ import { call, eventually, hello, layerGateway, newKey } from "../support/Gatewa
 import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const withModels = tollgateWith(
   Layer.mock(Backend, { models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
@@ -47,139 +48,117 @@ it("when a number is written as people write it, then it is read, and nothing th
     assert.isTrue(Option.isNone(readNumber(text)), text)
 })
 
-it.effect(
-  "when an allowlist changes, then what goes and comes is named, and the last usable model goes only with --yes",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* withModels("create-tenant", "--name", "t"))
-      const set = (...args: ReadonlyArray<string>) => withModels("set-models", "--tenant", "t", ...args)
-      const registry = yield* Registry
-      const listed = Effect.map(registry.showTenant("t"), ({ allowedModels }) => allowedModels)
-      assert.match((yield* set("--models", "a:1,b")).stderr, /^Added: a:1, b$/m)
-      assert.match((yield* set("--add", "gone:1,a:1")).stderr, /^Added: gone:1$/m)
-      const removed = yield* set("--remove", "b:latest")
-      assert.match(removed.stderr, /^Removed: b$/m)
-      assert.deepStrictEqual(yield* listed, ["a:1", "gone:1"])
-      failsWith(yield* set("--remove", "c"), /--remove must be models of the allowlist, and c is none/)
-      failsWith(
-        yield* set("--models", "a:1", "--add", "b"),
-        /--models must be given without --add and --remove/
-      )
-      failsWith(yield* set("--models", "none"), /--models must be names of models: "" allows none/)
-      for (const mistake of [
-        ["--models", ""],
-        ["--models", "a1"],
-        ["--remove", "a:1"]
-      ])
-        failsWith(
-          yield* set(...mistake),
-          /--yes must be given too, because the tenant could use no model then/
-        )
-      assert.deepStrictEqual(yield* listed, ["a:1", "gone:1"])
-      succeeds(yield* set("--remove", "a:1", "--yes"))
-      // Nothing usable is lost any more.
-      succeeds(yield* set("--models", ""))
-      succeeds(yield* set("--allow-all"))
-      failsWith(yield* set("--no-allow-all"), /--yes must be given too/)
-    }).pipe(Effect.provide(Admin))
-)
+const test = testWith(it.effect, Admin)
 
-it.effect("when a key or a tenant is changed, then it is said whom it hits and what was before", () =>
-  Effect.gen(function* () {
-    succeeds(yield* tollgateHere("create-tenant", "--name", "acme", "--rpm", "1_000"))
-    const make = (name: string, ...more: ReadonlyArray<string>) =>
-      Effect.map(tollgateHere("create-key", "--tenant", "acme", "--name", name, ...more), ({ stdout }) =>
-        prefixOf(stdout.trim())
-      )
-    const [laptop, ci] = [yield* make("laptop"), yield* make("ci", "--rpm", "5")]
-    const limits = yield* tollgateHere("set-limits", "--tenant", "acme", "--rpm", "2k")
-    assert.strictEqual(
-      limits.stderr,
-      "--rpm was 1,000 and is 2,000\nIt holds for 1 active key of the tenant; 1 with limits of their own keep them.\n"
-    )
-    const own = yield* tollgateHere("set-limits", "--prefix", laptop, "--tpm", "1.5M")
-    assert.strictEqual(own.stderr, "--tpm was the tenant's and is 1,500,000\n")
-    assert.match(
-      (yield* tollgateHere("disable-tenant", "--tenant", "acme")).stderr,
-      /2 active keys of the tenant get 401/
-    )
-    const gone = yield* tollgateHere("revoke-key", "--key", ci)
-    assert.strictEqual(gone.stdout, `${ci} is revoked (ci of acme, never used)\n`)
-  }).pipe(Effect.provide(Admin))
-)
+test("when an allowlist changes, then what goes and comes is named, and the last usable model goes only with --yes", function* () {
+  succeeds(yield* withModels("create-tenant", "--name", "t"))
+  const set = (...args: ReadonlyArray<string>) => withModels("set-models", "--tenant", "t", ...args)
+  const registry = yield* Registry
+  const listed = Effect.map(registry.showTenant("t"), ({ allowedModels }) => allowedModels)
+  assert.match((yield* set("--models", "a:1,b")).stderr, /^Added: a:1, b$/m)
+  assert.match((yield* set("--add", "gone:1,a:1")).stderr, /^Added: gone:1$/m)
+  const removed = yield* set("--remove", "b:latest")
+  assert.match(removed.stderr, /^Removed: b$/m)
+  assert.deepStrictEqual(yield* listed, ["a:1", "gone:1"])
+  failsWith(yield* set("--remove", "c"), /--remove must be models of the allowlist, and c is none/)
+  failsWith(yield* set("--models", "a:1", "--add", "b"), /--models must be given without --add and --remove/)
+  failsWith(yield* set("--models", "none"), /--models must be names of models: "" allows none/)
+  for (const mistake of [
+    ["--models", ""],
+    ["--models", "a1"],
+    ["--remove", "a:1"]
+  ])
+    failsWith(yield* set(...mistake), /--yes must be given too, because the tenant could use no model then/)
+  assert.deepStrictEqual(yield* listed, ["a:1", "gone:1"])
+  succeeds(yield* set("--remove", "a:1", "--yes"))
+  // Nothing usable is lost any more.
+  succeeds(yield* set("--models", ""))
+  succeeds(yield* set("--allow-all"))
+  failsWith(yield* set("--no-allow-all"), /--yes must be given too/)
+})
 
-it.effect(
-  "when a tenant is renamed or deleted, then its keys stay, and only one that was never used goes",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      for (const name of ["acme", "typo", "used"])
-        succeeds(yield* tollgateHere("create-tenant", "--name", name))
-      succeeds(yield* tollgateHere("create-key", "--tenant", "acme", "--name", "k"))
-      failsWith(
-        yield* tollgateHere("rename-tenant", "--tenant", "acme", "--name", "typo"),
-        /tenant "typo" exists already/
-      )
-      failsWith(
-        yield* tollgateHere("rename-tenant", "--tenant", "nobody", "--name", "x"),
-        /unknown tenant "nobody"/
-      )
-      succeeds(yield* tollgateHere("rename-tenant", "--tenant", "acme", "--name", "Acme Labs"))
-      const registry = yield* Registry
-      assert.lengthOf((yield* registry.listKeys("Acme Labs")).rows, 1)
-      failsWith(
-        yield* tollgateHere("delete-tenant", "--tenant", "Acme Labs"),
-        /has 1 key, revoked ones included: it can be disabled/
-      )
-      yield* sql`INSERT INTO ledger SELECT gen_random_uuid(), now()::date, id, 1, 1, 1 FROM tenants WHERE name = 'used'`
-      failsWith(
-        yield* tollgateHere("delete-tenant", "--tenant", "used"),
-        /has used tokens, and reports need its name/
-      )
-      succeeds(yield* tollgateHere("delete-tenant", "--tenant", "typo"))
-      failsWith(yield* tollgateHere("delete-tenant", "--tenant", "typo"), /unknown tenant "typo"/)
-    }).pipe(Effect.provide(Admin))
-)
+test("when a key or a tenant is changed, then it is said whom it hits and what was before", function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "acme", "--rpm", "1_000"))
+  const make = (name: string, ...more: ReadonlyArray<string>) =>
+    Effect.map(tollgateHere("create-key", "--tenant", "acme", "--name", name, ...more), ({ stdout }) =>
+      prefixOf(stdout.trim())
+    )
+  const [laptop, ci] = [yield* make("laptop"), yield* make("ci", "--rpm", "5")]
+  const limits = yield* tollgateHere("set-limits", "--tenant", "acme", "--rpm", "2k")
+  assert.strictEqual(
+    limits.stderr,
+    "--rpm was 1,000 and is 2,000\nIt holds for 1 active key of the tenant; 1 with limits of their own keep them.\n"
+  )
+  const own = yield* tollgateHere("set-limits", "--prefix", laptop, "--tpm", "1.5M")
+  assert.strictEqual(own.stderr, "--tpm was the tenant's and is 1,500,000\n")
+  assert.match(
+    (yield* tollgateHere("disable-tenant", "--tenant", "acme")).stderr,
+    /2 active keys of the tenant get 401/
+  )
+  const gone = yield* tollgateHere("revoke-key", "--key", ci)
+  assert.strictEqual(gone.stdout, `${ci} is revoked (ci of acme, never used)\n`)
+})
+
+test("when a tenant is renamed or deleted, then its keys stay, and only one that was never used goes", function* () {
+  const sql = yield* SqlClient.SqlClient
+  for (const name of ["acme", "typo", "used"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
+  succeeds(yield* tollgateHere("create-key", "--tenant", "acme", "--name", "k"))
+  failsWith(
+    yield* tollgateHere("rename-tenant", "--tenant", "acme", "--name", "typo"),
+    /tenant "typo" exists already/
+  )
+  failsWith(
+    yield* tollgateHere("rename-tenant", "--tenant", "nobody", "--name", "x"),
+    /unknown tenant "nobody"/
+  )
+  succeeds(yield* tollgateHere("rename-tenant", "--tenant", "acme", "--name", "Acme Labs"))
+  const registry = yield* Registry
+  assert.lengthOf((yield* registry.listKeys("Acme Labs")).rows, 1)
+  failsWith(
+    yield* tollgateHere("delete-tenant", "--tenant", "Acme Labs"),
+    /has 1 key, revoked ones included: it can be disabled/
+  )
+  yield* sql`INSERT INTO ledger SELECT gen_random_uuid(), now()::date, id, 1, 1, 1 FROM tenants WHERE name = 'used'`
+  failsWith(
+    yield* tollgateHere("delete-tenant", "--tenant", "used"),
+    /has used tokens, and reports need its name/
+  )
+  succeeds(yield* tollgateHere("delete-tenant", "--tenant", "typo"))
+  failsWith(yield* tollgateHere("delete-tenant", "--tenant", "typo"), /unknown tenant "typo"/)
+})
 
 const Keys = Schema.Array(Schema.Struct({ prefix: Schema.String }))
 
-it.effect(
-  "when a key moves to another tenant, then those of its account move along, and the ledger stays as it is",
-  () =>
-    Effect.gen(function* () {
-      const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
-      for (const name of ["from", "to"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
-      const { key } = yield* registry.createKey({ tenant: "from", name: "k" })
-      yield* registry.setBudgets(key.prefix, { total: 100 })
-      const { key: next } = yield* registry.rotateKey(key.prefix, undefined)
-      yield* sql`INSERT INTO ledger SELECT id, now()::date, tenant_id, 1, 30, 10 FROM api_keys WHERE prefix = ${key.prefix}`
-      const { key: same } = yield* registry.createKey({ tenant: "to", name: "k" })
-      const move = (...more: ReadonlyArray<string>) =>
-        tollgateHere("move-key", "--key", next.prefix, "--tenant", "to", ...more)
-      failsWith(yield* move(), /has a live key named "k"/)
-      yield* registry.revokeKey(same.prefix)
-      const moved = yield* json(Keys, yield* move("--json"))
-      assert.deepStrictEqual(
-        moved.map(({ prefix }) => prefix),
-        [key.prefix, next.prefix]
-      )
-      assert.lengthOf((yield* registry.listKeys("from")).rows, 0)
-      assert.strictEqual((yield* registry.usage("from", "day")).tokensIn, 30)
-      assert.strictEqual((yield* registry.usage("to", "day")).tokensIn, 0)
-      assert.strictEqual(
-        (yield* registry.showBudgets(next.prefix)).find(({ period }) => period === "total")?.spent,
-        40
-      )
-      assert.match((yield* move()).stdout, /is a key of to already/)
-      const back = yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "from")
-      assert.include(back.stderr, "2 keys with one account are of from now. What was used")
-      failsWith(yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "nobody"), /unknown tenant/)
-      failsWith(
-        yield* tollgateHere("move-key", "--key", "tg_000000000", "--tenant", "to"),
-        /unknown key prefix/
-      )
-    }).pipe(Effect.provide(Admin))
-)
+test("when a key moves to another tenant, then those of its account move along, and the ledger stays as it is", function* () {
+  const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
+  for (const name of ["from", "to"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
+  const { key } = yield* registry.createKey({ tenant: "from", name: "k" })
+  yield* registry.setBudgets(key.prefix, { total: 100 })
+  const { key: next } = yield* registry.rotateKey(key.prefix, undefined)
+  yield* sql`INSERT INTO ledger SELECT id, now()::date, tenant_id, 1, 30, 10 FROM api_keys WHERE prefix = ${key.prefix}`
+  const { key: same } = yield* registry.createKey({ tenant: "to", name: "k" })
+  const move = (...more: ReadonlyArray<string>) =>
+    tollgateHere("move-key", "--key", next.prefix, "--tenant", "to", ...more)
+  failsWith(yield* move(), /has a live key named "k"/)
+  yield* registry.revokeKey(same.prefix)
+  const moved = yield* json(Keys, yield* move("--json"))
+  assert.deepStrictEqual(
+    moved.map(({ prefix }) => prefix),
+    [key.prefix, next.prefix]
+  )
+  assert.lengthOf((yield* registry.listKeys("from")).rows, 0)
+  assert.strictEqual((yield* registry.usage("from", "day")).tokensIn, 30)
+  assert.strictEqual((yield* registry.usage("to", "day")).tokensIn, 0)
+  assert.strictEqual(
+    (yield* registry.showBudgets(next.prefix)).find(({ period }) => period === "total")?.spent,
+    40
+  )
+  assert.match((yield* move()).stdout, /is a key of to already/)
+  const back = yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "from")
+  assert.include(back.stderr, "2 keys with one account are of from now. What was used")
+  failsWith(yield* tollgateHere("move-key", "--key", next.prefix, "--tenant", "nobody"), /unknown tenant/)
+  failsWith(yield* tollgateHere("move-key", "--key", "tg_000000000", "--tenant", "to"), /unknown key prefix/)
+})
 
 it("when a key has models of its own, then it may use those that its tenant may use too", () => {
   const names = (grant: ReturnType<typeof grantOf>) => (grant === "all" ? grant : [...grant])

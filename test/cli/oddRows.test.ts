@@ -9,6 +9,7 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { dropChecks, readColumns, withOddValues } from "../support/oddRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const Named = Schema.Array(Schema.Struct({ name: Schema.String }))
 
@@ -23,101 +24,97 @@ const threeTenants = Effect.gen(function* () {
   return prefixes
 })
 
-it.effect("when any column of a tenant or key is odd, then export names the row and prints the others", () =>
-  Effect.gen(function* () {
-    const [, oddKey = ""] = yield* threeTenants
-    yield* dropChecks
-    for (const [table, column] of readColumns) {
-      const isTenant = table === "tenants"
-      const ran = yield* withOddValues(
-        table,
-        column,
-        isTenant ? "name = 'odd'" : `prefix = '${oddKey}'`,
-        tollgateHere("export")
-      )
-      const named = ran.filter(({ code }) => code !== 0)
-      assert.isNotEmpty(named, `${table}.${column}: no odd value was refused`)
-      for (const { code, stderr, stdout } of named) {
-        assert.strictEqual(code, 1)
-        const row = isTenant ? "tenant odd" : `key ${oddKey}`
-        assert.include(stderr, `tollgate: ${row} cannot be read: ${column.replace(/_at$/, "")}`)
-        assert.include(stdout, "name: key-of-a")
-        assert.include(stdout, "name: key-of-z")
-      }
+const test = testWith(it.effect, Admin)
+
+test("when any column of a tenant or key is odd, then export names the row and prints the others", function* () {
+  const [, oddKey = ""] = yield* threeTenants
+  yield* dropChecks
+  for (const [table, column] of readColumns) {
+    const isTenant = table === "tenants"
+    const ran = yield* withOddValues(
+      table,
+      column,
+      isTenant ? "name = 'odd'" : `prefix = '${oddKey}'`,
+      tollgateHere("export")
+    )
+    const named = ran.filter(({ code }) => code !== 0)
+    assert.isNotEmpty(named, `${table}.${column}: no odd value was refused`)
+    for (const { code, stderr, stdout } of named) {
+      assert.strictEqual(code, 1)
+      const row = isTenant ? "tenant odd" : `key ${oddKey}`
+      assert.include(stderr, `tollgate: ${row} cannot be read: ${column.replace(/_at$/, "")}`)
+      assert.include(stdout, "name: key-of-a")
+      assert.include(stdout, "name: key-of-z")
     }
-    succeeds(yield* tollgateHere("export"))
-  }).pipe(Effect.provide(Admin))
-)
+  }
+  succeeds(yield* tollgateHere("export"))
+})
 
-it.effect("when the aliases of a tenant are odd, then every command for the others does its work", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const [key = "", oddKey = ""] = yield* threeTenants
-    yield* sql`UPDATE tenants SET model_aliases = '{"a":5}' WHERE name = 'odd'`
-    const problem = /^tollgate: tenant odd cannot be read: model_aliases\.a: Expected string$/m
+test("when the aliases of a tenant are odd, then every command for the others does its work", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [key = "", oddKey = ""] = yield* threeTenants
+  yield* sql`UPDATE tenants SET model_aliases = '{"a":5}' WHERE name = 'odd'`
+  const problem = /^tollgate: tenant odd cannot be read: model_aliases\.a: Expected string$/m
 
-    const listed = yield* tollgateHere("list-tenants")
-    assert.strictEqual(listed.code, 1)
-    assert.match(listed.stdout, /\na .*\nz /)
-    assert.match(listed.stderr, problem)
-    const asJson = yield* tollgateHere("list-tenants", "--json")
-    assert.deepStrictEqual(yield* json(Named, asJson), [{ name: "a" }, { name: "z" }])
-    assert.match(asJson.stderr, /^\{"error":\{"message":"tenant odd cannot be read: model_aliases/)
+  const listed = yield* tollgateHere("list-tenants")
+  assert.strictEqual(listed.code, 1)
+  assert.match(listed.stdout, /\na .*\nz /)
+  assert.match(listed.stderr, problem)
+  const asJson = yield* tollgateHere("list-tenants", "--json")
+  assert.deepStrictEqual(yield* json(Named, asJson), [{ name: "a" }, { name: "z" }])
+  assert.match(asJson.stderr, /^\{"error":\{"message":"tenant odd cannot be read: model_aliases/)
 
-    // Its keys can be read.
-    succeeds(yield* tollgateHere("list-keys"))
-    succeeds(yield* tollgateHere("list-keys", "--tenant", "odd"))
-    succeeds(yield* tollgateHere("create-key", "--tenant", "odd", "--name", "more"))
-    succeeds(yield* tollgateHere("revoke-key", "--prefix", oddKey))
-    succeeds(yield* tollgateHere("show-usage", "--tenant", "odd"))
+  // Its keys can be read.
+  succeeds(yield* tollgateHere("list-keys"))
+  succeeds(yield* tollgateHere("list-keys", "--tenant", "odd"))
+  succeeds(yield* tollgateHere("create-key", "--tenant", "odd", "--name", "more"))
+  succeeds(yield* tollgateHere("revoke-key", "--prefix", oddKey))
+  succeeds(yield* tollgateHere("show-usage", "--tenant", "odd"))
 
-    // A change that cannot be shown is not made.
-    failsWith(yield* tollgateHere("set-limits", "--tenant", "odd", "--rpm", "7"), problem)
-    const [row] = yield* sql<{ rpm: number }>`SELECT rpm FROM tenants WHERE name = 'odd'`
-    assert.strictEqual(row?.rpm, 60)
+  // A change that cannot be shown is not made.
+  failsWith(yield* tollgateHere("set-limits", "--tenant", "odd", "--rpm", "7"), problem)
+  const [row] = yield* sql<{ rpm: number }>`SELECT rpm FROM tenants WHERE name = 'odd'`
+  assert.strictEqual(row?.rpm, 60)
 
-    const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-odd-")), "tenants.yaml")
-    writeFileSync(file, `version: 1\ntenants: [{ name: a, rpm: 7, keys: [{ prefix: ${key}, tpm: 5 }] }]\n`)
-    const applied = yield* tollgateHere("apply", "-f", file)
-    succeeds(applied)
-    assert.include(applied.stdout, "2 changes made")
-    assert.match(applied.stderr, problem)
-    writeFileSync(file, "version: 1\ntenants: [{ name: a, rpm: 8 }, { name: odd, rpm: 8 }]\n")
-    failsWith(yield* tollgateHere("apply", "-f", file), problem)
-    assert.match((yield* tollgateHere("list-tenants")).stdout, /\na +active +7 /)
-  }).pipe(Effect.provide(Admin))
-)
+  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-odd-")), "tenants.yaml")
+  writeFileSync(file, `version: 1\ntenants: [{ name: a, rpm: 7, keys: [{ prefix: ${key}, tpm: 5 }] }]\n`)
+  const applied = yield* tollgateHere("apply", "-f", file)
+  succeeds(applied)
+  assert.include(applied.stdout, "2 changes made")
+  assert.match(applied.stderr, problem)
+  writeFileSync(file, "version: 1\ntenants: [{ name: a, rpm: 8 }, { name: odd, rpm: 8 }]\n")
+  failsWith(yield* tollgateHere("apply", "-f", file), problem)
+  assert.match((yield* tollgateHere("list-tenants")).stdout, /\na +active +7 /)
+})
 
-it.effect("when rows of the audit, the prompt log or the replicas are odd, then the others are listed", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const [key = ""] = yield* threeTenants
-    yield* sql`
+test("when rows of the audit, the prompt log or the replicas are odd, then the others are listed", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [key = ""] = yield* threeTenants
+  yield* sql`
       INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
         tokens_in, tokens_out, usage_source, status, latency_ms, client_ip, completed_at)
       SELECT ('019e0000-0000-7000-8000-00000000000' || n)::uuid, now(), tenant_id, id, prefix, 'POST', '/api/chat', true, 0, 0,
         'backend', 200, 1, '127.0.0.1', CASE n WHEN 2 THEN 'infinity' ELSE now() END
       FROM api_keys, generate_series(1, 3) n WHERE prefix = ${key}`
-    const requests = yield* tollgateHere("requests", "--key", key)
-    assert.strictEqual(requests.code, 1)
-    assert.match(requests.stderr, /^tollgate: request 019e\S+2 cannot be read: completed_at: /)
-    for (const shown of ["000001", "000003"]) assert.include(requests.stdout, shown)
+  const requests = yield* tollgateHere("requests", "--key", key)
+  assert.strictEqual(requests.code, 1)
+  assert.match(requests.stderr, /^tollgate: request 019e\S+2 cannot be read: completed_at: /)
+  for (const shown of ["000001", "000003"]) assert.include(requests.stdout, shown)
 
-    yield* sql`
+  yield* sql`
       INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer)
       SELECT gen_random_uuid(), id, now(), CASE n WHEN 2 THEN 'infinity' ELSE now() + interval '1 day' END, '/api/chat',
         'prompt ' || n, 'answer'
       FROM api_keys, generate_series(1, 3) n WHERE prefix = ${key}`
-    const prompts = yield* tollgateHere("show-prompt-log", "--key", key)
-    assert.strictEqual(prompts.code, 1)
-    assert.match(prompts.stderr, /^tollgate: the prompt of request \S+ cannot be read: expires: /)
-    for (const shown of ["> prompt 1", "> prompt 3"]) assert.include(prompts.stdout, shown)
+  const prompts = yield* tollgateHere("show-prompt-log", "--key", key)
+  assert.strictEqual(prompts.code, 1)
+  assert.match(prompts.stderr, /^tollgate: the prompt of request \S+ cannot be read: expires: /)
+  for (const shown of ["> prompt 1", "> prompt 3"]) assert.include(prompts.stdout, shown)
 
-    yield* sql`
+  yield* sql`
       INSERT INTO replicas (id, host, version, gauges) SELECT gen_random_uuid(), 'pod-' || n, '1.0.0',
         CASE n WHEN 2 THEN '{"a":"b"}'::jsonb ELSE '{}' END FROM generate_series(1, 3) n`
-    const status = yield* tollgateHere("status")
-    for (const shown of ["pod-1/", "pod-3/"]) assert.include(status.stdout, shown)
-    assert.match(status.stdout, /replicas +warning +replica \S+ cannot be read: gauges\.a/)
-  }).pipe(Effect.provide(Admin))
-)
+  const status = yield* tollgateHere("status")
+  for (const shown of ["pod-1/", "pod-3/"]) assert.include(status.stdout, shown)
+  assert.match(status.stdout, /replicas +warning +replica \S+ cannot be read: gauges\.a/)
+})

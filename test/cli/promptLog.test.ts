@@ -6,6 +6,7 @@ import { escapeText } from "../../cli/terminal.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const newKey = Effect.fnUntraced(function* (name: string) {
   const created = yield* tollgateHere("create-key", "--tenant", "logged", "--name", name)
@@ -32,58 +33,49 @@ const shownPrompts = Effect.fnUntraced(function* (...args: ReadonlyArray<string>
   return (yield* json(Entries, shown)).map(({ prompt }) => prompt)
 })
 
-it.effect(
-  "when prompts are shown, then the newest of one key and no other, as many and as old as asked, and none past its retention",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
-      const [mine, other] = [yield* newKey("mine"), yield* newKey("other")]
-      yield* log(mine, 30, "answer ")
-      yield* log(other, 3, "another ")
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`UPDATE prompt_log SET expires_at = now() - interval '1 second' WHERE prompt = 'prompt 1'`
+const test = testWith(it.effect, Admin)
 
-      assert.deepStrictEqual(
-        yield* shownPrompts("--key", mine),
-        Array.from({ length: 20 }, (_, n) => `prompt ${n + 2}`)
-      )
-      assert.deepStrictEqual(yield* shownPrompts("--key", mine, "--limit", "2"), ["prompt 2", "prompt 3"])
-      assert.deepStrictEqual(yield* shownPrompts("--key", mine, "--since", "3m"), ["prompt 2"])
+test("when prompts are shown, then the newest of one key and no other, as many and as old as asked, and none past its retention", function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
+  const [mine, other] = [yield* newKey("mine"), yield* newKey("other")]
+  yield* log(mine, 30, "answer ")
+  yield* log(other, 3, "another ")
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`UPDATE prompt_log SET expires_at = now() - interval '1 second' WHERE prompt = 'prompt 1'`
 
-      const text = (yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "2")).stdout
-      assert.match(
-        text,
-        /^\d{4}-\d\d-\d\d \d\d:\d\d {2}[0-9a-f-]{36} {2}\/api\/chat\n> prompt 3\nanswer 3\n\n/
-      )
-      assert.match(text, / {2}\(cut\)\n> prompt 2\nanswer 2\n$/)
+  assert.deepStrictEqual(
+    yield* shownPrompts("--key", mine),
+    Array.from({ length: 20 }, (_, n) => `prompt ${n + 2}`)
+  )
+  assert.deepStrictEqual(yield* shownPrompts("--key", mine, "--limit", "2"), ["prompt 2", "prompt 3"])
+  assert.deepStrictEqual(yield* shownPrompts("--key", mine, "--since", "3m"), ["prompt 2"])
 
-      const none = yield* newKey("none")
-      assert.include((yield* tollgateHere("show-prompt-log", "--key", none)).stdout, "nothing is logged")
-      failsWith(yield* tollgateHere("show-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
-      failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "0"), /--limit must be/)
-      failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--since", "soon"), /--since must be/)
-    }).pipe(Effect.provide(Admin))
-)
+  const text = (yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "2")).stdout
+  assert.match(text, /^\d{4}-\d\d-\d\d \d\d:\d\d {2}[0-9a-f-]{36} {2}\/api\/chat\n> prompt 3\nanswer 3\n\n/)
+  assert.match(text, / {2}\(cut\)\n> prompt 2\nanswer 2\n$/)
 
-it.effect(
-  "when prompts of a key are erased, then all are gone, none of another key, and the number is printed",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
-      const [mine, other] = [yield* newKey("mine"), yield* newKey("other")]
-      // More than one batch.
-      yield* log(mine, 1201, "a")
-      yield* log(other, 3, "b")
-      assert.strictEqual(
-        (yield* tollgateHere("erase-prompt-log", "--key", mine)).stdout,
-        `${mine}: 1201 logged prompts erased\n`
-      )
-      const again = yield* tollgateHere("erase-prompt-log", "--key", mine, "--json")
-      assert.deepStrictEqual(yield* json(Schema.Struct({ erased: Schema.Int }), again), { erased: 0 })
-      assert.lengthOf(yield* shownPrompts("--key", other), 3)
-      failsWith(yield* tollgateHere("erase-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
-    }).pipe(Effect.provide(Admin))
-)
+  const none = yield* newKey("none")
+  assert.include((yield* tollgateHere("show-prompt-log", "--key", none)).stdout, "nothing is logged")
+  failsWith(yield* tollgateHere("show-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
+  failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "0"), /--limit must be/)
+  failsWith(yield* tollgateHere("show-prompt-log", "--key", mine, "--since", "soon"), /--since must be/)
+})
+
+test("when prompts of a key are erased, then all are gone, none of another key, and the number is printed", function* () {
+  succeeds(yield* tollgateHere("create-tenant", "--name", "logged"))
+  const [mine, other] = [yield* newKey("mine"), yield* newKey("other")]
+  // More than one batch.
+  yield* log(mine, 1201, "a")
+  yield* log(other, 3, "b")
+  assert.strictEqual(
+    (yield* tollgateHere("erase-prompt-log", "--key", mine)).stdout,
+    `${mine}: 1201 logged prompts erased\n`
+  )
+  const again = yield* tollgateHere("erase-prompt-log", "--key", mine, "--json")
+  assert.deepStrictEqual(yield* json(Schema.Struct({ erased: Schema.Int }), again), { erased: 0 })
+  assert.lengthOf(yield* shownPrompts("--key", other), 3)
+  failsWith(yield* tollgateHere("erase-prompt-log", "--key", "tg_000000000"), /unknown key prefix/)
+})
 
 it("when people and models wrote control characters, then the terminal does not obey them", () => {
   assert.strictEqual(

@@ -18,6 +18,7 @@ import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, tollgateWith } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const layerCounters = Layer.effect(Counters, Meter)
 const World = layerCounters.pipe(
@@ -103,27 +104,27 @@ const stale = (id: string) =>
       sql`UPDATE intents SET lease_until = now() - interval '1 minute' WHERE request_id = ${id}::text::uuid`
   )
 
-it.effect("when the books are right, then it says so with the sums, and exits with 0", () =>
-  Effect.gen(function* () {
-    const caller = yield* newCaller("acme")
-    yield* book(caller, 10)
-    yield* book(caller, 20)
-    yield* count(accountOf(caller), 40)
-    yield* count({ group: caller.tenantId }, 40)
-    yield* open(caller)
-    const { code, stdout } = yield* tollgateHere("reconcile")
-    assert.strictEqual(code, 0, stdout)
-    assert.include(
-      stdout,
-      "The ledger has 2 requests, 10 tokens in and 30 out. They were compared for each key and day: 1."
-    )
-    assert.include(stdout, "1 request open")
-    assert.match(stdout, /The books are right\.\n$/)
-    const repaired = yield* prove("--repair")
-    assert.isTrue(repaired.right)
-    assert.deepStrictEqual([...new Set(Object.values(repaired.mended ?? {}))], [0])
-  }).pipe(Effect.provide(World))
-)
+const test = testWith(it.effect, World)
+
+test("when the books are right, then it says so with the sums, and exits with 0", function* () {
+  const caller = yield* newCaller("acme")
+  yield* book(caller, 10)
+  yield* book(caller, 20)
+  yield* count(accountOf(caller), 40)
+  yield* count({ group: caller.tenantId }, 40)
+  yield* open(caller)
+  const { code, stdout } = yield* tollgateHere("reconcile")
+  assert.strictEqual(code, 0, stdout)
+  assert.include(
+    stdout,
+    "The ledger has 2 requests, 10 tokens in and 30 out. They were compared for each key and day: 1."
+  )
+  assert.include(stdout, "1 request open")
+  assert.match(stdout, /The books are right\.\n$/)
+  const repaired = yield* prove("--repair")
+  assert.isTrue(repaired.right)
+  assert.deepStrictEqual([...new Set(Object.values(repaired.mended ?? {}))], [0])
+})
 
 /** Each plants one difference, and says what must be found. */
 const kinds: ReadonlyArray<{
@@ -243,167 +244,151 @@ const kinds: ReadonlyArray<{
 ]
 
 for (const { mended, name, plant } of kinds) {
-  it.effect(`when ${name}, then it is named, --repair mends it, and a second run finds nothing`, () =>
-    Effect.gen(function* () {
-      const caller = yield* newCaller("acme")
-      yield* book(caller, 10)
-      yield* book(caller, 20)
-      yield* count(accountOf(caller), 40)
-      const planted = yield* plant(caller)
-      const before = {
-        audit: yield* table("audit_log"),
-        ledger: yield* table("ledger"),
-        counter: yield* counted(caller)
-      }
+  test(`when ${name}, then it is named, --repair mends it, and a second run finds nothing`, function* () {
+    const caller = yield* newCaller("acme")
+    yield* book(caller, 10)
+    yield* book(caller, 20)
+    yield* count(accountOf(caller), 40)
+    const planted = yield* plant(caller)
+    const before = {
+      audit: yield* table("audit_log"),
+      ledger: yield* table("ledger"),
+      counter: yield* counted(caller)
+    }
 
-      const { counters, differences } = yield* prove()
-      const [first] = differences
-      // A counter is compared with the ledger, also with a wrong one.
-      assert.deepStrictEqual(
-        differences.map(({ kind }) => kind).filter((kind, n) => n === 0 || kind !== "counter"),
-        [planted.kind]
-      )
-      assert.deepInclude(first, { kind: planted.kind, key: caller.keyPrefix, more_requests: 0 })
-      assert.match(first?.text ?? "", new RegExp(`^key ${caller.keyPrefix} \\(acme\\): `))
-      assert.match(first?.text ?? "", planted.text)
-      if (planted.requests !== undefined) assert.deepStrictEqual(first?.requests, planted.requests)
-      assert.isAtLeast((counters?.compared ?? 0) + (counters?.busy ?? 0), 1)
-      const after = {
-        audit: yield* table("audit_log"),
-        ledger: yield* table("ledger"),
-        counter: yield* counted(caller)
-      }
-      assert.deepStrictEqual(after, before, "without --repair nothing changes")
+    const { counters, differences } = yield* prove()
+    const [first] = differences
+    // A counter is compared with the ledger, also with a wrong one.
+    assert.deepStrictEqual(
+      differences.map(({ kind }) => kind).filter((kind, n) => n === 0 || kind !== "counter"),
+      [planted.kind]
+    )
+    assert.deepInclude(first, { kind: planted.kind, key: caller.keyPrefix, more_requests: 0 })
+    assert.match(first?.text ?? "", new RegExp(`^key ${caller.keyPrefix} \\(acme\\): `))
+    assert.match(first?.text ?? "", planted.text)
+    if (planted.requests !== undefined) assert.deepStrictEqual(first?.requests, planted.requests)
+    assert.isAtLeast((counters?.compared ?? 0) + (counters?.busy ?? 0), 1)
+    const after = {
+      audit: yield* table("audit_log"),
+      ledger: yield* table("ledger"),
+      counter: yield* counted(caller)
+    }
+    assert.deepStrictEqual(after, before, "without --repair nothing changes")
 
-      const repaired = yield* prove("--repair")
-      assert.isTrue(repaired.right)
-      const none = { ledger: 0, corrections: 0, counters: 0, holds: 0, intents: 0 }
-      assert.deepStrictEqual(repaired.mended, { ...none, ...mended })
-      const rows = yield* table("audit_log")
-      for (const row of before.audit) assert.deepInclude(rows, row, "no audit row changes")
-      const second = yield* prove("--repair")
-      assert.deepStrictEqual(second.mended, none)
-      assert.deepStrictEqual(second.differences, [])
-    }).pipe(Effect.provide(World))
-  )
+    const repaired = yield* prove("--repair")
+    assert.isTrue(repaired.right)
+    const none = { ledger: 0, corrections: 0, counters: 0, holds: 0, intents: 0 }
+    assert.deepStrictEqual(repaired.mended, { ...none, ...mended })
+    const rows = yield* table("audit_log")
+    for (const row of before.audit) assert.deepInclude(rows, row, "no audit row changes")
+    const second = yield* prove("--repair")
+    assert.deepStrictEqual(second.mended, none)
+    assert.deepStrictEqual(second.differences, [])
+  })
 }
 
-it.effect("when the audit has lost a request, then its tokens stay spent and its correction says so", () =>
-  Effect.gen(function* () {
-    const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
-    const id = yield* book(caller, 20)
-    yield* book(caller, 1)
-    yield* sql`DELETE FROM audit_log WHERE request_id = ${id}::text::uuid`
-    const before = yield* table("ledger")
-    yield* prove("--repair")
-    assert.deepStrictEqual(yield* table("ledger"), before)
-    assert.deepStrictEqual(
-      yield* sql`SELECT key_prefix, tokens_in::int, tokens_out::int, status, error_type FROM audit_corrections`,
-      [
-        {
-          key_prefix: caller.keyPrefix,
-          tokens_in: 5,
-          tokens_out: 20,
-          status: 500,
-          error_type: "audit_row_lost"
-        }
-      ]
-    )
-  }).pipe(Effect.provide(World))
-)
+test("when the audit has lost a request, then its tokens stay spent and its correction says so", function* () {
+  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  const id = yield* book(caller, 20)
+  yield* book(caller, 1)
+  yield* sql`DELETE FROM audit_log WHERE request_id = ${id}::text::uuid`
+  const before = yield* table("ledger")
+  yield* prove("--repair")
+  assert.deepStrictEqual(yield* table("ledger"), before)
+  assert.deepStrictEqual(
+    yield* sql`SELECT key_prefix, tokens_in::int, tokens_out::int, status, error_type FROM audit_corrections`,
+    [
+      {
+        key_prefix: caller.keyPrefix,
+        tokens_in: 5,
+        tokens_out: 20,
+        status: 500,
+        error_type: "audit_row_lost"
+      }
+    ]
+  )
+})
 
-it.effect("when the ledger of an end user was changed or lacks a request, then it is named and mended", () =>
-  Effect.gen(function* () {
-    const [caller, pg] = [yield* newCaller("acme"), yield* PgClient.PgClient]
-    const [one, two] = [crypto.randomUUID(), crypto.randomUUID()]
-    const ids: Array<string> = []
-    for (const userAccount of [one, one, two]) {
-      const intent = intentOf({ caller, arrivedAt: Date.now() })
-      yield* closeIntents(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
-      ids.push(intent.arrival.requestId)
-    }
-    const books = pg`SELECT user_account::text AS user, requests::int, tokens_in::int, tokens_out::int FROM user_ledger ORDER BY 2 DESC`
-    const before = yield* books
-    assert.isTrue((yield* prove()).right)
-    yield* pg`UPDATE user_ledger SET tokens_out = tokens_out + 7 WHERE user_account = ${one}::text::uuid`
-    yield* pg`DELETE FROM user_ledger WHERE user_account = ${two}::text::uuid`
-    const { differences } = yield* prove()
-    assert.deepStrictEqual(
-      differences.map(({ kind, key, requests }) => [kind, key, requests.toSorted()]).toSorted(),
-      [
-        ["ledger", `${caller.keyPrefix}, user ${one}`, ids.slice(0, 2).toSorted()],
-        ["ledger", `${caller.keyPrefix}, user ${two}`, ids.slice(2)]
-      ].toSorted()
-    )
-    assert.strictEqual((yield* prove("--repair")).mended?.["ledger"], 2)
-    assert.deepStrictEqual(yield* books, before)
-    assert.isTrue((yield* prove()).right)
-    // The audit has lost a row: what the user spent stays spent.
-    yield* pg`DELETE FROM audit_log WHERE request_id = ${ids[2]}::text::uuid`
-    assert.isTrue((yield* prove("--repair")).right)
-    assert.deepStrictEqual(yield* books, before)
-  }).pipe(Effect.provide(World))
-)
+test("when the ledger of an end user was changed or lacks a request, then it is named and mended", function* () {
+  const [caller, pg] = [yield* newCaller("acme"), yield* PgClient.PgClient]
+  const [one, two] = [crypto.randomUUID(), crypto.randomUUID()]
+  const ids: Array<string> = []
+  for (const userAccount of [one, one, two]) {
+    const intent = intentOf({ caller, arrivedAt: Date.now() })
+    yield* closeIntents(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
+    ids.push(intent.arrival.requestId)
+  }
+  const books = pg`SELECT user_account::text AS user, requests::int, tokens_in::int, tokens_out::int FROM user_ledger ORDER BY 2 DESC`
+  const before = yield* books
+  assert.isTrue((yield* prove()).right)
+  yield* pg`UPDATE user_ledger SET tokens_out = tokens_out + 7 WHERE user_account = ${one}::text::uuid`
+  yield* pg`DELETE FROM user_ledger WHERE user_account = ${two}::text::uuid`
+  const { differences } = yield* prove()
+  assert.deepStrictEqual(
+    differences.map(({ kind, key, requests }) => [kind, key, requests.toSorted()]).toSorted(),
+    [
+      ["ledger", `${caller.keyPrefix}, user ${one}`, ids.slice(0, 2).toSorted()],
+      ["ledger", `${caller.keyPrefix}, user ${two}`, ids.slice(2)]
+    ].toSorted()
+  )
+  assert.strictEqual((yield* prove("--repair")).mended?.["ledger"], 2)
+  assert.deepStrictEqual(yield* books, before)
+  assert.isTrue((yield* prove()).right)
+  // The audit has lost a row: what the user spent stays spent.
+  yield* pg`DELETE FROM audit_log WHERE request_id = ${ids[2]}::text::uuid`
+  assert.isTrue((yield* prove("--repair")).right)
+  assert.deepStrictEqual(yield* books, before)
+})
 
-it.effect("when a tenant's counter is too high, then it is named, and set to the ledger", () =>
-  Effect.gen(function* () {
-    const [caller, meter] = [yield* newCaller("acme"), yield* Meter]
-    yield* book(caller, 10)
-    yield* count({ group: caller.tenantId }, 500)
-    const { differences } = yield* prove()
-    assert.deepInclude(differences[0], { kind: "counter", key: null, period: "total" })
-    assert.match(differences[0]?.text ?? "", /^tenant acme: .* That is 485 too many/)
-    assert.deepInclude((yield* prove("--repair")).mended, { counters: 1 })
-    assert.strictEqual((yield* meter.snapshotGroup(caller.tenantId, [], Date.now())).totals.total, 15)
-  }).pipe(Effect.provide(World))
-)
+test("when a tenant's counter is too high, then it is named, and set to the ledger", function* () {
+  const [caller, meter] = [yield* newCaller("acme"), yield* Meter]
+  yield* book(caller, 10)
+  yield* count({ group: caller.tenantId }, 500)
+  const { differences } = yield* prove()
+  assert.deepInclude(differences[0], { kind: "counter", key: null, period: "total" })
+  assert.match(differences[0]?.text ?? "", /^tenant acme: .* That is 485 too many/)
+  assert.deepInclude((yield* prove("--repair")).mended, { counters: 1 })
+  assert.strictEqual((yield* meter.snapshotGroup(caller.tenantId, [], Date.now())).totals.total, 15)
+})
 
-it.effect("when a key has an open request, then its counter is not judged", () =>
-  Effect.gen(function* () {
-    const caller = yield* newCaller("acme")
-    yield* book(caller, 10)
-    yield* count(accountOf(caller), 400)
-    yield* open(caller)
-    const { counters, differences, running } = yield* prove()
-    assert.deepStrictEqual([differences, counters, running], [[], { compared: 0, busy: 1 }, 1])
-  }).pipe(Effect.provide(World))
-)
+test("when a key has an open request, then its counter is not judged", function* () {
+  const caller = yield* newCaller("acme")
+  yield* book(caller, 10)
+  yield* count(accountOf(caller), 400)
+  yield* open(caller)
+  const { counters, differences, running } = yield* prove()
+  assert.deepStrictEqual([differences, counters, running], [[], { compared: 0, busy: 1 }, 1])
+})
 
-it.effect("when many requests are involved, then some are named, with how many more there are", () =>
-  Effect.gen(function* () {
-    const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
-    yield* insert(caller.keyPrefix, { count: 23, at: "clock_timestamp()" })
-    const { differences } = yield* prove()
-    assert.deepInclude(differences[0], { kind: "ledger", match: "involved", more_requests: 3 })
-    assert.lengthOf(differences[0]?.requests ?? [], 20)
-    assert.deepInclude((yield* prove("--repair")).mended, { ledger: 1 })
-    assert.deepStrictEqual(yield* sql`SELECT requests::int, tokens_in::int, tokens_out::int FROM ledger`, [
-      { requests: 23, tokens_in: 23, tokens_out: 46 }
-    ])
-  }).pipe(Effect.provide(World))
-)
+test("when many requests are involved, then some are named, with how many more there are", function* () {
+  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  yield* insert(caller.keyPrefix, { count: 23, at: "clock_timestamp()" })
+  const { differences } = yield* prove()
+  assert.deepInclude(differences[0], { kind: "ledger", match: "involved", more_requests: 3 })
+  assert.lengthOf(differences[0]?.requests ?? [], 20)
+  assert.deepInclude((yield* prove("--repair")).mended, { ledger: 1 })
+  assert.deepStrictEqual(yield* sql`SELECT requests::int, tokens_in::int, tokens_out::int FROM ledger`, [
+    { requests: 23, tokens_in: 23, tokens_out: 46 }
+  ])
+})
 
-it.effect("when old months of the audit were dropped, then the ledger's days of them are no difference", () =>
-  Effect.gen(function* () {
-    const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
-    yield* book(caller, 10)
-    yield* sql`INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
+test("when old months of the audit were dropped, then the ledger's days of them are no difference", function* () {
+  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  yield* book(caller, 10)
+  yield* sql`INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
       VALUES (${caller.keyId}::text::uuid, now()::date - 70, ${caller.tenantId}::text::uuid, 1, 2, 3)`
-    const proof = yield* prove("--since", "100d")
-    assert.isTrue(proof.right)
-    assert.strictEqual(proof.dropped?.keys_and_days, 1)
-    assert.strictEqual(proof.compared.keys_and_days, 1)
-  }).pipe(Effect.provide(World))
-)
+  const proof = yield* prove("--since", "100d")
+  assert.isTrue(proof.right)
+  assert.strictEqual(proof.dropped?.keys_and_days, 1)
+  assert.strictEqual(proof.compared.keys_and_days, 1)
+})
 
-it.effect("when a day is not in the period, then its difference is not found", () =>
-  Effect.gen(function* () {
-    const caller = yield* newCaller("acme")
-    yield* insert(caller.keyPrefix)
-    assert.isTrue((yield* prove("--since", "40d", "--until", "yesterday")).right)
-    assert.isFalse((yield* prove("--since", "today")).right)
-  }).pipe(Effect.provide(World))
-)
+test("when a day is not in the period, then its difference is not found", function* () {
+  const caller = yield* newCaller("acme")
+  yield* insert(caller.keyPrefix)
+  assert.isTrue((yield* prove("--since", "40d", "--until", "yesterday")).right)
+  assert.isFalse((yield* prove("--since", "today")).right)
+})
 
 it.effect("when the gateways count in Redis, then the command reads their counters and mends them", () =>
   Effect.gen(function* () {

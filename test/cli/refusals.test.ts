@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["create-tenant", "--name", "refusals"], /tenant "refusals" exists already/],
@@ -76,18 +76,16 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["list-keys", "--tenant", "refusals", "--secret"], /unknown option --secret/]
 ]
 
-it.effect("when a command is refused, then it is one line that names what to change", () =>
-  Effect.gen(function* () {
-    assert.strictEqual((yield* tollgateHere("create-tenant", "--name", "refusals")).code, 0)
-    for (const [args, expected] of cases) failsWith(yield* tollgateHere(...args), expected, args.join(" "))
-  }).pipe(Effect.provide(Admin))
-)
+const test = testWith(it.effect, Admin)
 
-it.effect("when the model server does not answer, then the command says so, without the server's words", () =>
-  Effect.gen(function* () {
-    failsWith(
-      yield* tollgateHere("list-models"),
-      /^tollgate: the model server did not answer: check BACKEND_URL$/m
-    )
-  }).pipe(Effect.provide(Admin))
-)
+test("when a command is refused, then it is one line that names what to change", function* () {
+  assert.strictEqual((yield* tollgateHere("create-tenant", "--name", "refusals")).code, 0)
+  for (const [args, expected] of cases) failsWith(yield* tollgateHere(...args), expected, args.join(" "))
+})
+
+test("when the model server does not answer, then the command says so, without the server's words", function* () {
+  failsWith(
+    yield* tollgateHere("list-models"),
+    /^tollgate: the model server did not answer: check BACKEND_URL$/m
+  )
+})

@@ -10,6 +10,7 @@ import { TestDatabase } from "../support/TestPostgres.ts"
 import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const World = Layer.provideMerge(Records.layer, Admin)
 
@@ -41,50 +42,48 @@ const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-it.effect(
-  "when requests are listed, then they are the newest that match, the newest last, as the client saw them",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const { acme, umbra } = yield* setUp
-      yield* insert(acme, { count: 60 })
-      yield* insert(acme, { count: 3, status: 502 })
-      yield* insert(umbra, { count: 5, status: 429 })
-      yield* insert(umbra, { at: "now() - interval '3 days'" })
-      assert.lengthOf(yield* listed(), 50)
-      assert.lengthOf(yield* listed("--limit", "1000"), 68)
-      assert.lengthOf(yield* listed("--limit", "1000", "--since", "1w"), 69)
-      // Within a millisecond the rest of an id is random.
-      const times = (yield* listed("--limit", "1000")).map(({ request_id }) => request_id.slice(0, 13))
-      assert.deepStrictEqual(times, times.toSorted())
-      assert.deepStrictEqual(
-        (yield* listed("--tenant", "umbra")).map(({ key, tenant }) => [key, tenant]),
-        Array.from({ length: 5 }, () => [umbra, "umbra"])
-      )
-      assert.lengthOf(yield* listed("--key", acme, "--limit", "1000"), 63)
-      assert.lengthOf(yield* listed("--status", "502"), 3)
-      assert.lengthOf(yield* listed("--status", "5xx", "--key", umbra), 0)
-      assert.lengthOf(yield* listed("--status", "4xx", "--tenant", "umbra"), 5)
+const test = testWith(it.effect, Admin)
 
-      yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
+test("when requests are listed, then they are the newest that match, the newest last, as the client saw them", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { acme, umbra } = yield* setUp
+  yield* insert(acme, { count: 60 })
+  yield* insert(acme, { count: 3, status: 502 })
+  yield* insert(umbra, { count: 5, status: 429 })
+  yield* insert(umbra, { at: "now() - interval '3 days'" })
+  assert.lengthOf(yield* listed(), 50)
+  assert.lengthOf(yield* listed("--limit", "1000"), 68)
+  assert.lengthOf(yield* listed("--limit", "1000", "--since", "1w"), 69)
+  // Within a millisecond the rest of an id is random.
+  const times = (yield* listed("--limit", "1000")).map(({ request_id }) => request_id.slice(0, 13))
+  assert.deepStrictEqual(times, times.toSorted())
+  assert.deepStrictEqual(
+    (yield* listed("--tenant", "umbra")).map(({ key, tenant }) => [key, tenant]),
+    Array.from({ length: 5 }, () => [umbra, "umbra"])
+  )
+  assert.lengthOf(yield* listed("--key", acme, "--limit", "1000"), 63)
+  assert.lengthOf(yield* listed("--status", "502"), 3)
+  assert.lengthOf(yield* listed("--status", "5xx", "--key", umbra), 0)
+  assert.lengthOf(yield* listed("--status", "4xx", "--tenant", "umbra"), 5)
+
+  yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
         SELECT request_id, tenant_id, key_id, admitted_at, 10, 0, 200 FROM audit_log WHERE status = 502 LIMIT 1`
-      assert.lengthOf(yield* listed("--status", "502"), 2)
-      const corrected = (yield* listed("--limit", "1000")).find((row) => row.corrected)
-      assert.deepInclude(corrected, { status: 200, tokens_in: 11 })
-      const text = (yield* tollgateHere("requests", "--limit", "1000")).stdout
-      assert.match(text, /^ARRIVED \(UTC\) +STATUS +TENANT +KEY +NAME +USER +MODEL/)
-      assert.match(text, /\n\n68 requests, \d+ tokens in, \d+ tokens out\n[-0-9: ]+ to [-0-9: ]+, UTC\n$/)
-      assert.lengthOf(yield* listed("--model", "m:1", "--status", "5xx"), 2)
-      assert.lengthOf(yield* listed("--model", "m:2"), 0)
-      assert.lengthOf(yield* listed("--user", "nobody"), 0)
-      assert.lengthOf(yield* listed("--since", "73h", "--until", "71h"), 1)
-      assert.match(text, /\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +200\* +acme /)
-      assert.match(
-        (yield* tollgateHere("requests", "--status", "100")).stdout,
-        /^no requests, 2.* to 2.*, UTC\n$/
-      )
-    }).pipe(Effect.provide(Admin))
-)
+  assert.lengthOf(yield* listed("--status", "502"), 2)
+  const corrected = (yield* listed("--limit", "1000")).find((row) => row.corrected)
+  assert.deepInclude(corrected, { status: 200, tokens_in: 11 })
+  const text = (yield* tollgateHere("requests", "--limit", "1000")).stdout
+  assert.match(text, /^ARRIVED \(UTC\) +STATUS +TENANT +KEY +NAME +USER +MODEL/)
+  assert.match(text, /\n\n68 requests, \d+ tokens in, \d+ tokens out\n[-0-9: ]+ to [-0-9: ]+, UTC\n$/)
+  assert.lengthOf(yield* listed("--model", "m:1", "--status", "5xx"), 2)
+  assert.lengthOf(yield* listed("--model", "m:2"), 0)
+  assert.lengthOf(yield* listed("--user", "nobody"), 0)
+  assert.lengthOf(yield* listed("--since", "73h", "--until", "71h"), 1)
+  assert.match(text, /\n\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +200\* +acme /)
+  assert.match(
+    (yield* tollgateHere("requests", "--status", "100")).stdout,
+    /^no requests, 2.* to 2.*, UTC\n$/
+  )
+})
 
 it.effect("when rows are committed late or out of order, then the list that grows has each once", () =>
   Effect.gen(function* () {
@@ -158,78 +157,74 @@ const shown = Effect.fnUntraced(function* (id: string) {
   return yield* json(Shown, ran)
 })
 
-it.effect("when a request is shown, then all that the database has of it is there, by either id", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const { acme } = yield* setUp
-    const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
-    const id = row?.id ?? ""
-    yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
+test("when a request is shown, then all that the database has of it is there, by either id", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const { acme } = yield* setUp
+  const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
+  const id = row?.id ?? ""
+  yield* sql`INSERT INTO audit_corrections (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out, status)
         SELECT request_id, tenant_id, key_id, admitted_at, 10, 0, 200 FROM audit_log WHERE request_id = ${id}::text::uuid`
-    const expected = {
-      request_id: id,
-      state: "ended",
-      status: 200,
-      tokens_in: 11,
-      row: { status: 500 },
-      correction: { status: 200 },
-      open: null
-    }
-    assert.deepStrictEqual((yield* shown(id)).requests, [expected])
-    assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
-    assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
+  const expected = {
+    request_id: id,
+    state: "ended",
+    status: 200,
+    tokens_in: 11,
+    row: { status: 500 },
+    correction: { status: 200 },
+    open: null
+  }
+  assert.deepStrictEqual((yield* shown(id)).requests, [expected])
+  assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
+  assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
 
-    const running = randomUUIDv7()
-    yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+  const running = randomUUIDv7()
+  yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
           arrived_at, admitted_at, held, tokens_in, lease_until)
         SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, now()
         FROM api_keys WHERE prefix = ${acme}`
-    assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
-    assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
-    assert.match(
-      (yield* tollgate("show-request", id)).stdout,
-      /as it was written[^]*correction[^]*tokens in +10/
-    )
+  assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
+  assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
+  assert.match(
+    (yield* tollgate("show-request", id)).stdout,
+    /as it was written[^]*correction[^]*tokens in +10/
+  )
 
-    // A refusal that another row counts.
-    const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
-    const counted = yield* sql<{ readonly id: string }>`
+  // A refusal that another row counts.
+  const [tallied] = yield* insert(acme, { status: 429, repeats: 40 })
+  const counted = yield* sql<{ readonly id: string }>`
         SELECT (left(first_request_id(request_id_time(${tallied?.id ?? ""}::text::uuid) + interval '500 milliseconds')::text, 14)
           || '7fff-8000-000000000001')::uuid::text AS id`
-    assert.deepStrictEqual((yield* shown(counted[0]?.id ?? "")).tallied, [
-      { request_id: tallied?.id ?? "", repeats: 40 }
-    ])
-    failsWith(yield* tollgateHere("show-request", "nobody"), /no request "nobody"; by the client's own id/)
-    failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
-  }).pipe(Effect.provide(Admin))
-)
+  assert.deepStrictEqual((yield* shown(counted[0]?.id ?? "")).tallied, [
+    { request_id: tallied?.id ?? "", repeats: 40 }
+  ])
+  failsWith(yield* tollgateHere("show-request", "nobody"), /no request "nobody"; by the client's own id/)
+  failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
+})
 
-it.effect("when old months are pruned by command, then it says what went, and what would go before", () =>
-  Effect.gen(function* () {
-    const { acme } = yield* setUp
-    const sql = yield* SqlClient.SqlClient
-    yield* sql`DO $$ BEGIN
+test("when old months are pruned by command, then it says what went, and what would go before", function* () {
+  const { acme } = yield* setUp
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`DO $$ BEGIN
         EXECUTE format('CREATE TABLE audit_log_of_before PARTITION OF audit_log FOR VALUES FROM (MINVALUE) TO (%L)',
           first_request_id(now() - interval '450 days'));
       END $$`
-    yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
-    yield* insert(acme, { count: 2 })
-    const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
-    assert.match(before.stdout, /^TABLE +ROWS\naudit_log_of_before +about/)
-    assert.lengthOf(yield* listed("--since", "100w"), 12)
-    const Pruned = Schema.Struct({
-      removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
-    })
-    const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
-    succeeds(ran)
-    assert.deepStrictEqual(
-      (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
-      ["audit_log_of_before"]
-    )
-    assert.lengthOf(yield* listed("--since", "100w"), 2)
-    assert.strictEqual(
-      (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
-      "nothing is that old\n"
-    )
-  }).pipe(Effect.provide(Admin))
-)
+  yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
+  yield* insert(acme, { count: 2 })
+  const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
+  assert.match(before.stdout, /^TABLE +ROWS\naudit_log_of_before +about/)
+  assert.lengthOf(yield* listed("--since", "100w"), 12)
+  const Pruned = Schema.Struct({
+    removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
+  })
+  const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
+  succeeds(ran)
+  assert.deepStrictEqual(
+    (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
+    ["audit_log_of_before"]
+  )
+  assert.lengthOf(yield* listed("--since", "100w"), 2)
+  assert.strictEqual(
+    (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
+    "nothing is that old\n"
+  )
+})

@@ -11,6 +11,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds, tollgateWith } from "./tollgate.ts"
+import { testWith } from "../support/testWith.ts"
 
 const Status = Schema.Struct({
   version: Schema.String,
@@ -78,23 +79,23 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     }).pipe(Effect.scoped)
   )
 
-  it.effect("when a store does not answer, then both say the actual error and exit with 1", () =>
-    Effect.gen(function* () {
-      const environment = {
-        DATABASE_URL: "postgres://somebody:secret-word@127.0.0.1:1/nothing",
-        REDIS_URL: "redis://:secret-word@127.0.0.1:1",
-        BACKEND_URL: "http://127.0.0.1:1"
-      }
-      for (const command of ["status", "doctor"]) {
-        const { code, stderr, stdout } = yield* tollgateWith(environment, [command])
-        assert.strictEqual(code, 1)
-        for (const name of ["database", "cache", "backend"])
-          assert.match(stdout, new RegExp(`${name} +failed +connect ECONNREFUSED 127.0.0.1:1\\n`))
-        assert.notInclude(stdout + stderr, "secret-word")
-        assert.strictEqual(stderr, "")
-      }
-    })
-  )
+  const test = testWith(it.effect)
+
+  test("when a store does not answer, then both say the actual error and exit with 1", function* () {
+    const environment = {
+      DATABASE_URL: "postgres://somebody:secret-word@127.0.0.1:1/nothing",
+      REDIS_URL: "redis://:secret-word@127.0.0.1:1",
+      BACKEND_URL: "http://127.0.0.1:1"
+    }
+    for (const command of ["status", "doctor"]) {
+      const { code, stderr, stdout } = yield* tollgateWith(environment, [command])
+      assert.strictEqual(code, 1)
+      for (const name of ["database", "cache", "backend"])
+        assert.match(stdout, new RegExp(`${name} +failed +connect ECONNREFUSED 127.0.0.1:1\\n`))
+      assert.notInclude(stdout + stderr, "secret-word")
+      assert.strictEqual(stderr, "")
+    }
+  })
 
   for (const [what, extra, error] of [
     ["full", ["--maxmemory", "100kb"], "OOM "],
@@ -113,22 +114,18 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
       }).pipe(Effect.provide(layerPrivateRedis(extra)))
     )
 
-  it.effect("when the database is the gateway's own, then its user is no reason to worry", () =>
-    Effect.gen(function* () {
-      const userOf = (checks: ReadonlyArray<Check>) => checks.find(({ name }) => name === "database user")
-      assert.strictEqual(userOf(yield* databaseChecks(false))?.state, "warning")
-      assert.strictEqual(userOf(yield* databaseChecks(true))?.state, "ok")
-    })
-  )
+  test("when the database is the gateway's own, then its user is no reason to worry", function* () {
+    const userOf = (checks: ReadonlyArray<Check>) => checks.find(({ name }) => name === "database user")
+    assert.strictEqual(userOf(yield* databaseChecks(false))?.state, "warning")
+    assert.strictEqual(userOf(yield* databaseChecks(true))?.state, "ok")
+  })
 
-  it.effect("when a setting is wrong, then doctor names it and what was expected", () =>
-    Effect.gen(function* () {
-      const { code, stdout } = yield* tollgateWith({ PORT: "many", BACKND_URL: "x" }, ["doctor"])
-      assert.strictEqual(code, 1)
-      assert.match(stdout, /settings +failed +PORT: got text of 4 characters\n +-> expected/)
-      assert.match(stdout, /settings +failed +BACKND_URL/)
-    })
-  )
+  test("when a setting is wrong, then doctor names it and what was expected", function* () {
+    const { code, stdout } = yield* tollgateWith({ PORT: "many", BACKND_URL: "x" }, ["doctor"])
+    assert.strictEqual(code, 1)
+    assert.match(stdout, /settings +failed +PORT: got text of 4 characters\n +-> expected/)
+    assert.match(stdout, /settings +failed +BACKND_URL/)
+  })
 })
 
 it.effect("when no gateway has reported, then status exits with 1 and says so", () =>

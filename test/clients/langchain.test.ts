@@ -8,6 +8,7 @@ import { ChatOpenAI, OpenAIEmbeddings } from "@langchain/openai"
 import { Effect, Schema } from "effect"
 import { Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected } from "./promised.ts"
+import { testWith } from "../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -48,48 +49,44 @@ const packages: ReadonlyArray<
 ]
 
 layer(layerGateway(), live)("LangChain", (it) => {
+  const test = testWith(it.effect)
+
   for (const [name, connect] of packages) {
-    it.effect(`when ${name} invokes and streams, then it gets the backend's counts`, () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const model = yield* connect(secret)
-        const answer = yield* answered(() => model.invoke([new HumanMessage("Hello")]))
-        assert.strictEqual(answer.text, "Hello world!")
-        assert.deepStrictEqual(usageOf(answer), { input_tokens: 7, output_tokens: 3, total_tokens: 10 })
-        const chunks = yield* answered(async () => collected(await model.stream("Hello")))
-        assert.strictEqual(chunks.map((chunk) => chunk.text).join(""), "Hello world!")
-        const total = chunks.reduce((sum, chunk) => sum + usageOf(chunk).total_tokens, 0)
-        assert.strictEqual(total, 10)
-      })
-    )
+    test(`when ${name} invokes and streams, then it gets the backend's counts`, function* () {
+      const { secret } = yield* newKey()
+      const model = yield* connect(secret)
+      const answer = yield* answered(() => model.invoke([new HumanMessage("Hello")]))
+      assert.strictEqual(answer.text, "Hello world!")
+      assert.deepStrictEqual(usageOf(answer), { input_tokens: 7, output_tokens: 3, total_tokens: 10 })
+      const chunks = yield* answered(async () => collected(await model.stream("Hello")))
+      assert.strictEqual(chunks.map((chunk) => chunk.text).join(""), "Hello world!")
+      const total = chunks.reduce((sum, chunk) => sum + usageOf(chunk).total_tokens, 0)
+      assert.strictEqual(total, 10)
+    })
   }
 
-  it.effect("when queries and documents are embedded, then both surfaces give the same vectors", () =>
-    Effect.gen(function* () {
-      const [{ url }, { secret }] = [yield* Gateway, yield* newKey()]
-      const both: ReadonlyArray<EmbeddingsInterface> = [
-        new OpenAIEmbeddings({
-          model: "embedder",
-          apiKey: secret,
-          maxRetries: 0,
-          configuration: { baseURL: `${url}/v1` }
-        }),
-        new OllamaEmbeddings({
-          model: "embedder",
-          baseUrl: url,
-          maxRetries: 0,
-          headers: new Headers({ Authorization: `Bearer ${secret}` })
-        })
-      ]
-      const [first, second] = yield* answered(() =>
-        Promise.all(both.map((embeddings) => embeddings.embedDocuments(["one", "two"])))
-      )
-      assert.lengthOf(first ?? [], 2)
-      assert.deepStrictEqual(second, first)
-      const queries = yield* answered(() =>
-        Promise.all(both.map((embeddings) => embeddings.embedQuery("one")))
-      )
-      assert.deepStrictEqual(queries, [first?.[0], first?.[0]])
-    })
-  )
+  test("when queries and documents are embedded, then both surfaces give the same vectors", function* () {
+    const [{ url }, { secret }] = [yield* Gateway, yield* newKey()]
+    const both: ReadonlyArray<EmbeddingsInterface> = [
+      new OpenAIEmbeddings({
+        model: "embedder",
+        apiKey: secret,
+        maxRetries: 0,
+        configuration: { baseURL: `${url}/v1` }
+      }),
+      new OllamaEmbeddings({
+        model: "embedder",
+        baseUrl: url,
+        maxRetries: 0,
+        headers: new Headers({ Authorization: `Bearer ${secret}` })
+      })
+    ]
+    const [first, second] = yield* answered(() =>
+      Promise.all(both.map((embeddings) => embeddings.embedDocuments(["one", "two"])))
+    )
+    assert.lengthOf(first ?? [], 2)
+    assert.deepStrictEqual(second, first)
+    const queries = yield* answered(() => Promise.all(both.map((embeddings) => embeddings.embedQuery("one"))))
+    assert.deepStrictEqual(queries, [first?.[0], first?.[0]])
+  })
 })

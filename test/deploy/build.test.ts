@@ -15,6 +15,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { exitOf } from "../support/Image.ts"
+import { testWith } from "../support/testWith.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
@@ -48,56 +49,48 @@ const node = (folder: string, file: string) =>
 
 const builds = (folder: string) => readdirSync(path.join(folder, "bundle"))
 
-it.live("when a source changes, then it is built again, and two builds are kept", () =>
-  Effect.gen(function* () {
-    const folder = yield* copy()
-    assert.strictEqual(node(folder, "build/build.ts").status, 0)
-    const [first] = builds(folder)
-    assert.strictEqual(node(folder, "build/build.ts").status, 0)
-    assert.deepStrictEqual(builds(folder), [first], "nothing has changed")
-    for (const line of ["// one", "// two"]) {
-      appendFileSync(path.join(folder, "src/version.ts"), `${line}\n`)
-      assert.strictEqual(node(folder, "build/build.ts").status, 0)
-    }
-    assert.lengthOf(builds(folder), 2)
-    assert.notInclude(builds(folder), first)
-  }).pipe(Effect.scoped)
-)
+const test = testWith(it.live)
 
-it.live("when two processes start at once, then both run, and there is one whole build", () =>
-  Effect.gen(function* () {
-    const folder = yield* copy()
-    const children = ["build/start.js", "build/start.js"].map((file) =>
-      spawn(process.execPath, [file], { cwd: folder, env: { NODE_ENV: "production" }, stdio: "ignore" })
-    )
-    // Without settings it ends with 78, after everything is loaded.
-    assert.deepStrictEqual(yield* Effect.forEach(children, exitOf), [78, 78])
-    assert.lengthOf(builds(folder), 1)
-  }).pipe(Effect.scoped)
-)
-
-it.live("when it cannot be built, then it runs from its sources and says so once", () =>
-  Effect.gen(function* () {
-    const folder = yield* copy(["esbuild"])
-    const { status, stderr } = node(folder, "build/start.js")
-    assert.strictEqual(status, 78, stderr)
-    assert.match(stderr, /^tollgate: not built, so it runs from its sources and takes more memory: .*esbuild/)
-  }).pipe(Effect.scoped)
-)
-
-it.live("when it is built, then every file beside a source is still found", () =>
-  Effect.gen(function* () {
-    const folder = yield* copy()
+test("when a source changes, then it is built again, and two builds are kept", function* () {
+  const folder = yield* copy()
+  assert.strictEqual(node(folder, "build/build.ts").status, 0)
+  const [first] = builds(folder)
+  assert.strictEqual(node(folder, "build/build.ts").status, 0)
+  assert.deepStrictEqual(builds(folder), [first], "nothing has changed")
+  for (const line of ["// one", "// two"]) {
+    appendFileSync(path.join(folder, "src/version.ts"), `${line}\n`)
     assert.strictEqual(node(folder, "build/build.ts").status, 0)
-    const [build = ""] = builds(folder)
-    const code = readdirSync(path.join(folder, "bundle", build))
-      .map((name) => readFileSync(path.join(folder, "bundle", build, name), "utf8"))
-      .join("\n")
-    const folders = [...code.matchAll(/import\.meta\.dirname\s*\+\s*"([^"]+)"/g)].map(
-      (match) => match[1] ?? ""
-    )
-    assert.isNotEmpty(folders)
-    for (const beside of folders)
-      assert.isNotEmpty(readdirSync(path.join(folder, "bundle", build, beside)), beside)
-  }).pipe(Effect.scoped)
-)
+  }
+  assert.lengthOf(builds(folder), 2)
+  assert.notInclude(builds(folder), first)
+})
+
+test("when two processes start at once, then both run, and there is one whole build", function* () {
+  const folder = yield* copy()
+  const children = ["build/start.js", "build/start.js"].map((file) =>
+    spawn(process.execPath, [file], { cwd: folder, env: { NODE_ENV: "production" }, stdio: "ignore" })
+  )
+  // Without settings it ends with 78, after everything is loaded.
+  assert.deepStrictEqual(yield* Effect.forEach(children, exitOf), [78, 78])
+  assert.lengthOf(builds(folder), 1)
+})
+
+test("when it cannot be built, then it runs from its sources and says so once", function* () {
+  const folder = yield* copy(["esbuild"])
+  const { status, stderr } = node(folder, "build/start.js")
+  assert.strictEqual(status, 78, stderr)
+  assert.match(stderr, /^tollgate: not built, so it runs from its sources and takes more memory: .*esbuild/)
+})
+
+test("when it is built, then every file beside a source is still found", function* () {
+  const folder = yield* copy()
+  assert.strictEqual(node(folder, "build/build.ts").status, 0)
+  const [build = ""] = builds(folder)
+  const code = readdirSync(path.join(folder, "bundle", build))
+    .map((name) => readFileSync(path.join(folder, "bundle", build, name), "utf8"))
+    .join("\n")
+  const folders = [...code.matchAll(/import\.meta\.dirname\s*\+\s*"([^"]+)"/g)].map((match) => match[1] ?? "")
+  assert.isNotEmpty(folders)
+  for (const beside of folders)
+    assert.isNotEmpty(readdirSync(path.join(folder, "bundle", build, beside)), beside)
+})

@@ -15,6 +15,7 @@ import { checkout, npmStart, root, shell, type Started } from "../support/Checko
 import { blocks, inlineCommands, lines, readPaper, steps } from "../support/Paper.ts"
 import { tollgateHere } from "../cli/inProcess.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
+import { testWith } from "../support/testWith.ts"
 
 const readme = readPaper("README.md")
 const reference = readPaper("docs/reference.md")
@@ -201,128 +202,117 @@ const table = [
 ]
 
 layer(layerReading, { excludeTestServices: true })("a reader who types what the papers say", (it) => {
-  it.effect("when the tour is typed, then it shows what it promises, from the first line to the last", () =>
-    Effect.gen(function* () {
-      const reader = yield* Reading
-      const [start, ...tour] = blocks(readme, "console").flatMap(steps)
-      assert.strictEqual(start?.command, "npm start")
-      assert.include(settled(reader.said, reader), settled(start?.output ?? "-", reader))
-      const seen: Array<string> = []
-      for (const { command } of tour) {
-        const { stderr, stdout } = yield* type(command, reader)
-        // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
-        const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
-        seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
-        // As long as a person takes, and a change may take to be in force.
-        if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
+  const test = testWith(it.effect)
+
+  test("when the tour is typed, then it shows what it promises, from the first line to the last", function* () {
+    const reader = yield* Reading
+    const [start, ...tour] = blocks(readme, "console").flatMap(steps)
+    assert.strictEqual(start?.command, "npm start")
+    assert.include(settled(reader.said, reader), settled(start?.output ?? "-", reader))
+    const seen: Array<string> = []
+    for (const { command } of tour) {
+      const { stderr, stdout } = yield* type(command, reader)
+      // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
+      const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
+      seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
+      // As long as a person takes, and a change may take to be in force.
+      if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
+    }
+    const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
+    assert.deepStrictEqual(seen, told)
+  })
+
+  test("when the three lines that npm start prints are typed, then each gets an answer", function* () {
+    const reader = yield* Reading
+    const { key } = yield* withOwnKey
+    const printed = reader.said.split("\n").filter((line) => /^(?:curl|npx node) /.test(line))
+    assert.lengthOf(printed, 3)
+    for (const line of printed) {
+      const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
+      assert.strictEqual(code, 0, stderr)
+      assert.include(stdout, "Hello", line)
+    }
+  })
+
+  test("when every command of the table is run with every option, then it works, and its JSON can be read", function* () {
+    const reader = yield* withOwnKey
+    const [, section = ""] = reference.split("| Command | What it does |")
+    const named = (section.split("\n\n")[0] ?? "")
+      .split("\n")
+      .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
+      .map((code) => code[1] ?? "")
+      .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
+    assert.isAbove(named.length, 15)
+    for (const row of named) {
+      const [name = ""] = row.split(" ")
+      const suite = suites[name]
+      if (suite !== undefined) {
+        assert.include(readFileSync(path.join(root, suite), "utf8"), `"${name}"`, row)
+        continue
       }
-      const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
-      assert.deepStrictEqual(seen, told)
-    })
-  )
+      const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
+      assert.notStrictEqual(run, "", `no run of ${name}`)
+      for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
+    }
+    for (const line of table) {
+      const command = `${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
+      const ran = yield* inProcess(command.split(" "), reader)
+      assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
+      yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(ran.stdout)
+    }
+  })
 
-  it.effect("when the three lines that npm start prints are typed, then each gets an answer", () =>
-    Effect.gen(function* () {
-      const reader = yield* Reading
-      const { key } = yield* withOwnKey
-      const printed = reader.said.split("\n").filter((line) => /^(?:curl|npx node) /.test(line))
-      assert.lengthOf(printed, 3)
-      for (const line of printed) {
-        const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
-        assert.strictEqual(code, 0, stderr)
-        assert.include(stdout, "Hello", line)
+  test("when every other command and query of README and guide is run, then it works", function* () {
+    const reader = yield* withOwnKey
+    const given = [readme, reference, ...guide].flatMap((text) => [
+      ...blocks(text, "sh").flatMap(lines),
+      ...inlineCommands(text)
+    ])
+    // Two ways to write the same are typed once.
+    const here = new Set(
+      given
+        .filter(
+          (command) => !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
+        )
+        .map((command) => typed(command, reader))
+    )
+    assert.isAbove(here.size, 10)
+    // The script that the guide says to save under this name.
+    const script = guide.flatMap((text) => blocks(text, "ts")).find((code) => code.includes("layerInMemory"))
+    writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
+    // The files of names and prices that commands of the guide read.
+    writeFileSync(path.join(reader.folder, "people.csv"), "name\nAna\nBo\n")
+    const prices = guide.flatMap((text) => blocks(text, "yaml")).find((code) => code.includes("currency"))
+    writeFileSync(path.join(reader.folder, "prices.yaml"), prices ?? "")
+    for (const command of here) {
+      // Without a pipe, a variable, a quoted word or a file it needs no shell. `list-models` asks the model server.
+      const words =
+        /^(?:npx tollgate|node cli\/tollgate\.js) (?!list-models)((?:(?!\.(?:csv|json|md|yaml)\b)[\w\s.,:/-])+)$/.exec(
+          command
+        )?.[1]
+      if (words === undefined) yield* succeeds(command, reader)
+      else {
+        const ran = yield* inProcess(words.split(" "), reader)
+        assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
       }
-    })
-  )
+    }
 
-  it.effect(
-    "when every command of the table is run with every option, then it works, and its JSON can be read",
-    () =>
-      Effect.gen(function* () {
-        const reader = yield* withOwnKey
-        const [, section = ""] = reference.split("| Command | What it does |")
-        const named = (section.split("\n\n")[0] ?? "")
-          .split("\n")
-          .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
-          .map((code) => code[1] ?? "")
-          .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
-        assert.isAbove(named.length, 15)
-        for (const row of named) {
-          const [name = ""] = row.split(" ")
-          const suite = suites[name]
-          if (suite !== undefined) {
-            assert.include(readFileSync(path.join(root, suite), "utf8"), `"${name}"`, row)
-            continue
-          }
-          const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
-          assert.notStrictEqual(run, "", `no run of ${name}`)
-          for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
-        }
-        for (const line of table) {
-          const command = `${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
-          const ran = yield* inProcess(command.split(" "), reader)
-          assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
-          yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(ran.stdout)
-        }
-      })
-  )
-
-  it.effect("when every other command and query of README and guide is run, then it works", () =>
-    Effect.gen(function* () {
-      const reader = yield* withOwnKey
-      const given = [readme, reference, ...guide].flatMap((text) => [
-        ...blocks(text, "sh").flatMap(lines),
-        ...inlineCommands(text)
-      ])
-      // Two ways to write the same are typed once.
-      const here = new Set(
-        given
-          .filter(
-            (command) =>
-              !isElsewhere(command) && !/<command>|^npx tollgate …|^npm start$|^SELECT/.test(command)
-          )
-          .map((command) => typed(command, reader))
-      )
-      assert.isAbove(here.size, 10)
-      // The script that the guide says to save under this name.
-      const script = guide
-        .flatMap((text) => blocks(text, "ts"))
-        .find((code) => code.includes("layerInMemory"))
-      writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
-      // The files of names and prices that commands of the guide read.
-      writeFileSync(path.join(reader.folder, "people.csv"), "name\nAna\nBo\n")
-      const prices = guide.flatMap((text) => blocks(text, "yaml")).find((code) => code.includes("currency"))
-      writeFileSync(path.join(reader.folder, "prices.yaml"), prices ?? "")
-      for (const command of here) {
-        // Without a pipe, a variable, a quoted word or a file it needs no shell. `list-models` asks the model server.
-        const words =
-          /^(?:npx tollgate|node cli\/tollgate\.js) (?!list-models)((?:(?!\.(?:csv|json|md|yaml)\b)[\w\s.,:/-])+)$/.exec(
-            command
-          )?.[1]
-        if (words === undefined) yield* succeeds(command, reader)
-        else {
-          const ran = yield* inProcess(words.split(" "), reader)
-          assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
-        }
-      }
-
-      const queries = [
-        ...guide.flatMap((text) => blocks(text, "sql")),
-        ...given.filter((code) => code.startsWith("SELECT"))
-      ]
-        .join(";\n")
-        .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
-        .split(";")
-        .map((query) => query.replaceAll(/^--.*$/gm, "").trim())
-        .filter((query) => query !== "")
-      assert.isAbove(queries.length, 5)
-      const runtime = Option.getOrThrow(yield* readRuntime(path.join(reader.folder, ".tollgate")))
-      yield* Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
-        yield* Effect.forEach(queries, (query) => sql.unsafe(query))
-      }).pipe(Effect.provide(layerPostgres({ url: runtime.database, maxConnections: 1 })))
-    })
-  )
+    const queries = [
+      ...guide.flatMap((text) => blocks(text, "sql")),
+      ...given.filter((code) => code.startsWith("SELECT"))
+    ]
+      .join(";\n")
+      .replaceAll("'…'", "'01a1fca4-4f59-7db5-bd9d-1ef8280fed72'")
+      .split(";")
+      .map((query) => query.replaceAll(/^--.*$/gm, "").trim())
+      .filter((query) => query !== "")
+    assert.isAbove(queries.length, 5)
+    const runtime = Option.getOrThrow(yield* readRuntime(path.join(reader.folder, ".tollgate")))
+    yield* Effect.gen(function* () {
+      const sql = yield* SqlClient.SqlClient
+      yield* Effect.forEach(queries, (query) => sql.unsafe(query))
+    }).pipe(Effect.provide(layerPostgres({ url: runtime.database, maxConnections: 1 })))
+  })
 
   it("when a command is in the papers, then a test runs it", () => {
     const told = new Set([readme, reference, ...guide].flatMap(commandsOf))

@@ -11,6 +11,7 @@ import { reply } from "../support/redisTls.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
+import { testWith } from "../support/testWith.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/deploy.md"), "utf8")
 const [, rules = ""] = /ACL SETUSER gateway on '>hidden-word' (.*)/.exec(guide) ?? []
@@ -61,25 +62,19 @@ const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, m
 
 const wholeAnswers: Effect.Success<ReturnType<typeof served>> = { statuses: [200, 200, 200], warnings: [] }
 
-it.live(
-  "when the user of Redis has the rights of the operations guide, then requests are served, in line too, and no command is forbidden",
-  () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestRedis
-      assert.deepStrictEqual(yield* served([url], () => true), wholeAnswers)
-    }).pipe(Effect.provide(layerPrivateRedis()))
-)
+const test = testWith(it.live, layerPrivateRedis())
 
-it.live(
-  "when it lacks the channels, then a gateway with a line serves by its beats, and the log says why",
-  () =>
-    Effect.gen(function* () {
-      const { url } = yield* TestRedis
-      const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"))
-      assert.deepStrictEqual(statuses, [200, 200, 200])
-      assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
-    }).pipe(Effect.provide(layerPrivateRedis()))
-)
+test("when the user of Redis has the rights of the operations guide, then requests are served, in line too, and no command is forbidden", function* () {
+  const { url } = yield* TestRedis
+  assert.deepStrictEqual(yield* served([url], () => true), wholeAnswers)
+})
+
+test("when it lacks the channels, then a gateway with a line serves by its beats, and the log says why", function* () {
+  const { url } = yield* TestRedis
+  const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"))
+  assert.deepStrictEqual(statuses, [200, 200, 200])
+  assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
+})
 
 it.live(
   "when the user of a Redis Cluster has the rights of the operations guide, then requests are served, in line too, and no command is forbidden",

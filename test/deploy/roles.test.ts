@@ -15,6 +15,7 @@ import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { testWith } from "../support/testWith.ts"
 
 const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
 
@@ -122,63 +123,59 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
       }).pipe(Effect.scoped)
   )
 
-  it.effect("when an audit row must be corrected, then the role of the gateway may do it", () =>
-    Effect.gen(function* () {
-      yield* grant
-      const intent = intentOf({ caller: callerOf() })
-      const aborted = completionRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
-      const ended = completionRow(endOf(intent, usageOf(5, 9)))
-      const corrected = yield* as(
-        "tollgate_gateway",
-        Effect.flatMap(PgClient.PgClient, (pg) =>
-          Effect.andThen(
-            Effect.andThen(closeIntents(pg)([aborted]), insertAudit(pg)([ended])),
-            correctAudit(pg)([ended])
-          )
+  const test = testWith(it.effect)
+
+  test("when an audit row must be corrected, then the role of the gateway may do it", function* () {
+    yield* grant
+    const intent = intentOf({ caller: callerOf() })
+    const aborted = completionRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
+    const ended = completionRow(endOf(intent, usageOf(5, 9)))
+    const corrected = yield* as(
+      "tollgate_gateway",
+      Effect.flatMap(PgClient.PgClient, (pg) =>
+        Effect.andThen(
+          Effect.andThen(closeIntents(pg)([aborted]), insertAudit(pg)([ended])),
+          correctAudit(pg)([ended])
         )
       )
-      assert.deepInclude(corrected[0], { id: intent.arrival.requestId, tokens: 8 })
-    })
-  )
+    )
+    assert.deepInclude(corrected[0], { id: intent.arrival.requestId, tokens: 8 })
+  })
 
-  it.effect(
-    "when a role does another's work, then nobody changes the audit, the schema, or rows of another",
-    () =>
-      Effect.gen(function* () {
-        yield* grant
-        for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
-          yield* refused(role, "UPDATE audit_log SET status = 200")
-          yield* refused(role, "DELETE FROM audit_log")
-          yield* refused(role, "TRUNCATE audit_log")
-          yield* refused(role, "DROP TABLE audit_log")
-          yield* refused(role, "UPDATE audit_corrections SET tokens_in = 0")
-          yield* refused(role, "DELETE FROM audit_corrections")
-          yield* refused(role, "CREATE TABLE mine (n int)")
-          yield* refused(role, "CREATE TEMPORARY TABLE api_keys (n int)")
-          yield* refused(role, "ALTER TABLE api_keys DROP COLUMN hash")
-          yield* refused(role, "DELETE FROM revocations")
-        }
-        yield* refused("tollgate_gateway", "UPDATE api_keys SET status = 'active'")
-        yield* refused(
-          "tollgate_gateway",
-          "INSERT INTO tenants (name, rpm, tpm, concurrent) VALUES ('x', 1, 1, 1)"
-        )
-        yield* refused("tollgate_gateway", "SELECT prompt FROM prompt_log")
-        yield* refused("tollgate_gateway", "SELECT client_ip FROM audit_log")
-        for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
-          yield* refused(role, "SELECT prune_audit(now())")
-          yield* refused(role, "UPDATE usage_daily SET tokens_in = 0")
-          yield* refused(role, "DELETE FROM audit_log_default")
-          yield* refused(role, "INSERT INTO audit_log_default SELECT * FROM audit_log")
-        }
-        yield* refused("tollgate_console", "SELECT prepare_audit_months()")
-        yield* as(
-          "tollgate_gateway",
-          Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT prepare_audit_months()`)
-        )
-        yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
-        yield* refused("tollgate_console", "SELECT * FROM api_keys")
-        yield* refused("tollgate_console", "SELECT * FROM revocations")
-      })
-  )
+  test("when a role does another's work, then nobody changes the audit, the schema, or rows of another", function* () {
+    yield* grant
+    for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
+      yield* refused(role, "UPDATE audit_log SET status = 200")
+      yield* refused(role, "DELETE FROM audit_log")
+      yield* refused(role, "TRUNCATE audit_log")
+      yield* refused(role, "DROP TABLE audit_log")
+      yield* refused(role, "UPDATE audit_corrections SET tokens_in = 0")
+      yield* refused(role, "DELETE FROM audit_corrections")
+      yield* refused(role, "CREATE TABLE mine (n int)")
+      yield* refused(role, "CREATE TEMPORARY TABLE api_keys (n int)")
+      yield* refused(role, "ALTER TABLE api_keys DROP COLUMN hash")
+      yield* refused(role, "DELETE FROM revocations")
+    }
+    yield* refused("tollgate_gateway", "UPDATE api_keys SET status = 'active'")
+    yield* refused(
+      "tollgate_gateway",
+      "INSERT INTO tenants (name, rpm, tpm, concurrent) VALUES ('x', 1, 1, 1)"
+    )
+    yield* refused("tollgate_gateway", "SELECT prompt FROM prompt_log")
+    yield* refused("tollgate_gateway", "SELECT client_ip FROM audit_log")
+    for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
+      yield* refused(role, "SELECT prune_audit(now())")
+      yield* refused(role, "UPDATE usage_daily SET tokens_in = 0")
+      yield* refused(role, "DELETE FROM audit_log_default")
+      yield* refused(role, "INSERT INTO audit_log_default SELECT * FROM audit_log")
+    }
+    yield* refused("tollgate_console", "SELECT prepare_audit_months()")
+    yield* as(
+      "tollgate_gateway",
+      Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT prepare_audit_months()`)
+    )
+    yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
+    yield* refused("tollgate_console", "SELECT * FROM api_keys")
+    yield* refused("tollgate_console", "SELECT * FROM revocations")
+  })
 })

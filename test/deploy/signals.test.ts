@@ -7,6 +7,7 @@ import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { testWith } from "../support/testWith.ts"
 
 const world = Layer.mergeAll(
   Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),
@@ -34,30 +35,26 @@ const busy = Effect.fnUntraced(function* (graceMs: number) {
 })
 
 layer(world, { excludeTestServices: true })("a gateway that is told to stop twice", (it) => {
-  it.effect("when the second signal comes, then it ends at once, with its own exit code", () =>
-    Effect.gen(function* () {
-      const { gateway, stream } = yield* busy(60_000)
-      const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
-      yield* Effect.sleep("1200 millis")
-      assert.strictEqual(yield* gateway.stop, 143)
-      assert.strictEqual(yield* Fiber.join(first), 143)
-      assert.notInclude(yield* Fiber.join(stream), '"done":true')
-      assert.include(gateway.printed(), "stopped at once")
-    }).pipe(Effect.scoped)
-  )
+  const test = testWith(it.effect)
 
-  it.effect(
-    "when both signals come at once, then they count as one: npm passes on a Ctrl-C that has arrived already",
-    () =>
-      Effect.gen(function* () {
-        const { gateway, stream } = yield* busy(60_000)
-        const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
-        yield* Effect.sleep("100 millis")
-        assert.strictEqual(yield* gateway.stop, 0)
-        assert.strictEqual(yield* Fiber.join(first), 0)
-        assert.include(yield* Fiber.join(stream), '"done":true')
-      }).pipe(Effect.scoped)
-  )
+  test("when the second signal comes, then it ends at once, with its own exit code", function* () {
+    const { gateway, stream } = yield* busy(60_000)
+    const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
+    yield* Effect.sleep("1200 millis")
+    assert.strictEqual(yield* gateway.stop, 143)
+    assert.strictEqual(yield* Fiber.join(first), 143)
+    assert.notInclude(yield* Fiber.join(stream), '"done":true')
+    assert.include(gateway.printed(), "stopped at once")
+  })
+
+  test("when both signals come at once, then they count as one: npm passes on a Ctrl-C that has arrived already", function* () {
+    const { gateway, stream } = yield* busy(60_000)
+    const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })
+    yield* Effect.sleep("100 millis")
+    assert.strictEqual(yield* gateway.stop, 0)
+    assert.strictEqual(yield* Fiber.join(first), 0)
+    assert.include(yield* Fiber.join(stream), '"done":true')
+  })
 })
 
 it.live("when a gateway is told to stop while its database is frozen, then it ends in time", () =>

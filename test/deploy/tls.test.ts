@@ -14,6 +14,7 @@ import { eventually, Fake, generous, layerFake } from "../support/Gateway.ts"
 import { chatWith, makeGatewayProcess, readiness } from "../support/GatewayProcess.ts"
 import { makePostgresClusterWith, nobody } from "../support/servers/PostgresCluster.ts"
 import { makeRedis, reply } from "../support/redisTls.ts"
+import { testWith } from "../support/testWith.ts"
 
 const owner = process.getuid?.() === 0 ? nobody.uid : undefined
 
@@ -74,56 +75,49 @@ const connection = (url: string) =>
     Effect.provide(Layer.fresh(layerPostgres({ url: Redacted.make(url), maxConnections: 1 })))
   )
 
-it.live(
-  "when Postgres has TLS, then it is used with the right CA, and every other server is refused, with the code of the fault",
-  () =>
-    Effect.gen(function* () {
-      const { file, present, url } = yield* makePostgres
-      const list = (parameters: string) => tollgateWith({ DATABASE_URL: url(parameters) }, ["list-tenants"])
-      const isRefused = Effect.fnUntraced(function* (
-        words: RegExp,
-        parameters: string,
-        host?: string,
-        database?: string
-      ) {
-        const said = explain(yield* Effect.flip(connection(url(parameters, host, database))))
-        assert.match(said, words)
-        assert.notInclude(said, "hidden-word")
-      })
-      const ca = `sslrootcert=${file("ca.crt")}`
+const test = testWith(it.live)
 
-      for (const mode of ["require", "verify-ca", "verify-full"]) {
-        assert.deepStrictEqual(yield* connection(url(`?sslmode=${mode}&${ca}`)), [
-          { encrypted: true, client: null }
-        ])
-        yield* isRefused(/SELF_SIGNED_CERT_IN_CHAIN/, `?sslmode=${mode}&sslrootcert=${file("other.crt")}`)
-        yield* isRefused(/SELF_SIGNED_CERT_IN_CHAIN/, `?sslmode=${mode}&sslrootcert=system`)
-      }
-      succeeds(yield* list(`?sslmode=verify-full&${ca}`))
-      failsWith(yield* list(`?sslmode=verify-full&sslrootcert=system`), /SELF_SIGNED_CERT_IN_CHAIN/)
-      // Only verify-ca takes a certificate for another name.
-      yield* isRefused(/ERR_TLS_CERT_ALTNAME_INVALID/, `?sslmode=verify-full&${ca}`, "127.0.0.2")
-      yield* isRefused(/ERR_TLS_CERT_ALTNAME_INVALID/, `?sslmode=require&${ca}`, "127.0.0.2")
-      assert.lengthOf(yield* connection(url(`?sslmode=verify-ca&${ca}`, "127.0.0.2")), 1)
-      failsWith(yield* list(""), /demands TLS \(sslmode\)/)
+test("when Postgres has TLS, then it is used with the right CA, and every other server is refused, with the code of the fault", function* () {
+  const { file, present, url } = yield* makePostgres
+  const list = (parameters: string) => tollgateWith({ DATABASE_URL: url(parameters) }, ["list-tenants"])
+  const isRefused = Effect.fnUntraced(function* (
+    words: RegExp,
+    parameters: string,
+    host?: string,
+    database?: string
+  ) {
+    const said = explain(yield* Effect.flip(connection(url(parameters, host, database))))
+    assert.match(said, words)
+    assert.notInclude(said, "hidden-word")
+  })
+  const ca = `sslrootcert=${file("ca.crt")}`
 
-      const client = (name: string) => `${ca}&sslcert=${file(`${name}.crt`)}&sslkey=${file(`${name}.key`)}`
-      assert.deepStrictEqual(
-        yield* connection(url(`?sslmode=verify-full&${client("tollgate")}`, "localhost", "guarded")),
-        [{ encrypted: true, client: "/CN=tollgate" }]
-      )
-      yield* isRefused(/ALERT|client certificate/, `?sslmode=verify-full&${ca}`, "localhost", "guarded")
-      yield* isRefused(
-        /ALERT_UNKNOWN_CA/,
-        `?sslmode=verify-full&${client("stranger")}`,
-        "localhost",
-        "guarded"
-      )
+  for (const mode of ["require", "verify-ca", "verify-full"]) {
+    assert.deepStrictEqual(yield* connection(url(`?sslmode=${mode}&${ca}`)), [
+      { encrypted: true, client: null }
+    ])
+    yield* isRefused(/SELF_SIGNED_CERT_IN_CHAIN/, `?sslmode=${mode}&sslrootcert=${file("other.crt")}`)
+    yield* isRefused(/SELF_SIGNED_CERT_IN_CHAIN/, `?sslmode=${mode}&sslrootcert=system`)
+  }
+  succeeds(yield* list(`?sslmode=verify-full&${ca}`))
+  failsWith(yield* list(`?sslmode=verify-full&sslrootcert=system`), /SELF_SIGNED_CERT_IN_CHAIN/)
+  // Only verify-ca takes a certificate for another name.
+  yield* isRefused(/ERR_TLS_CERT_ALTNAME_INVALID/, `?sslmode=verify-full&${ca}`, "127.0.0.2")
+  yield* isRefused(/ERR_TLS_CERT_ALTNAME_INVALID/, `?sslmode=require&${ca}`, "127.0.0.2")
+  assert.lengthOf(yield* connection(url(`?sslmode=verify-ca&${ca}`, "127.0.0.2")), 1)
+  failsWith(yield* list(""), /demands TLS \(sslmode\)/)
 
-      yield* present("expired")
-      yield* isRefused(/CERT_HAS_EXPIRED/, `?sslmode=verify-full&${ca}`)
-    }).pipe(Effect.scoped)
-)
+  const client = (name: string) => `${ca}&sslcert=${file(`${name}.crt`)}&sslkey=${file(`${name}.key`)}`
+  assert.deepStrictEqual(
+    yield* connection(url(`?sslmode=verify-full&${client("tollgate")}`, "localhost", "guarded")),
+    [{ encrypted: true, client: "/CN=tollgate" }]
+  )
+  yield* isRefused(/ALERT|client certificate/, `?sslmode=verify-full&${ca}`, "localhost", "guarded")
+  yield* isRefused(/ALERT_UNKNOWN_CA/, `?sslmode=verify-full&${client("stranger")}`, "localhost", "guarded")
+
+  yield* present("expired")
+  yield* isRefused(/CERT_HAS_EXPIRED/, `?sslmode=verify-full&${ca}`)
+})
 
 const isWrong = (env: Readonly<Record<string, string>>, words: RegExp) => {
   const read = readSettings(env)
@@ -132,68 +126,60 @@ const isWrong = (env: Readonly<Record<string, string>>, words: RegExp) => {
   assert.notInclude(said, "hidden-word")
 }
 
-it.live(
-  "when a URL names certificates that cannot be used, then the settings are refused and say which",
-  () =>
-    Effect.gen(function* () {
-      const { file } = yield* makeCertificates
-      writeFileSync(file("empty"), "")
-      const cases = [
-        ["sslmode=prefer", /another sslmode, expected sslmode disable, require, verify-ca or verify-full/],
-        ["sslmode=verify-full&sslrootcert=/nowhere", /an sslrootcert that cannot be used/],
-        [`sslmode=verify-full&sslrootcert=${file("empty")}`, /an sslrootcert that cannot be used/],
-        [`sslmode=verify-full&sslcert=${file("tollgate.crt")}`, /one of sslcert and sslkey/],
-        [
-          `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("stranger.key")}`,
-          /do not belong together/
-        ],
-        [
-          `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("ca.crt")}`,
-          /an sslkey that cannot be used/
-        ],
-        [`sslrootcert=${file("ca.crt")}`, /certificates without TLS/],
-        [`sslmode=verify-full&sslrotcert=${file("ca.crt")}`, /unknown ssl parameter/]
-      ] as const
-      for (const [parameters, words] of cases) {
-        isWrong({ DATABASE_URL: `postgres://u:hidden-word@db.invalid/x?${parameters}` }, words)
-      }
-      const redis = `?sslrootcert=/nowhere`
-      for (const [REDIS_URL, words] of [
-        [`rediss://:hidden-word@a:1${redis}`, /REDIS_URL: got an sslrootcert that cannot be used/],
-        [`rediss://:hidden-word@a:1${redis},rediss://b:1`, /REDIS_URL: got an sslrootcert/],
-        [`redis://:hidden-word@a:1${redis}`, /REDIS_URL: got certificates without TLS/],
-        [`rediss://:hidden-word@a:1?tls=false`, /REDIS_URL: got an unknown ssl parameter/]
-      ] as const) {
-        isWrong({ REDIS_URL }, words)
-      }
-    }).pipe(Effect.scoped)
-)
+test("when a URL names certificates that cannot be used, then the settings are refused and say which", function* () {
+  const { file } = yield* makeCertificates
+  writeFileSync(file("empty"), "")
+  const cases = [
+    ["sslmode=prefer", /another sslmode, expected sslmode disable, require, verify-ca or verify-full/],
+    ["sslmode=verify-full&sslrootcert=/nowhere", /an sslrootcert that cannot be used/],
+    [`sslmode=verify-full&sslrootcert=${file("empty")}`, /an sslrootcert that cannot be used/],
+    [`sslmode=verify-full&sslcert=${file("tollgate.crt")}`, /one of sslcert and sslkey/],
+    [
+      `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("stranger.key")}`,
+      /do not belong together/
+    ],
+    [
+      `sslmode=verify-full&sslcert=${file("tollgate.crt")}&sslkey=${file("ca.crt")}`,
+      /an sslkey that cannot be used/
+    ],
+    [`sslrootcert=${file("ca.crt")}`, /certificates without TLS/],
+    [`sslmode=verify-full&sslrotcert=${file("ca.crt")}`, /unknown ssl parameter/]
+  ] as const
+  for (const [parameters, words] of cases) {
+    isWrong({ DATABASE_URL: `postgres://u:hidden-word@db.invalid/x?${parameters}` }, words)
+  }
+  const redis = `?sslrootcert=/nowhere`
+  for (const [REDIS_URL, words] of [
+    [`rediss://:hidden-word@a:1${redis}`, /REDIS_URL: got an sslrootcert that cannot be used/],
+    [`rediss://:hidden-word@a:1${redis},rediss://b:1`, /REDIS_URL: got an sslrootcert/],
+    [`redis://:hidden-word@a:1${redis}`, /REDIS_URL: got certificates without TLS/],
+    [`rediss://:hidden-word@a:1?tls=false`, /REDIS_URL: got an unknown ssl parameter/]
+  ] as const) {
+    isWrong({ REDIS_URL }, words)
+  }
+})
 
-it.live(
-  "when Redis has TLS, then it is used with the right CA and client certificate, and every other server is refused",
-  () =>
-    Effect.gen(function* () {
-      const { file, present, url } = yield* makeRedis("no")
-      const ca = `?sslrootcert=${file("ca.crt")}`
-      assert.strictEqual(yield* reply(url(ca)), "PONG")
-      assert.include(
-        ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"],
-        yield* reply(url(`?sslrootcert=${file("other.crt")}`))
-      )
-      assert.include(["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"], yield* reply(url("")))
-      assert.strictEqual(yield* reply(url(ca, "127.0.0.2")), "ERR_TLS_CERT_ALTNAME_INVALID")
-      yield* present("expired")
-      assert.strictEqual(yield* reply(url(ca)), "CERT_HAS_EXPIRED")
+test("when Redis has TLS, then it is used with the right CA and client certificate, and every other server is refused", function* () {
+  const { file, present, url } = yield* makeRedis("no")
+  const ca = `?sslrootcert=${file("ca.crt")}`
+  assert.strictEqual(yield* reply(url(ca)), "PONG")
+  assert.include(
+    ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"],
+    yield* reply(url(`?sslrootcert=${file("other.crt")}`))
+  )
+  assert.include(["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"], yield* reply(url("")))
+  assert.strictEqual(yield* reply(url(ca, "127.0.0.2")), "ERR_TLS_CERT_ALTNAME_INVALID")
+  yield* present("expired")
+  assert.strictEqual(yield* reply(url(ca)), "CERT_HAS_EXPIRED")
 
-      const strict = yield* makeRedis("yes")
-      const client = (name: string) =>
-        `?sslrootcert=${strict.file("ca.crt")}&sslcert=${strict.file(`${name}.crt`)}&sslkey=${strict.file(`${name}.key`)}`
-      assert.strictEqual(yield* reply(strict.url(client("tollgate"))), "PONG")
-      for (const parameters of [`?sslrootcert=${strict.file("ca.crt")}`, client("stranger")]) {
-        assert.match(String(yield* reply(strict.url(parameters))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
-      }
-    }).pipe(Effect.scoped)
-)
+  const strict = yield* makeRedis("yes")
+  const client = (name: string) =>
+    `?sslrootcert=${strict.file("ca.crt")}&sslcert=${strict.file(`${name}.crt`)}&sslkey=${strict.file(`${name}.key`)}`
+  assert.strictEqual(yield* reply(strict.url(client("tollgate"))), "PONG")
+  for (const parameters of [`?sslrootcert=${strict.file("ca.crt")}`, client("stranger")]) {
+    assert.match(String(yield* reply(strict.url(parameters))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
+  }
+})
 
 it.live(
   "when a gateway reaches its stores over TLS, then it serves, takes renewed certificates, and is unready with a wrong CA",

@@ -14,6 +14,7 @@ import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { makeRedisCluster } from "../support/TestRedisCluster.ts"
 import { layerPatientRedis } from "../support/TestRedis.ts"
+import { testWith } from "../support/testWith.ts"
 
 const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
 
@@ -46,58 +47,50 @@ const makeTlsCluster = Effect.fnUntraced(function* (
 const clientFiles = (file: (name: string) => string, ca: string, client: string) =>
   `?sslrootcert=${file(`${ca}.crt`)}&sslcert=${file(`${client}.crt`)}&sslkey=${file(`${client}.key`)}`
 
-it.live(
-  "when a Redis Cluster has TLS, then every node is used with the right CA and client certificate, and no other way",
-  () =>
-    Effect.gen(function* () {
-      const { file, nodes, url } = yield* makeTlsCluster("server")
-      const good = url(clientFiles(file, "ca", "tollgate"), "127.0.0.1")
-      // Keys of three slots, so a command to each node.
-      const answers = yield* Effect.gen(function* () {
-        const { client, send, servers } = yield* Redis
-        yield* eventually(
-          Effect.sync(() => client.status),
-          (status) => status === "ready"
-        )
-        for (const key of ["a", "b", "c", "d", "e"]) yield* send("SET", [key, key])
-        return {
-          masters: (yield* servers).length,
-          values: yield* Effect.forEach(["a", "b", "c", "d", "e"], (key) => send("GET", [key]))
-        }
-      }).pipe(Effect.provide(Layer.fresh(layerPatientRedis(good))))
-      assert.deepStrictEqual(answers, { masters: 3, values: ["a", "b", "c", "d", "e"] })
-      const sizes = yield* Effect.forEach(nodes, (node) => reply(node.url, "DBSIZE"))
-      assert.isAbove(sizes.filter((size) => size !== 0).length, 1)
+const test = testWith(it.live)
 
-      const untrusted = ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"]
-      assert.include(untrusted, yield* reply(url(clientFiles(file, "other", "tollgate"), "127.0.0.1")))
-      assert.include(untrusted, yield* reply(url("", "127.0.0.1")))
-      for (const parameters of [`?sslrootcert=${file("ca.crt")}`, clientFiles(file, "ca", "stranger")]) {
-        assert.match(String(yield* reply(url(parameters, "127.0.0.1"))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
-      }
-      const REDIS_URL = url(clientFiles(file, "other", "tollgate"), "127.0.0.1")
-      const doctor = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL }, [
-        "doctor"
-      ])
-      assert.match(doctor.stdout, /cache +failed +self.signed certificate/)
-    }).pipe(Effect.scoped)
-)
+test("when a Redis Cluster has TLS, then every node is used with the right CA and client certificate, and no other way", function* () {
+  const { file, nodes, url } = yield* makeTlsCluster("server")
+  const good = url(clientFiles(file, "ca", "tollgate"), "127.0.0.1")
+  // Keys of three slots, so a command to each node.
+  const answers = yield* Effect.gen(function* () {
+    const { client, send, servers } = yield* Redis
+    yield* eventually(
+      Effect.sync(() => client.status),
+      (status) => status === "ready"
+    )
+    for (const key of ["a", "b", "c", "d", "e"]) yield* send("SET", [key, key])
+    return {
+      masters: (yield* servers).length,
+      values: yield* Effect.forEach(["a", "b", "c", "d", "e"], (key) => send("GET", [key]))
+    }
+  }).pipe(Effect.provide(Layer.fresh(layerPatientRedis(good))))
+  assert.deepStrictEqual(answers, { masters: 3, values: ["a", "b", "c", "d", "e"] })
+  const sizes = yield* Effect.forEach(nodes, (node) => reply(node.url, "DBSIZE"))
+  assert.isAbove(sizes.filter((size) => size !== 0).length, 1)
 
-it.live(
-  "when the nodes of a Redis Cluster are named by host, then the certificates must have that name, not an address",
-  () =>
-    Effect.gen(function* () {
-      const { file, url } = yield* makeTlsCluster("named", [
-        "cluster-announce-hostname",
-        "localhost",
-        "--cluster-preferred-endpoint-type",
-        "hostname"
-      ])
-      const files = clientFiles(file, "ca", "tollgate")
-      assert.strictEqual(yield* reply(url(files, "localhost")), "PONG")
-      assert.strictEqual(yield* reply(url(files, "127.0.0.1")), "ERR_TLS_CERT_ALTNAME_INVALID")
-    }).pipe(Effect.scoped)
-)
+  const untrusted = ["SELF_SIGNED_CERT_IN_CHAIN", "UNABLE_TO_VERIFY_LEAF_SIGNATURE"]
+  assert.include(untrusted, yield* reply(url(clientFiles(file, "other", "tollgate"), "127.0.0.1")))
+  assert.include(untrusted, yield* reply(url("", "127.0.0.1")))
+  for (const parameters of [`?sslrootcert=${file("ca.crt")}`, clientFiles(file, "ca", "stranger")]) {
+    assert.match(String(yield* reply(url(parameters, "127.0.0.1"))), /^(?:ERR_SSL_|ECONNRESET|EPIPE)/)
+  }
+  const REDIS_URL = url(clientFiles(file, "other", "tollgate"), "127.0.0.1")
+  const doctor = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL }, ["doctor"])
+  assert.match(doctor.stdout, /cache +failed +self.signed certificate/)
+})
+
+test("when the nodes of a Redis Cluster are named by host, then the certificates must have that name, not an address", function* () {
+  const { file, url } = yield* makeTlsCluster("named", [
+    "cluster-announce-hostname",
+    "localhost",
+    "--cluster-preferred-endpoint-type",
+    "hostname"
+  ])
+  const files = clientFiles(file, "ca", "tollgate")
+  assert.strictEqual(yield* reply(url(files, "localhost")), "PONG")
+  assert.strictEqual(yield* reply(url(files, "127.0.0.1")), "ERR_TLS_CERT_ALTNAME_INVALID")
+})
 
 it.live(
   "when a gateway has its counters and its queue in a Redis Cluster with TLS, then requests are counted, wait and are served",

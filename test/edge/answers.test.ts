@@ -7,6 +7,7 @@ import { fake } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { rawPost, responsesIn, talk } from "../support/RawClient.ts"
 import { comesTrue } from "../support/wait.ts"
+import { testWith } from "../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -107,26 +108,24 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3" 
       }).pipe(Effect.scoped)
     )
 
+    const test = testWith(it.effect)
+
     for (const stream of [true, false]) {
-      it.effect(
-        `when the backend's tool arguments are too deep, then client and row say 502 (stream: ${stream})`,
-        () =>
-          Effect.gen(function* () {
-            const backend = yield* Fake
-            const { secret } = yield* newKey()
-            for (const path of ["/api/chat", "/v1/chat/completions"]) {
-              backend.script({ does: "stream", lines: [fake.chat("a"), deepCall, fake.done()], gapMs: 30 })
-              const answer = yield* call(path, { secret, body: hello({ stream }) })
-              assert.strictEqual(answer.status, stream ? 200 : 502, answer.text.slice(0, 300))
-              assert.include(answer.text, "model backend unavailable")
-              const row = yield* eventually(
-                auditRow(answer.headers.get("x-request-id")),
-                (found) => found !== undefined
-              )
-              assert.strictEqual(row?.status, 502)
-            }
-          })
-      )
+      test(`when the backend's tool arguments are too deep, then client and row say 502 (stream: ${stream})`, function* () {
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        for (const path of ["/api/chat", "/v1/chat/completions"]) {
+          backend.script({ does: "stream", lines: [fake.chat("a"), deepCall, fake.done()], gapMs: 30 })
+          const answer = yield* call(path, { secret, body: hello({ stream }) })
+          assert.strictEqual(answer.status, stream ? 200 : 502, answer.text.slice(0, 300))
+          assert.include(answer.text, "model backend unavailable")
+          const row = yield* eventually(
+            auditRow(answer.headers.get("x-request-id")),
+            (found) => found !== undefined
+          )
+          assert.strictEqual(row?.status, 502)
+        }
+      })
     }
 
     for (const [name, second] of [
@@ -136,45 +135,39 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3" 
       ],
       ["a CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"]
     ] as const) {
-      it.effect(
-        `when ${name} comes behind it on its connection, then nothing is written into its middle`,
-        () =>
-          Effect.gen(function* () {
-            const { url } = yield* Gateway
-            const backend = yield* Fake
-            const { secret } = yield* newKey()
-            const words = ["one", "two", "three", "four"]
-            backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 60 })
-            const first = rawPost("/api/chat", secret, JSON.stringify(hello()), [])
-            const { closed, text } = yield* talk(url, first, {
-              also: (socket) => void socket.once("data", () => socket.write(second))
-            })
-            assert.isTrue(closed)
-            const [stream, ...others] = responsesIn(text)
-            if (second.startsWith("CONNECT")) {
-              // Cut, and it shows.
-              assert.notInclude(text, "forbidden")
-              assert.isUndefined(stream)
-            } else {
-              assert.strictEqual(stream?.body.trimEnd().split("\n").length, 5)
-              // It came too early: the stream is the last answer of the connection.
-              assert.lengthOf(others, 0)
-            }
-          })
-      )
+      test(`when ${name} comes behind it on its connection, then nothing is written into its middle`, function* () {
+        const { url } = yield* Gateway
+        const backend = yield* Fake
+        const { secret } = yield* newKey()
+        const words = ["one", "two", "three", "four"]
+        backend.script({ does: "stream", lines: [...words.map(fake.chat), fake.done()], gapMs: 60 })
+        const first = rawPost("/api/chat", secret, JSON.stringify(hello()), [])
+        const { closed, text } = yield* talk(url, first, {
+          also: (socket) => void socket.once("data", () => socket.write(second))
+        })
+        assert.isTrue(closed)
+        const [stream, ...others] = responsesIn(text)
+        if (second.startsWith("CONNECT")) {
+          // Cut, and it shows.
+          assert.notInclude(text, "forbidden")
+          assert.isUndefined(stream)
+        } else {
+          assert.strictEqual(stream?.body.trimEnd().split("\n").length, 5)
+          // It came too early: the stream is the last answer of the connection.
+          assert.lengthOf(others, 0)
+        }
+      })
     }
 
-    it.effect("when a connection asks for a tunnel and is reset, then the gateway goes on", () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        for (let i = 0; i < 5; i++) {
-          yield* talk(url, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", {
-            also: (socket) => void socket.once("data", () => socket.resetAndDestroy())
-          })
-        }
-        assert.strictEqual((yield* call("/healthz")).status, 200)
-      })
-    )
+    test("when a connection asks for a tunnel and is reset, then the gateway goes on", function* () {
+      const { url } = yield* Gateway
+      for (let i = 0; i < 5; i++) {
+        yield* talk(url, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", {
+          also: (socket) => void socket.once("data", () => socket.resetAndDestroy())
+        })
+      }
+      assert.strictEqual((yield* call("/healthz")).status, 200)
+    })
   }
 )
 

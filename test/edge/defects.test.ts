@@ -3,7 +3,7 @@
  * request is audited and charged once, its slot and hold are free, and the next one is served.
  */
 import { assert, layer } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
@@ -15,6 +15,7 @@ import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { quickHash } from "../support/quickHash.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Long: no heartbeat comes in the time of a case, so a part that is armed breaks in the request itself. */
 const leaseS = 30
@@ -69,84 +70,80 @@ const streams: ReadonlyArray<Step> = [
 ]
 
 layer(world, { excludeTestServices: true })("a defect", (it) => {
+  const test = testWith(it.effect)
+
   for (const { part, status, tokens, audited = status, cold: isNew = false, stream = false } of [
     ...before,
     ...cold,
     ...after,
     ...streams
   ]) {
-    it.effect(`when it is in ${part}, then it is a 500 in the error shape`, () =>
-      Effect.gen(function* () {
-        const [backend, registry, sabotage, sql] = [
-          yield* Fake,
-          yield* Registry,
-          yield* Sabotage,
-          yield* SqlClient.SqlClient
-        ]
-        const { secret, prefix } = yield* newKey({ concurrent: 1 })
-        yield* registry.setBudgets(prefix, { total: budget })
-        const warm = isNew ? yield* newKey() : { secret }
-        const chat = (id: string, by = secret) =>
-          call("/api/chat", { secret: by, body: hello({ stream }), headers: { "x-request-id": id } })
-        assert.strictEqual(
-          (yield* eventually(chat("first", warm.secret), (answer) => answer.status === 200)).status,
-          200
-        )
-        if (stream) {
-          const words = Array.from({ length: 400 }, () => wire.chat("x"))
-          // The first answer long enough to be looked after makes Redis remember that it was there: not the defect's turn.
-          backend.script({
-            does: "stream",
-            lines: [...words, wire.done("chat", { eval_count: 400 })],
-            gapMs: 1
-          })
-          assert.strictEqual((yield* chat("looked-after")).status, 200)
-          // However the words are read, none comes after those that make the stream ask for more.
-          backend.script({ does: "stream", lines: words.slice(0, seen), ends: "hang" })
-        }
-        const id = `broken-${part}`
-        sabotage.arm(part)
-        const answer = yield* chat(id)
-        assert.isTrue(sabotage.sprung())
-        assert.strictEqual(answer.status, status, answer.text)
-        const rows = yield* eventually(
-          sql<{ readonly status: number; readonly tokens: number }>`
+    test(`when it is in ${part}, then it is a 500 in the error shape`, function* () {
+      const [backend, registry, sabotage, sql] = [
+        yield* Fake,
+        yield* Registry,
+        yield* Sabotage,
+        yield* SqlClient.SqlClient
+      ]
+      const { secret, prefix } = yield* newKey({ concurrent: 1 })
+      yield* registry.setBudgets(prefix, { total: budget })
+      const warm = isNew ? yield* newKey() : { secret }
+      const chat = (id: string, by = secret) =>
+        call("/api/chat", { secret: by, body: hello({ stream }), headers: { "x-request-id": id } })
+      assert.strictEqual(
+        (yield* eventually(chat("first", warm.secret), (answer) => answer.status === 200)).status,
+        200
+      )
+      if (stream) {
+        const words = Array.from({ length: 400 }, () => wire.chat("x"))
+        // The first answer long enough to be looked after makes Redis remember that it was there: not the defect's turn.
+        backend.script({
+          does: "stream",
+          lines: [...words, wire.done("chat", { eval_count: 400 })],
+          gapMs: 1
+        })
+        assert.strictEqual((yield* chat("looked-after")).status, 200)
+        // However the words are read, none comes after those that make the stream ask for more.
+        backend.script({ does: "stream", lines: words.slice(0, seen), ends: "hang" })
+      }
+      const id = `broken-${part}`
+      sabotage.arm(part)
+      const answer = yield* chat(id)
+      assert.isTrue(sabotage.sprung())
+      assert.strictEqual(answer.status, status, answer.text)
+      const rows = yield* eventually(
+        sql<{ readonly status: number; readonly tokens: number }>`
             SELECT status, (tokens_in + tokens_out)::float8 AS tokens FROM audit_log WHERE client_request_id = ${id}`,
-          (found) => found.length > 0
-        )
-        assert.deepStrictEqual(
-          rows.map((row) => ({ ...row })),
-          [{ status: audited, tokens }]
-        )
-        const next = yield* eventually(chat("next"), (answer) => answer.status === 200)
-        assert.strictEqual(next.status, 200, next.text)
-        const { open, difference } = yield* settledBooks(leaseS + 5)
-        assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
-      })
-    )
+        (found) => found.length > 0
+      )
+      assert.deepStrictEqual(
+        rows.map((row) => ({ ...row })),
+        [{ status: audited, tokens }]
+      )
+      const next = yield* eventually(chat("next"), (answer) => answer.status === 200)
+      assert.strictEqual(next.status, 200, next.text)
+      const { open, difference } = yield* settledBooks(leaseS + 5)
+      assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+    })
   }
 
   for (const [part, path] of [
     ["Metrics.exposition", "/metrics"],
     ["KeyStore.ping", "/readyz"]
   ] as const) {
-    it.effect(
-      `when it is in ${part}, then it is a 500 in the error shape, though ${path} has no audit row`,
-      () =>
-        Effect.gen(function* () {
-          const sabotage = yield* Sabotage
-          sabotage.arm(part)
-          // Readiness may be a second old: the metrics ask for it as well.
-          const answer = yield* eventually(call(path), () => sabotage.sprung())
-          assert.isTrue(sabotage.sprung())
-          assert.strictEqual(answer.status, 500)
-          assert.deepStrictEqual(JSON.parse(answer.text), {
-            error: { message: "internal error", type: "internal_error", code: 500 },
-            request_id: answer.headers.get("x-request-id")
-          })
-          const next = yield* eventually(call(path), ({ status }) => status === 200)
-          assert.strictEqual(next.status, 200)
-        })
-    )
+    test(`when it is in ${part}, then it is a 500 in the error shape, though ${path} has no audit row`, function* () {
+      const sabotage = yield* Sabotage
+      sabotage.arm(part)
+      // Readiness may be a second old: the metrics ask for it as well.
+      const answer = yield* eventually(call(path), () => sabotage.sprung())
+      assert.isTrue(sabotage.sprung())
+      assert.strictEqual(answer.status, 500)
+      assert.deepStrictEqual(JSON.parse(answer.text), {
+        error: { message: "internal error", type: "internal_error", code: 500 },
+        request_id: answer.headers.get("x-request-id")
+      })
+      const next = yield* eventually(call(path), ({ status }) => status === 200)
+      assert.strictEqual(next.status, 200)
+    })
   }
 })

@@ -6,6 +6,7 @@ import { Effect, Schema } from "effect"
 import { vi } from "vitest"
 import { Collector, traced } from "../support/Collector.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { testWith } from "../support/testWith.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/alerts.md"), "utf8")
 
@@ -39,41 +40,35 @@ const linesOf = <E, R>(work: Effect.Effect<unknown, E, R>) =>
 const live = { excludeTestServices: true } as const
 
 layer(layerGateway(production), live)("a request's log line", (it) => {
-  it.effect(
-    "when a request is logged without a collector, then the line has the fields of the operations guide but its trace",
-    () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const headers = { traceparent: `00-${"1".repeat(32)}-${"2".repeat(16)}-01` }
-        const lines = yield* linesOf(
-          Effect.all([
-            call("/api/chat", { secret, body: hello(), headers }),
-            call("/api/chat", { secret, body: hello({ model: "not-there" }) })
-          ])
-        )
-        const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
-        assert.deepStrictEqual([...fields, "trace_id"].sort(), documented?.toSorted())
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect(
-    "when a body is too large, then a line names the setting that bounds it, and the client's error does not",
-    () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        const answers: Array<string> = []
-        const lines = yield* linesOf(
-          Effect.tap(
-            call("/api/chat", { secret, body: hello({ padding: "x".repeat(262_144) }) }),
-            ({ status, text }) => Effect.sync(() => void answers.push(`${status} ${text}`))
-          )
-        )
-        const line = lines.find(({ message }) => message === "request body too large")
-        assert.deepInclude(line, { setting: "MAX_REQUEST_BODY_BYTES", limit_bytes: 262_144, level: "info" })
-        assert.match(answers.join(), /^413 /)
-        assert.notInclude(answers.join(), "MAX_REQUEST_BODY_BYTES")
-      })
-  )
+  test("when a request is logged without a collector, then the line has the fields of the operations guide but its trace", function* () {
+    const { secret } = yield* newKey()
+    const headers = { traceparent: `00-${"1".repeat(32)}-${"2".repeat(16)}-01` }
+    const lines = yield* linesOf(
+      Effect.all([
+        call("/api/chat", { secret, body: hello(), headers }),
+        call("/api/chat", { secret, body: hello({ model: "not-there" }) })
+      ])
+    )
+    const fields = new Set(lines.filter(({ message }) => message === "request").flatMap(Object.keys))
+    assert.deepStrictEqual([...fields, "trace_id"].sort(), documented?.toSorted())
+  })
+
+  test("when a body is too large, then a line names the setting that bounds it, and the client's error does not", function* () {
+    const { secret } = yield* newKey()
+    const answers: Array<string> = []
+    const lines = yield* linesOf(
+      Effect.tap(
+        call("/api/chat", { secret, body: hello({ padding: "x".repeat(262_144) }) }),
+        ({ status, text }) => Effect.sync(() => void answers.push(`${status} ${text}`))
+      )
+    )
+    const line = lines.find(({ message }) => message === "request body too large")
+    assert.deepInclude(line, { setting: "MAX_REQUEST_BODY_BYTES", limit_bytes: 262_144, level: "info" })
+    assert.match(answers.join(), /^413 /)
+    assert.notInclude(answers.join(), "MAX_REQUEST_BODY_BYTES")
+  })
 })
 
 const traceId = (digit: string) => digit.repeat(32)

@@ -7,6 +7,7 @@ import { Effect, Schema } from "effect"
 import { type Gate, gates } from "../../src/domain/Errors.ts"
 import { hello } from "../support/Gateway.ts"
 import { layerTwins, Twins } from "../support/Twins.ts"
+import { testWith } from "../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -68,72 +69,64 @@ const calls = {
 }
 
 layer(layerTwins, live)("each gate gone in turn", (it) => {
+  const test = testWith(it.effect)
+
   for (const gate of gates) {
     const row: Row = matrix[gate]
-    it.effect(
-      `when ${gate} is away, then the answer is 503, the backend is not called, and requests work again afterwards`,
-      () =>
-        Effect.gen(function* () {
-          const twins = yield* Twins
-          // Fresh keys: nothing of theirs is remembered anywhere.
-          const keyOf = () => twins.newKey(row.budget === undefined ? {} : { total: row.budget })
-          const fresh = keyOf()
-          const before = twins.backendCalls()
-          yield* twins.setDown[gate](true)
-          const ids: Array<string> = []
-          for (const [name, { path, body }] of Object.entries(calls)) {
-            const answer = yield* post(path, fresh, body)
-            assert.strictEqual(answer.status, 503, `${name}: ${answer.text}`)
-            assert.strictEqual(answer.headers.get("content-type"), "application/json")
-            const refusal = yield* Schema.decodeEffect(Refusal, { onExcessProperty: "error" })(answer.text)
-            assert.strictEqual(refusal.request_id, answer.headers.get("x-request-id"))
-            ids.push(refusal.request_id)
-          }
-          assert.strictEqual((yield* post("/api/tags", fresh, undefined)).status, row.lists)
-          assert.strictEqual(
-            (yield* post("/api/chat", undefined, hello())).status,
-            401,
-            "no key stays no key"
-          )
-          assert.strictEqual((yield* post("/admin", fresh, undefined)).status, 403, "no path stays no path")
-          assert.strictEqual((yield* post("/healthz", undefined, undefined)).status, 200)
-          assert.strictEqual(twins.backendCalls(), before)
-          if (row.rowAtOnce) {
-            for (const id of ids) assert.deepInclude(twins.audit.rows.get(id), { status: 503, tokens_in: 0 })
-          }
+    test(`when ${gate} is away, then the answer is 503, the backend is not called, and requests work again afterwards`, function* () {
+      const twins = yield* Twins
+      // Fresh keys: nothing of theirs is remembered anywhere.
+      const keyOf = () => twins.newKey(row.budget === undefined ? {} : { total: row.budget })
+      const fresh = keyOf()
+      const before = twins.backendCalls()
+      yield* twins.setDown[gate](true)
+      const ids: Array<string> = []
+      for (const [name, { path, body }] of Object.entries(calls)) {
+        const answer = yield* post(path, fresh, body)
+        assert.strictEqual(answer.status, 503, `${name}: ${answer.text}`)
+        assert.strictEqual(answer.headers.get("content-type"), "application/json")
+        const refusal = yield* Schema.decodeEffect(Refusal, { onExcessProperty: "error" })(answer.text)
+        assert.strictEqual(refusal.request_id, answer.headers.get("x-request-id"))
+        ids.push(refusal.request_id)
+      }
+      assert.strictEqual((yield* post("/api/tags", fresh, undefined)).status, row.lists)
+      assert.strictEqual((yield* post("/api/chat", undefined, hello())).status, 401, "no key stays no key")
+      assert.strictEqual((yield* post("/admin", fresh, undefined)).status, 403, "no path stays no path")
+      assert.strictEqual((yield* post("/healthz", undefined, undefined)).status, 200)
+      assert.strictEqual(twins.backendCalls(), before)
+      if (row.rowAtOnce) {
+        for (const id of ids) assert.deepInclude(twins.audit.rows.get(id), { status: 503, tokens_in: 0 })
+      }
 
-          yield* twins.setDown[gate](false)
-          for (const id of ids) {
-            assert.deepInclude(twins.audit.rows.get(id), { status: 503, error_type: "service_unavailable" })
-          }
-          for (const { path, body } of Object.values(calls)) {
-            assert.strictEqual((yield* post(path, fresh, body)).status, 200)
-          }
-          assert.strictEqual(twins.backendCalls(), before + Object.keys(calls).length)
-          assert.strictEqual(twins.audit.intents.size, 0)
-          // What was refused meanwhile has cost nothing: only what was served is in the window.
-          const last = yield* post("/api/tags", fresh, undefined)
-          assert.strictEqual(last.status, 200)
-          assert.strictEqual(
-            last.headers.get("x-ratelimit-remaining-requests"),
-            String(1000 - Object.keys(calls).length)
-          )
-        })
-    )
+      yield* twins.setDown[gate](false)
+      for (const id of ids) {
+        assert.deepInclude(twins.audit.rows.get(id), { status: 503, error_type: "service_unavailable" })
+      }
+      for (const { path, body } of Object.values(calls)) {
+        assert.strictEqual((yield* post(path, fresh, body)).status, 200)
+      }
+      assert.strictEqual(twins.backendCalls(), before + Object.keys(calls).length)
+      assert.strictEqual(twins.audit.intents.size, 0)
+      // What was refused meanwhile has cost nothing: only what was served is in the window.
+      const last = yield* post("/api/tags", fresh, undefined)
+      assert.strictEqual(last.status, 200)
+      assert.strictEqual(
+        last.headers.get("x-ratelimit-remaining-requests"),
+        String(1000 - Object.keys(calls).length)
+      )
+    })
   }
 
-  it.effect("when all gates are away at once, then it is still a 503, and they come back one by one", () =>
-    Effect.gen(function* () {
-      const twins = yield* Twins
-      const secret = twins.newKey({ day: 1000, total: 1000 })
-      for (const gate of gates) yield* twins.setDown[gate](true)
-      const before = twins.backendCalls()
-      for (const gate of gates) {
-        assert.strictEqual((yield* post("/api/chat", secret, hello())).status, 503)
-        yield* twins.setDown[gate](false)
-      }
-      assert.strictEqual(twins.backendCalls(), before)
-      assert.strictEqual((yield* post("/api/chat", secret, hello())).status, 200)
-    })
-  )
+  test("when all gates are away at once, then it is still a 503, and they come back one by one", function* () {
+    const twins = yield* Twins
+    const secret = twins.newKey({ day: 1000, total: 1000 })
+    for (const gate of gates) yield* twins.setDown[gate](true)
+    const before = twins.backendCalls()
+    for (const gate of gates) {
+      assert.strictEqual((yield* post("/api/chat", secret, hello())).status, 503)
+      yield* twins.setDown[gate](false)
+    }
+    assert.strictEqual(twins.backendCalls(), before)
+    assert.strictEqual((yield* post("/api/chat", secret, hello())).status, 200)
+  })
 })

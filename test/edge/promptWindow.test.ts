@@ -5,6 +5,7 @@ import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey, rowOf } from "../support/Gateway.ts"
 import { install } from "./surface/asking.ts"
+import { testWith } from "../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -30,52 +31,46 @@ const overflows = Effect.fnUntraced(function* (tenant: string, outcome: string) 
 })
 
 layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "100" }), live)("PROMPT_OVERFLOW=warn", (it) => {
-  it.effect(
-    "when a prompt does not fit, then it is sent unchanged, and header, audit and metric say so",
-    () =>
-      Effect.gen(function* () {
-        const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
-        for (const stream of [true, false]) {
-          const answer = yield* call("/api/chat", { secret, body: hello({ stream, messages: words(300) }) })
-          assert.deepStrictEqual([answer.status, hint(answer)], [200, "likely"])
-          // It counts 7 tokens.
-          assert.isTrue(yield* truncatedOf(answer))
-        }
-        const openai = yield* call("/v1/chat/completions", {
-          secret,
-          body: hello({ messages: words(300) })
-        })
-        assert.deepStrictEqual([openai.status, hint(openai)], [200, "likely"])
-        assert.notProperty(backend.requests.at(-1)?.body ?? {}, "truncate")
-        assert.notProperty(backend.requests.at(-1)?.body ?? {}, "shift")
-        assert.strictEqual(yield* overflows(tenant, "truncated"), 3)
-        assert.strictEqual(yield* overflows(tenant, "refused"), 0)
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect(
-    "when only the server's count shows it, then the audit says so, and the header of one object",
-    () =>
-      Effect.gen(function* () {
-        const [backend, { secret }] = [yield* Fake, yield* newKey()]
-        const cut = () =>
-          ({
-            does: "stream",
-            lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 100 })]
-          }) as const
-        backend.script(cut(), cut())
-        const streamed = yield* call("/api/chat", { secret, body: hello() })
-        assert.isNull(hint(streamed))
-        assert.isTrue(yield* truncatedOf(streamed))
-        const whole = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-        assert.strictEqual(hint(whole), "likely")
-        assert.isTrue(yield* truncatedOf(whole))
-        // Others say nothing, and no other row has an opinion on what has no prompt.
-        const short = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-        assert.deepStrictEqual([hint(short), yield* truncatedOf(short)], [null, false])
-        assert.isNull(yield* truncatedOf(yield* call("/api/tags", { secret })))
-      })
-  )
+  test("when a prompt does not fit, then it is sent unchanged, and header, audit and metric say so", function* () {
+    const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
+    for (const stream of [true, false]) {
+      const answer = yield* call("/api/chat", { secret, body: hello({ stream, messages: words(300) }) })
+      assert.deepStrictEqual([answer.status, hint(answer)], [200, "likely"])
+      // It counts 7 tokens.
+      assert.isTrue(yield* truncatedOf(answer))
+    }
+    const openai = yield* call("/v1/chat/completions", {
+      secret,
+      body: hello({ messages: words(300) })
+    })
+    assert.deepStrictEqual([openai.status, hint(openai)], [200, "likely"])
+    assert.notProperty(backend.requests.at(-1)?.body ?? {}, "truncate")
+    assert.notProperty(backend.requests.at(-1)?.body ?? {}, "shift")
+    assert.strictEqual(yield* overflows(tenant, "truncated"), 3)
+    assert.strictEqual(yield* overflows(tenant, "refused"), 0)
+  })
+
+  test("when only the server's count shows it, then the audit says so, and the header of one object", function* () {
+    const [backend, { secret }] = [yield* Fake, yield* newKey()]
+    const cut = () =>
+      ({
+        does: "stream",
+        lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 100 })]
+      }) as const
+    backend.script(cut(), cut())
+    const streamed = yield* call("/api/chat", { secret, body: hello() })
+    assert.isNull(hint(streamed))
+    assert.isTrue(yield* truncatedOf(streamed))
+    const whole = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+    assert.strictEqual(hint(whole), "likely")
+    assert.isTrue(yield* truncatedOf(whole))
+    // Others say nothing, and no other row has an opinion on what has no prompt.
+    const short = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+    assert.deepStrictEqual([hint(short), yield* truncatedOf(short)], [null, false])
+    assert.isNull(yield* truncatedOf(yield* call("/api/tags", { secret })))
+  })
 })
 
 /** The window that a client asks for, the one that is sent, and the one that it is told when it is another. */
@@ -149,56 +144,52 @@ layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "4096" }), live)("the lists of mode
 layer(layerGateway({ PROMPT_OVERFLOW: "refuse", BACKEND_CONTEXT_LENGTH: "100" }), live)(
   "PROMPT_OVERFLOW=refuse",
   (it) => {
-    it.effect(
-      "when a prompt cannot fit, then it is a 400 with both figures on both surfaces, without a call",
-      () =>
-        Effect.gen(function* () {
-          const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
-          const before = backend.requests.length
-          const sentence =
-            "the prompt does not fit: this model's maximum context length is 100 tokens, and the prompt has about"
-          const answers = [
-            yield* call("/api/chat", { secret, body: hello({ messages: words(101) }) }),
-            yield* call("/api/generate", { secret, body: { model: "m", prompt: "word ".repeat(101) } }),
-            yield* call("/v1/chat/completions", { secret, body: hello({ messages: words(101) }) }),
-            yield* call("/api/embed", {
-              secret,
-              body: { model: "embedder", input: ["x", "word ".repeat(101)] }
-            })
-          ]
-          for (const answer of answers) {
-            assert.strictEqual(answer.status, 400)
-            assert.include(answer.text, sentence)
-            assert.include(answer.text, '"type":"context_length_exceeded","code":400')
-            assert.deepInclude(yield* rowOf(answer), {
-              truncated: null,
-              error_type: "context_length_exceeded"
-            })
-          }
-          assert.strictEqual(backend.requests.length, before)
-          assert.strictEqual(yield* overflows(tenant, "refused"), 4)
-        })
-    )
+    const test = testWith(it.effect)
 
-    it.effect("when a prompt may fit, then it is sent, and the server is asked to refuse it otherwise", () =>
-      Effect.gen(function* () {
-        const [backend, { secret }] = [yield* Fake, yield* newKey()]
-        // An estimate of 250 tokens, which may be a few.
-        const messages = [{ role: "user", content: "=".repeat(1000) }]
-        const answer = yield* call("/api/chat", { secret, body: hello({ messages }) })
-        assert.deepStrictEqual([answer.status, hint(answer)], [200, "likely"])
-        assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false, shift: false })
-        yield* call("/v1/completions", { secret, body: { model: "m", prompt: "hi" } })
-        assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false, shift: false })
-        yield* call("/v1/embeddings", { secret, body: { model: "embedder", input: "hi" } })
-        assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false })
-        const wanted = yield* call("/api/chat", {
+    test("when a prompt cannot fit, then it is a 400 with both figures on both surfaces, without a call", function* () {
+      const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
+      const before = backend.requests.length
+      const sentence =
+        "the prompt does not fit: this model's maximum context length is 100 tokens, and the prompt has about"
+      const answers = [
+        yield* call("/api/chat", { secret, body: hello({ messages: words(101) }) }),
+        yield* call("/api/generate", { secret, body: { model: "m", prompt: "word ".repeat(101) } }),
+        yield* call("/v1/chat/completions", { secret, body: hello({ messages: words(101) }) }),
+        yield* call("/api/embed", {
           secret,
-          body: hello({ messages: words(300), truncate: true })
+          body: { model: "embedder", input: ["x", "word ".repeat(101)] }
         })
-        assert.deepStrictEqual([wanted.status, hint(wanted)], [200, "likely"])
-        assert.deepInclude(backend.requests.at(-1)?.body, { truncate: true })
+      ]
+      for (const answer of answers) {
+        assert.strictEqual(answer.status, 400)
+        assert.include(answer.text, sentence)
+        assert.include(answer.text, '"type":"context_length_exceeded","code":400')
+        assert.deepInclude(yield* rowOf(answer), {
+          truncated: null,
+          error_type: "context_length_exceeded"
+        })
+      }
+      assert.strictEqual(backend.requests.length, before)
+      assert.strictEqual(yield* overflows(tenant, "refused"), 4)
+    })
+
+    test("when a prompt may fit, then it is sent, and the server is asked to refuse it otherwise", function* () {
+      const [backend, { secret }] = [yield* Fake, yield* newKey()]
+      // An estimate of 250 tokens, which may be a few.
+      const messages = [{ role: "user", content: "=".repeat(1000) }]
+      const answer = yield* call("/api/chat", { secret, body: hello({ messages }) })
+      assert.deepStrictEqual([answer.status, hint(answer)], [200, "likely"])
+      assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false, shift: false })
+      yield* call("/v1/completions", { secret, body: { model: "m", prompt: "hi" } })
+      assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false, shift: false })
+      yield* call("/v1/embeddings", { secret, body: { model: "embedder", input: "hi" } })
+      assert.deepInclude(backend.requests.at(-1)?.body, { truncate: false })
+      const wanted = yield* call("/api/chat", {
+        secret,
+        body: hello({ messages: words(300), truncate: true })
       })
-    )
+      assert.deepStrictEqual([wanted.status, hint(wanted)], [200, "likely"])
+      assert.deepInclude(backend.requests.at(-1)?.body, { truncate: true })
+    })
   }
 )

@@ -7,6 +7,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { cannotListen } from "../../src/startup/StartupError.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
+import { testWith } from "../support/testWith.ts"
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
@@ -47,38 +48,36 @@ it.live("when another program listens there, then the line says so, and the exit
   )
 )
 
-it.live("when Node is too old, then one line says so, and what has the right one", () =>
-  Effect.gen(function* () {
-    const older =
-      "data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})"
-    const starter = fileURLToPath(new URL("../../build/start.js", import.meta.url))
-    const [code, said] = yield* Effect.callback<readonly [number | string | null | undefined, string]>(
-      (resume) => {
-        const child = execFile(process.execPath, ["--import", older, starter], (error, _, said) =>
-          resume(Effect.succeed([error === null ? 0 : error.code, said]))
-        )
-        return Effect.sync(() => void child.kill("SIGKILL"))
-      }
-    )
-    assert.deepStrictEqual(
-      [code, said],
-      [1, 'tollgate: it needs Node 24.14 or later (this is 20.20.2): run "npm start", which has its own\n']
-    )
-  })
-)
+const test = testWith(it.live)
 
-it.live("when the address is not this machine's, then the line says so", () =>
-  Effect.gen(function* () {
-    const [code, said] = yield* start({ HOST: "203.0.113.1", PORT: "0" })
-    assert.deepStrictEqual(
-      [code, said],
-      [
-        1,
-        "tollgate: cannot listen on 203.0.113.1:0: this machine does not have this address; set HOST to one that it has (EADDRNOTAVAIL)\n"
-      ]
-    )
-  })
-)
+test("when Node is too old, then one line says so, and what has the right one", function* () {
+  const older =
+    "data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})"
+  const starter = fileURLToPath(new URL("../../build/start.js", import.meta.url))
+  const [code, said] = yield* Effect.callback<readonly [number | string | null | undefined, string]>(
+    (resume) => {
+      const child = execFile(process.execPath, ["--import", older, starter], (error, _, said) =>
+        resume(Effect.succeed([error === null ? 0 : error.code, said]))
+      )
+      return Effect.sync(() => void child.kill("SIGKILL"))
+    }
+  )
+  assert.deepStrictEqual(
+    [code, said],
+    [1, 'tollgate: it needs Node 24.14 or later (this is 20.20.2): run "npm start", which has its own\n']
+  )
+})
+
+test("when the address is not this machine's, then the line says so", function* () {
+  const [code, said] = yield* start({ HOST: "203.0.113.1", PORT: "0" })
+  assert.deepStrictEqual(
+    [code, said],
+    [
+      1,
+      "tollgate: cannot listen on 203.0.113.1:0: this machine does not have this address; set HOST to one that it has (EADDRNOTAVAIL)\n"
+    ]
+  )
+})
 
 it("when the port needs another user, or the cause is not known, then the line has the cause", () => {
   const failed = (code: string) => Object.assign(new Error(`listen ${code}: no`), { code })
@@ -89,12 +88,10 @@ it("when the port needs another user, or the cause is not known, then the line h
   assert.strictEqual(cannotListen("::1", 81, failed("EIO")), "cannot listen on [::1]:81: listen EIO: no")
 })
 
-it.live("when settings are misspelt or wrong, then there is a line for each, and the exit code is 78", () =>
-  Effect.gen(function* () {
-    const [code, said] = yield* start({ BACKND_URL: "hidden-word", PORT: "x" })
-    assert.strictEqual(code, 78)
-    const lines = said.trimEnd().split("\n")
-    assert.deepStrictEqual(lines.map((line) => line.split(" ")[1]).toSorted(), ["BACKND_URL:", "PORT:"])
-    assert.notInclude(said, "hidden-word")
-  })
-)
+test("when settings are misspelt or wrong, then there is a line for each, and the exit code is 78", function* () {
+  const [code, said] = yield* start({ BACKND_URL: "hidden-word", PORT: "x" })
+  assert.strictEqual(code, 78)
+  const lines = said.trimEnd().split("\n")
+  assert.deepStrictEqual(lines.map((line) => line.split(" ")[1]).toSorted(), ["BACKND_URL:", "PORT:"])
+  assert.notInclude(said, "hidden-word")
+})

@@ -9,6 +9,7 @@ import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
 import { copyData } from "../support/servers/PostgresCluster.ts"
+import { testWith } from "../support/testWith.ts"
 
 const root = process.getuid?.() === 0
 
@@ -39,102 +40,83 @@ const may = (uid: number, line: string): boolean => {
   return spawnSync(command, args, { stdio: "ignore" }).status === 0
 }
 
-it.live("when it is started again, then its data are there", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
-    for (const count of [1, 2]) assert.strictEqual(yield* visit(dataDir), count)
-  })
-)
+const test = testWith(it.live)
 
-it.live("when the folder above is closed to others and then open, then it runs with its data in both", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder(0o700)
-    for (const [count, mode] of [0o700, 0o755, 0o700].entries()) {
-      yield* Effect.promise(() => fs.chmod(path.dirname(dataDir), mode))
-      assert.strictEqual(yield* visit(dataDir), count + 1)
-    }
-  })
-)
+test("when it is started again, then its data are there", function* () {
+  const dataDir = yield* folder(0o755)
+  for (const count of [1, 2]) assert.strictEqual(yield* visit(dataDir), count)
+})
 
-it.live(
-  "when its folder is very deep, then the path of its socket is short, and the socket goes with it",
-  () =>
-    Effect.gen(function* () {
-      const dataDir = path.join(yield* folder(0o755), "x".repeat(100), "y".repeat(100))
-      assert.strictEqual(yield* visit(dataDir), 1)
-      const { path: socket } = yield* Effect.scoped(embeddedPostgres({ dataDir }))
-      assert.isBelow(Buffer.byteLength(socket), 104)
-      assert.isFalse(existsSync(path.dirname(socket)))
-    })
-)
+test("when the folder above is closed to others and then open, then it runs with its data in both", function* () {
+  const dataDir = yield* folder(0o700)
+  for (const [count, mode] of [0o700, 0o755, 0o700].entries()) {
+    yield* Effect.promise(() => fs.chmod(path.dirname(dataDir), mode))
+    assert.strictEqual(yield* visit(dataDir), count + 1)
+  }
+})
 
-it.live("when a second one starts on the folder, then it is refused and the first goes on", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* used(0o755)
-    const first = yield* embeddedPostgres({ dataDir })
-    const refused = yield* Effect.flip(Effect.scoped(embeddedPostgres({ dataDir })))
-    assert.strictEqual(
-      refused.message,
-      `${dataDir} is in use by another tollgate: stop that one, or set DATA_DIR`
-    )
-    assert.strictEqual(
-      yield* visits.pipe(Effect.provide(layerPostgres({ url: first, maxConnections: 1 }))),
-      1
-    )
-  })
-)
+test("when its folder is very deep, then the path of its socket is short, and the socket goes with it", function* () {
+  const dataDir = path.join(yield* folder(0o755), "x".repeat(100), "y".repeat(100))
+  assert.strictEqual(yield* visit(dataDir), 1)
+  const { path: socket } = yield* Effect.scoped(embeddedPostgres({ dataDir }))
+  assert.isBelow(Buffer.byteLength(socket), 104)
+  assert.isFalse(existsSync(path.dirname(socket)))
+})
 
-it.live("when two first starts come at once, then one database is made and one of them runs", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
-    const start = Effect.exit(embeddedPostgres({ dataDir }))
-    const exits = yield* Effect.all([start, start], { concurrency: 2 })
-    assert.strictEqual(exits.filter(Exit.isSuccess).length, 1)
-    const left = yield* Effect.promise(() => fs.readdir(dataDir))
-    assert.deepStrictEqual(left.toSorted(), ["libraries", "postgres"])
-  })
-)
+test("when a second one starts on the folder, then it is refused and the first goes on", function* () {
+  const dataDir = yield* used(0o755)
+  const first = yield* embeddedPostgres({ dataDir })
+  const refused = yield* Effect.flip(Effect.scoped(embeddedPostgres({ dataDir })))
+  assert.strictEqual(
+    refused.message,
+    `${dataDir} is in use by another tollgate: stop that one, or set DATA_DIR`
+  )
+  assert.strictEqual(yield* visits.pipe(Effect.provide(layerPostgres({ url: first, maxConnections: 1 }))), 1)
+})
 
-it.live("when a first start was cut short, then the next one removes its rest", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
-    const draft = path.join(dataDir, "postgres-draft-4194305-abc")
-    yield* Effect.promise(() => fs.mkdir(draft, { recursive: true, mode: 0o755 }))
-    yield* Effect.promise(() => fs.chmod(dataDir, 0o711))
+test("when two first starts come at once, then one database is made and one of them runs", function* () {
+  const dataDir = yield* folder(0o755)
+  const start = Effect.exit(embeddedPostgres({ dataDir }))
+  const exits = yield* Effect.all([start, start], { concurrency: 2 })
+  assert.strictEqual(exits.filter(Exit.isSuccess).length, 1)
+  const left = yield* Effect.promise(() => fs.readdir(dataDir))
+  assert.deepStrictEqual(left.toSorted(), ["libraries", "postgres"])
+})
+
+test("when a first start was cut short, then the next one removes its rest", function* () {
+  const dataDir = yield* folder(0o755)
+  const draft = path.join(dataDir, "postgres-draft-4194305-abc")
+  yield* Effect.promise(() => fs.mkdir(draft, { recursive: true, mode: 0o755 }))
+  yield* Effect.promise(() => fs.chmod(dataDir, 0o711))
+  assert.strictEqual(yield* visit(dataDir), 1)
+  assert.isFalse(existsSync(draft))
+})
+
+test("when a lock names a process number that now belongs to another program, then it starts", function* () {
+  const dataDir = yield* used(0o755)
+  yield* visit(dataDir)
+  const data = path.join(dataDir, "postgres")
+  // What a reboot leaves: the number of a process of the same user that is no Postgres.
+  const owner = root ? { uid: statSync(data).uid } : {}
+  const { pid } = yield* Effect.acquireRelease(
+    Effect.sync(() => spawn("sleep", ["600"], owner)),
+    (sleep) => Effect.sync(() => sleep.kill("SIGKILL"))
+  )
+  const lines = [pid, data, 1_700_000_000, 5432, data, "", "  1  1", "ready"].join("\n")
+  for (const name of ["postmaster.pid", ".s.PGSQL.5432.lock"])
+    yield* Effect.promise(() => fs.writeFile(path.join(data, name), lines))
+  assert.strictEqual(yield* visit(dataDir), 2)
+})
+
+test("when its parent is killed, then it ends, and the next start has the data at once", function* () {
+  for (const mode of [0o755, 0o700]) {
+    const dataDir = yield* used(mode)
     assert.strictEqual(yield* visit(dataDir), 1)
-    assert.isFalse(existsSync(draft))
-  })
-)
-
-it.live("when a lock names a process number that now belongs to another program, then it starts", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* used(0o755)
-    yield* visit(dataDir)
-    const data = path.join(dataDir, "postgres")
-    // What a reboot leaves: the number of a process of the same user that is no Postgres.
-    const owner = root ? { uid: statSync(data).uid } : {}
-    const { pid } = yield* Effect.acquireRelease(
-      Effect.sync(() => spawn("sleep", ["600"], owner)),
-      (sleep) => Effect.sync(() => sleep.kill("SIGKILL"))
-    )
-    const lines = [pid, data, 1_700_000_000, 5432, data, "", "  1  1", "ready"].join("\n")
-    for (const name of ["postmaster.pid", ".s.PGSQL.5432.lock"])
-      yield* Effect.promise(() => fs.writeFile(path.join(data, name), lines))
+    const { child } = yield* parent(dataDir)
+    child.kill("SIGKILL")
     assert.strictEqual(yield* visit(dataDir), 2)
-  })
-)
-
-it.live("when its parent is killed, then it ends, and the next start has the data at once", () =>
-  Effect.gen(function* () {
-    for (const mode of [0o755, 0o700]) {
-      const dataDir = yield* used(mode)
-      assert.strictEqual(yield* visit(dataDir), 1)
-      const { child } = yield* parent(dataDir)
-      child.kill("SIGKILL")
-      assert.strictEqual(yield* visit(dataDir), 2)
-    }
-  })
-)
+  }
+})
 
 asRoot("when root has copied the data, or they are another user's, then they are used, as their owner", () =>
   Effect.gen(function* () {
@@ -205,17 +187,15 @@ asOthers('when root makes the database, then no other process of "nobody" gets i
   })
 )
 
-it.live("when the folder cannot be used, then the error says why", () =>
-  Effect.gen(function* () {
-    const dataDir = yield* folder(0o755)
-    const failing = Effect.map(
-      Effect.flip(Effect.scoped(embeddedPostgres({ dataDir }))),
-      ({ message }) => message
-    )
-    yield* Effect.promise(() => fs.writeFile(dataDir, ""))
-    assert.strictEqual(
-      yield* failing,
-      `${dataDir} cannot be used: give this user the right to write there, or set DATA_DIR (EEXIST)`
-    )
-  })
-)
+test("when the folder cannot be used, then the error says why", function* () {
+  const dataDir = yield* folder(0o755)
+  const failing = Effect.map(
+    Effect.flip(Effect.scoped(embeddedPostgres({ dataDir }))),
+    ({ message }) => message
+  )
+  yield* Effect.promise(() => fs.writeFile(dataDir, ""))
+  assert.strictEqual(
+    yield* failing,
+    `${dataDir} cannot be used: give this user the right to write there, or set DATA_DIR (EEXIST)`
+  )
+})

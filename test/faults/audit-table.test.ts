@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { testWith } from "../support/testWith.ts"
 
 const run = (statement: string) =>
   Effect.orDie(Effect.flatMap(SqlClient.SqlClient, (sql) => Effect.asVoid(sql.unsafe(statement))))
@@ -31,59 +32,51 @@ const faults = [
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
 layer(layerGateway(), { excludeTestServices: true })("tables that take no rows", (it) => {
-  for (const { begin, end, what } of faults) {
-    it.effect(
-      `when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`,
-      () =>
-        Effect.gen(function* () {
-          const [fake, { secret }] = [yield* Fake, yield* newKey()]
-          assert.strictEqual((yield* chat(secret)).status, 200)
-          const { held, list } = yield* Effect.acquireUseRelease(
-            begin,
-            () =>
-              Effect.gen(function* () {
-                const list = yield* call("/api/tags", { secret })
-                assert.strictEqual(list.status, 503)
-                const held = yield* chat(secret)
-                assert.strictEqual(held.status, 503, "an answer without its row")
-                const asked = fake.requests.length
-                assert.strictEqual((yield* chat(secret)).status, 503)
-                assert.strictEqual(
-                  fake.requests.length,
-                  asked,
-                  "the backend was asked although rows are late"
-                )
-                return { held, list }
-              }),
-            () => end
-          )
-          const back = yield* eventually(chat(secret), ({ status }) => status === 200)
-          assert.strictEqual(back.status, 200, back.text)
-          for (const answer of [held, list]) {
-            const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean)
-            assert.deepInclude(
-              row,
-              { status: 503, error_type: "service_unavailable" },
-              "what its client was told"
-            )
-          }
-        })
-    )
-  }
+  const test = testWith(it.effect)
 
-  it.effect("when intents cannot be written, then it is a 503, and the backend is not asked", () =>
-    Effect.gen(function* () {
+  for (const { begin, end, what } of faults) {
+    test(`when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`, function* () {
       const [fake, { secret }] = [yield* Fake, yield* newKey()]
-      const asked = fake.requests.length
-      const refused = yield* Effect.acquireUseRelease(
-        fill("intents"),
-        () => chat(secret),
-        () => empty("intents")
+      assert.strictEqual((yield* chat(secret)).status, 200)
+      const { held, list } = yield* Effect.acquireUseRelease(
+        begin,
+        () =>
+          Effect.gen(function* () {
+            const list = yield* call("/api/tags", { secret })
+            assert.strictEqual(list.status, 503)
+            const held = yield* chat(secret)
+            assert.strictEqual(held.status, 503, "an answer without its row")
+            const asked = fake.requests.length
+            assert.strictEqual((yield* chat(secret)).status, 503)
+            assert.strictEqual(fake.requests.length, asked, "the backend was asked although rows are late")
+            return { held, list }
+          }),
+        () => end
       )
-      assert.strictEqual(refused.status, 503)
-      assert.strictEqual(fake.requests.length, asked)
       const back = yield* eventually(chat(secret), ({ status }) => status === 200)
       assert.strictEqual(back.status, 200, back.text)
+      for (const answer of [held, list]) {
+        const row = yield* eventually(auditRow(answer.headers.get("x-request-id")), Boolean)
+        assert.deepInclude(
+          row,
+          { status: 503, error_type: "service_unavailable" },
+          "what its client was told"
+        )
+      }
     })
-  )
+  }
+
+  test("when intents cannot be written, then it is a 503, and the backend is not asked", function* () {
+    const [fake, { secret }] = [yield* Fake, yield* newKey()]
+    const asked = fake.requests.length
+    const refused = yield* Effect.acquireUseRelease(
+      fill("intents"),
+      () => chat(secret),
+      () => empty("intents")
+    )
+    assert.strictEqual(refused.status, 503)
+    assert.strictEqual(fake.requests.length, asked)
+    const back = yield* eventually(chat(secret), ({ status }) => status === 200)
+    assert.strictEqual(back.status, 200, back.text)
+  })
 })

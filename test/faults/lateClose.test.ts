@@ -13,6 +13,7 @@ import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Whether a statement waits for a lock. Within a transaction pg_stat_activity would not change, pg_locks does. */
 const waitsForLock = Effect.gen(function* () {
@@ -24,66 +25,62 @@ const waitsForLock = Effect.gen(function* () {
 const abortion = { status: 500, errorType: "aborted" }
 
 layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
-  it.effect(
-    "when its amount is another one, then it is corrected; when it is only sent twice, then not",
-    () =>
-      Effect.gen(function* () {
-        const pg = yield* PgClient.PgClient
-        const caller = callerOf()
-        const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
-        const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
-        yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
-        const close = closeIntents(pg)
-        const done = completionRow(endOf(whole, usageOf(1, 2)))
-        assert.deepStrictEqual(yield* close([done]), [])
-        assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
-        const user = "00000000-0000-4000-8000-00000000ada1"
-        const aborted = { ...completionRow(endOf(cut, usageOf(5, 10), abortion)), user_account: user }
-        assert.deepStrictEqual(yield* close([aborted]), [])
-        const late = completionRow(endOf(cut, usageOf(7, 30)))
-        assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
-        const [corrected, ...others] = yield* correctAudit(pg)([late, done])
-        assert.deepStrictEqual(others, [])
-        assert.deepInclude(corrected, { id: cutId, tokens: 22, user_account: user })
-        const ofUser = yield* pg`SELECT requests::int, tokens_in::int, tokens_out::int FROM user_ledger
-          WHERE user_account = ${user}::text::uuid`
-        assert.deepStrictEqual(ofUser, [{ requests: 1, tokens_in: 7, tokens_out: 30 }])
-        assert.deepStrictEqual(yield* correctAudit(pg)([late, done]), [])
-        const sums = yield* auditSumsOf(caller.keyId)
-        assert.deepInclude(sums[0], { requests: 2, tokensIn: 8, tokensOut: 32 })
-        assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when the other replica is closing it at the same moment, then nothing is lost", () =>
-    Effect.gen(function* () {
-      const pg = yield* PgClient.PgClient
-      const caller = callerOf()
-      const cut = intentOf({ caller })
-      yield* insertIntents(pg, 30)([intentRow(cut)])
-      const late = completionRow(endOf(cut, usageOf(7, 30)))
-      const [begun, aborted] = [
-        yield* Deferred.make<void>(),
-        completionRow(endOf(cut, usageOf(5, 10), abortion))
-      ]
-      const other = pg.withTransaction(
-        Effect.gen(function* () {
-          yield* closeIntents(pg)([aborted])
-          yield* Deferred.succeed(begun, undefined)
-          // Until the other one waits for the row.
-          assert.isTrue(yield* eventually(waitsForLock, Boolean))
-        })
-      )
-      const closing = yield* Effect.forkChild(other)
-      yield* Deferred.await(begun)
-      const known = yield* closeIntents(pg)([late])
-      assert.deepStrictEqual(known, [cut.arrival.requestId])
-      yield* correctAudit(pg)([late])
-      yield* Fiber.join(closing)
-      assert.deepInclude(yield* correctionOf(cut.arrival.requestId), { tokens_in: 2, tokens_out: 20 })
-      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
-    })
-  )
+  test("when its amount is another one, then it is corrected; when it is only sent twice, then not", function* () {
+    const pg = yield* PgClient.PgClient
+    const caller = callerOf()
+    const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
+    const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
+    yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
+    const close = closeIntents(pg)
+    const done = completionRow(endOf(whole, usageOf(1, 2)))
+    assert.deepStrictEqual(yield* close([done]), [])
+    assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
+    const user = "00000000-0000-4000-8000-00000000ada1"
+    const aborted = { ...completionRow(endOf(cut, usageOf(5, 10), abortion)), user_account: user }
+    assert.deepStrictEqual(yield* close([aborted]), [])
+    const late = completionRow(endOf(cut, usageOf(7, 30)))
+    assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
+    const [corrected, ...others] = yield* correctAudit(pg)([late, done])
+    assert.deepStrictEqual(others, [])
+    assert.deepInclude(corrected, { id: cutId, tokens: 22, user_account: user })
+    const ofUser = yield* pg`SELECT requests::int, tokens_in::int, tokens_out::int FROM user_ledger
+          WHERE user_account = ${user}::text::uuid`
+    assert.deepStrictEqual(ofUser, [{ requests: 1, tokens_in: 7, tokens_out: 30 }])
+    assert.deepStrictEqual(yield* correctAudit(pg)([late, done]), [])
+    const sums = yield* auditSumsOf(caller.keyId)
+    assert.deepInclude(sums[0], { requests: 2, tokensIn: 8, tokensOut: 32 })
+    assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
+  })
+
+  test("when the other replica is closing it at the same moment, then nothing is lost", function* () {
+    const pg = yield* PgClient.PgClient
+    const caller = callerOf()
+    const cut = intentOf({ caller })
+    yield* insertIntents(pg, 30)([intentRow(cut)])
+    const late = completionRow(endOf(cut, usageOf(7, 30)))
+    const [begun, aborted] = [
+      yield* Deferred.make<void>(),
+      completionRow(endOf(cut, usageOf(5, 10), abortion))
+    ]
+    const other = pg.withTransaction(
+      Effect.gen(function* () {
+        yield* closeIntents(pg)([aborted])
+        yield* Deferred.succeed(begun, undefined)
+        // Until the other one waits for the row.
+        assert.isTrue(yield* eventually(waitsForLock, Boolean))
+      })
+    )
+    const closing = yield* Effect.forkChild(other)
+    yield* Deferred.await(begun)
+    const known = yield* closeIntents(pg)([late])
+    assert.deepStrictEqual(known, [cut.arrival.requestId])
+    yield* correctAudit(pg)([late])
+    yield* Fiber.join(closing)
+    assert.deepInclude(yield* correctionOf(cut.arrival.requestId), { tokens_in: 2, tokens_out: 20 })
+    assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
+  })
 
   it.effect("when it is charged to the counters, then once, and they say what the ledger says", () =>
     Effect.gen(function* () {

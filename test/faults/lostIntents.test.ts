@@ -8,6 +8,7 @@ import { another } from "../support/anotherAudit.ts"
 import { eventually } from "../support/Gateway.ts"
 import { queuedFor } from "../support/permits.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Nothing but a commit that waits for the disk writes the log of this server. */
 const lazy = { synchronous_commit: "on", wal_writer_delay: "10s", bgwriter_delay: "10s" }
@@ -108,72 +109,68 @@ it.live(
     }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy)))
 )
 
-it.live(
-  "when the database has lost intents, then that of a request whose completion waits is not written again",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const audit = yield* another({ ...patient, leaseS: 3 })
-      const [ending, running] = [intentOf(), intentOf()]
-      for (const intent of [ending, running]) yield* audit.open(queuedFor(intent))
-      const [locked, release] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
-      const locking = sql.withTransaction(
-        Effect.andThen(
-          sql`LOCK TABLE audit_log IN SHARE ROW EXCLUSIVE MODE`,
-          Effect.andThen(Deferred.succeed(locked, undefined), Deferred.await(release))
-        )
-      )
-      const writer = yield* Effect.forkChild(locking)
-      yield* Deferred.await(locked)
-      // The heartbeat waits for this transaction, so it finds both intents gone when one of the requests has ended.
-      const written = yield* sql.withTransaction(
-        Effect.gen(function* () {
-          yield* sql`LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE`
-          yield* sql`DELETE FROM intents`
-          return yield* Effect.forkDetach(audit.close(endOf(ending, usageOf(7, 3))), {
-            startImmediately: true
-          })
-        })
-      )
-      assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean))
-      assert.isFalse(yield* hasIntent(ending.arrival.requestId))
-      yield* Deferred.succeed(release, undefined)
-      yield* Fiber.join(writer)
-      yield* Fiber.join(written)
-      assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
-      assert.isFalse(yield* hasIntent(ending.arrival.requestId))
-    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres()))
-)
+const test = testWith(it.live, layerPrivatePostgres())
 
-it.live("when the completion of a request cannot be written, then its intent gets the final figures", () =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const audit = yield* another({ ...patient, leaseS: 3 })
-    const ending = intentOf()
-    const { requestId } = ending.arrival
-    yield* audit.open(queuedFor(ending))
-    yield* sql`
+test("when the database has lost intents, then that of a request whose completion waits is not written again", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const audit = yield* another({ ...patient, leaseS: 3 })
+  const [ending, running] = [intentOf(), intentOf()]
+  for (const intent of [ending, running]) yield* audit.open(queuedFor(intent))
+  const [locked, release] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()]
+  const locking = sql.withTransaction(
+    Effect.andThen(
+      sql`LOCK TABLE audit_log IN SHARE ROW EXCLUSIVE MODE`,
+      Effect.andThen(Deferred.succeed(locked, undefined), Deferred.await(release))
+    )
+  )
+  const writer = yield* Effect.forkChild(locking)
+  yield* Deferred.await(locked)
+  // The heartbeat waits for this transaction, so it finds both intents gone when one of the requests has ended.
+  const written = yield* sql.withTransaction(
+    Effect.gen(function* () {
+      yield* sql`LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE`
+      yield* sql`DELETE FROM intents`
+      return yield* Effect.forkDetach(audit.close(endOf(ending, usageOf(7, 3))), {
+        startImmediately: true
+      })
+    })
+  )
+  assert.isTrue(yield* eventually(hasIntent(running.arrival.requestId), Boolean))
+  assert.isFalse(yield* hasIntent(ending.arrival.requestId))
+  yield* Deferred.succeed(release, undefined)
+  yield* Fiber.join(writer)
+  yield* Fiber.join(written)
+  assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
+  assert.isFalse(yield* hasIntent(ending.arrival.requestId))
+})
+
+test("when the completion of a request cannot be written, then its intent gets the final figures", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const audit = yield* another({ ...patient, leaseS: 3 })
+  const ending = intentOf()
+  const { requestId } = ending.arrival
+  yield* audit.open(queuedFor(ending))
+  yield* sql`
         CREATE FUNCTION report_full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = 'disk_full'; END $$`
-    yield* sql`
+  yield* sql`
         CREATE TRIGGER full_disk BEFORE INSERT ON audit_log FOR EACH ROW EXECUTE FUNCTION report_full_disk()`
-    const written = yield* Effect.forkChild(audit.close(endOf(ending, usageOf(7, 3))))
-    const figures = Effect.map(
-      sql<{ tokens_out: string }>`SELECT tokens_out::text FROM intents WHERE request_id = ${requestId}`,
-      ([intent]) => intent?.tokens_out
+  const written = yield* Effect.forkChild(audit.close(endOf(ending, usageOf(7, 3))))
+  const figures = Effect.map(
+    sql<{ tokens_out: string }>`SELECT tokens_out::text FROM intents WHERE request_id = ${requestId}`,
+    ([intent]) => intent?.tokens_out
+  )
+  assert.isTrue(
+    yield* eventually(
+      Effect.map(figures, (tokensOut) => tokensOut === "3"),
+      Boolean
     )
-    assert.isTrue(
-      yield* eventually(
-        Effect.map(figures, (tokensOut) => tokensOut === "3"),
-        Boolean
-      )
-    )
-    yield* sql`DROP TRIGGER full_disk ON audit_log`
-    yield* Fiber.join(written)
-    assert.deepInclude(yield* storedRow(requestId), { status: 200, tokens_in: 7, tokens_out: 3 })
-    assert.isFalse(yield* hasIntent(requestId))
-  }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres()))
-)
+  )
+  yield* sql`DROP TRIGGER full_disk ON audit_log`
+  yield* Fiber.join(written)
+  assert.deepInclude(yield* storedRow(requestId), { status: 200, tokens_in: 7, tokens_out: 3 })
+  assert.isFalse(yield* hasIntent(requestId))
+})
 
 it.live(
   "when rows are committed, then only an intent does not wait for the disk, and the setting does not outlive it",

@@ -29,6 +29,7 @@ import { type AgentName, agents, all, runAgent } from "./agents/runAgent.ts"
 import { asksAgain, type Refusal, shown, tableOfRefusals } from "./agents/shown.ts"
 import { installAgents } from "./clients/install.ts"
 import { withTable } from "./clients/table.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Agents that run beside each other. Most of the time they wait. */
 const atOnce = { concurrency: 8 }
@@ -145,86 +146,78 @@ const refuseAll = (which: ReadonlyArray<Refusal>) =>
 const options = { excludeTestServices: true, timeout: 3_600_000 }
 
 layer(layerAgents(), options)("coding agents as connect sets them up", (it) => {
-  it.effect("when agents are asked, then each writes a file with its own tool and shows the answer", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const ask = Effect.fnUntraced(function* (name: AgentName) {
-        const model = modelOf(name, "writes")
-        const ran = yield* runAgent(name, { secret, model }, (project) =>
-          behaviours.set(model, (request) => writesFile(project, request))
-        )
-        return [name, ran.code, ran.file, ran.said.includes(saidAtTheEnd) ? saidAtTheEnd : ran.said]
-      })
-      assert.deepStrictEqual(
-        yield* Effect.forEach(agents, ask, atOnce),
-        agents.map((name) => [name, 0, written.text, saidAtTheEnd])
-      )
-    })
-  )
+  const test = testWith(it.effect)
 
-  it.effect(
-    "when agents are interrupted or killed in a stream, then the model server stops and what came is charged",
-    () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        const stop = Effect.fnUntraced(function* (name: AgentName, signal: (typeof signals)[number]) {
-          const { prefix, secret } = yield* newKey()
-          const model = modelOf(name, signal)
-          behaviours.set(model, () => endless)
-          const calls = () => backend.requests.filter(({ body }) => body?.["model"] === model)
-          const frame = JSON.stringify(fake.chat("word ")).length
-          const until = backend.until(() => calls().some(({ written }) => written > seenFrames * frame))
-          yield* runAgent(name, { secret, model, until, signal })
-          yield* backend.until(() => calls().every(({ closedAt }) => closedAt !== undefined))
-          const left = yield* eventually(ended(prefix, 499), ({ requests }) => requests === calls().length)
-          return { who: `${name}, ${signal}`, ...left }
-        })
-        const cases = agents.flatMap((name) => signals.map((signal) => ({ name, signal })))
-        const seen = yield* Effect.forEach(cases, ({ name, signal }) => stop(name, signal), atOnce)
-        // Besides, a request with tools is charged what the model may have generated unseen. Slots, holds and sums are looked at
-        // after every test.
-        for (const { output, requests, who } of seen) {
-          assert.isAtLeast(requests, 1, who)
-          assert.isAtLeast(output, seenFrames, who)
-        }
-      })
-  )
-
-  it.effect("when a limit is reached for a while, then agents ask again and go on", () =>
-    Effect.gen(function* () {
-      behaviours.set("m:latest", () => endless)
-      const wait = Effect.fnUntraced(function* (name: AgentName) {
-        const { prefix, secret } = yield* newKey({ concurrent: 1 })
-        const holder = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }))
-        const model = modelOf(name, "writes")
-        const refused = eventually(ended(prefix, 429), ({ requests }) => requests > 0)
-        const release = yield* Effect.forkChild(Effect.andThen(refused, Fiber.interrupt(holder)))
-        const ran = yield* runAgent(name, { secret, model }, (project) =>
-          behaviours.set(model, (request) => writesFile(project, request))
-        )
-        yield* Fiber.interrupt(release)
-        return [name, ran.code, ran.file ?? ran.said]
-      })
-      assert.deepStrictEqual(
-        yield* Effect.forEach(agents, wait, atOnce),
-        agents.map((name) => [name, 0, written.text])
+  test("when agents are asked, then each writes a file with its own tool and shows the answer", function* () {
+    const { secret } = yield* newKey()
+    const ask = Effect.fnUntraced(function* (name: AgentName) {
+      const model = modelOf(name, "writes")
+      const ran = yield* runAgent(name, { secret, model }, (project) =>
+        behaviours.set(model, (request) => writesFile(project, request))
       )
-      behaviours.delete("m:latest")
+      return [name, ran.code, ran.file, ran.said.includes(saidAtTheEnd) ? saidAtTheEnd : ran.said]
     })
-  )
+    assert.deepStrictEqual(
+      yield* Effect.forEach(agents, ask, atOnce),
+      agents.map((name) => [name, 0, written.text, saidAtTheEnd])
+    )
+  })
+
+  test("when agents are interrupted or killed in a stream, then the model server stops and what came is charged", function* () {
+    const backend = yield* Fake
+    const stop = Effect.fnUntraced(function* (name: AgentName, signal: (typeof signals)[number]) {
+      const { prefix, secret } = yield* newKey()
+      const model = modelOf(name, signal)
+      behaviours.set(model, () => endless)
+      const calls = () => backend.requests.filter(({ body }) => body?.["model"] === model)
+      const frame = JSON.stringify(fake.chat("word ")).length
+      const until = backend.until(() => calls().some(({ written }) => written > seenFrames * frame))
+      yield* runAgent(name, { secret, model, until, signal })
+      yield* backend.until(() => calls().every(({ closedAt }) => closedAt !== undefined))
+      const left = yield* eventually(ended(prefix, 499), ({ requests }) => requests === calls().length)
+      return { who: `${name}, ${signal}`, ...left }
+    })
+    const cases = agents.flatMap((name) => signals.map((signal) => ({ name, signal })))
+    const seen = yield* Effect.forEach(cases, ({ name, signal }) => stop(name, signal), atOnce)
+    // Besides, a request with tools is charged what the model may have generated unseen. Slots, holds and sums are looked at
+    // after every test.
+    for (const { output, requests, who } of seen) {
+      assert.isAtLeast(requests, 1, who)
+      assert.isAtLeast(output, seenFrames, who)
+    }
+  })
+
+  test("when a limit is reached for a while, then agents ask again and go on", function* () {
+    behaviours.set("m:latest", () => endless)
+    const wait = Effect.fnUntraced(function* (name: AgentName) {
+      const { prefix, secret } = yield* newKey({ concurrent: 1 })
+      const holder = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }))
+      const model = modelOf(name, "writes")
+      const refused = eventually(ended(prefix, 429), ({ requests }) => requests > 0)
+      const release = yield* Effect.forkChild(Effect.andThen(refused, Fiber.interrupt(holder)))
+      const ran = yield* runAgent(name, { secret, model }, (project) =>
+        behaviours.set(model, (request) => writesFile(project, request))
+      )
+      yield* Fiber.interrupt(release)
+      return [name, ran.code, ran.file ?? ran.said]
+    })
+    assert.deepStrictEqual(
+      yield* Effect.forEach(agents, wait, atOnce),
+      agents.map((name) => [name, 0, written.text])
+    )
+    behaviours.delete("m:latest")
+  })
 
   it.effect("when agents are refused, then their users learn why, and no file is written", () =>
     refuseAll(["401", "403", "429, a budget is spent", "502"])
   )
 
-  it.effect("when the cache store is away, then users learn that the service is", () =>
-    Effect.gen(function* () {
-      const redis = yield* TestRedisServer
-      yield* expectRepairs
-      yield* redis.kill
-      yield* Effect.ensuring(refuseAll(["503"]), Effect.orDie(redis.start))
-    })
-  )
+  test("when the cache store is away, then users learn that the service is", function* () {
+    const redis = yield* TestRedisServer
+    yield* expectRepairs
+    yield* redis.kill
+    yield* Effect.ensuring(refuseAll(["503"]), Effect.orDie(redis.start))
+  })
 })
 
 layer(layerAgents({ MAX_REQUEST_BODY_BYTES: "2048" }), options)("coding agents that send too much", (it) => {

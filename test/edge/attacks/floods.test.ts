@@ -5,6 +5,7 @@ import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, type Talk, talk } from "../../support/RawClient.ts"
 import { unharmed } from "./checks.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
@@ -33,49 +34,45 @@ const lastOf = ({ responses }: Talk) => ({
 })
 
 layer(layerGateway(), { excludeTestServices: true })("floods without a key", (it) => {
+  const test = testWith(it.effect)
+
   for (const [name, secret, path, status] of [
     ["unknown prefixes, A08", () => mintKey("tg_"), "/api/chat", 401],
     ["no key at all, A08", () => undefined, "/api/chat", 401],
     ["blocked paths", () => undefined, "/api/pull", 403]
   ] as const) {
-    it.effect(`when more come than the burst (${name}), then each refusal waits its turn`, () =>
-      Effect.gen(function* () {
-        const { ms, value } = yield* unharmed(atOnce(300, secret, path))
-        for (const answer of value) assert.strictEqual(answer.status, status)
-        // A hundred at once, two hundred at 200 a second. Only a lower bound says that they waited.
-        assert.isAbove(ms, 900)
-        yield* Effect.sleep("1 second")
-      })
-    )
+    test(`when more come than the burst (${name}), then each refusal waits its turn`, function* () {
+      const { ms, value } = yield* unharmed(atOnce(300, secret, path))
+      for (const answer of value) assert.strictEqual(answer.status, status)
+      // A hundred at once, two hundred at 200 a second. Only a lower bound says that they waited.
+      assert.isAbove(ms, 900)
+      yield* Effect.sleep("1 second")
+    })
   }
 
-  it.effect(
-    "when wrong secrets of one prefix come, then they get 401 in turn or 503 with Retry-After, and the key works (A07)",
-    () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
-        const wrong = () => prefixOf(secret) + mintKey("tg_").slice(-32)
-        const [flood, paid] = yield* Effect.all(
-          [
-            unharmed(atOnce(300, wrong)),
-            Effect.forEach(Array.from({ length: 20 }), () => timed(call("/api/tags", { secret })))
-          ],
-          { concurrency: 2 }
-        )
-        for (const { retryAfter, status } of flood.value) {
-          assert.oneOf(status, [401, 503])
-          if (status === 503) assert.strictEqual(retryAfter, "1")
-        }
-        // Each 401 waits its turn: 100 at once, then 200 a second. A 503 does not, because the owner of the key may be among them.
-        const unauthorized = flood.value.filter(({ status }) => status === 401).length
-        assert.isAtMost(unauthorized, 101 + flood.ms / 5)
-        assert.isAbove(flood.value.length, unauthorized)
-        for (const { ms, value } of paid) {
-          assert.strictEqual(value.status, 200)
-          // Nobody who pays stands in that line.
-          assert.isBelow(ms, flood.ms)
-        }
-      })
-  )
+  test("when wrong secrets of one prefix come, then they get 401 in turn or 503 with Retry-After, and the key works (A07)", function* () {
+    const { secret } = yield* newKey()
+    assert.strictEqual((yield* call("/api/tags", { secret })).status, 200)
+    const wrong = () => prefixOf(secret) + mintKey("tg_").slice(-32)
+    const [flood, paid] = yield* Effect.all(
+      [
+        unharmed(atOnce(300, wrong)),
+        Effect.forEach(Array.from({ length: 20 }), () => timed(call("/api/tags", { secret })))
+      ],
+      { concurrency: 2 }
+    )
+    for (const { retryAfter, status } of flood.value) {
+      assert.oneOf(status, [401, 503])
+      if (status === 503) assert.strictEqual(retryAfter, "1")
+    }
+    // Each 401 waits its turn: 100 at once, then 200 a second. A 503 does not, because the owner of the key may be among them.
+    const unauthorized = flood.value.filter(({ status }) => status === 401).length
+    assert.isAtMost(unauthorized, 101 + flood.ms / 5)
+    assert.isAbove(flood.value.length, unauthorized)
+    for (const { ms, value } of paid) {
+      assert.strictEqual(value.status, 200)
+      // Nobody who pays stands in that line.
+      assert.isBelow(ms, flood.ms)
+    }
+  })
 })

@@ -7,6 +7,7 @@ import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
 import { talk } from "../../support/RawClient.ts"
 import { assertRefusal, unharmed } from "./checks.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const hasty = Layer.succeed(ClientTimeouts, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
 
@@ -33,42 +34,38 @@ const counted = Effect.map(
 const rows = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT request_id FROM audit_log`)
 
 layer(layerGateway().pipe(Layer.provide(hasty)), { excludeTestServices: true })("malformed HTTP", (it) => {
-  it.effect(
-    "when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        assert.deepStrictEqual(
-          yield* counted,
-          new Map(malformedReasons.map((reason) => [reason, 0] as const)),
-          "every reason has a series before it first happens"
-        )
-        const before = (yield* rows).length
-        for (const [reason, bytes, status] of cases) {
-          const was = yield* counted
-          const { closed, responses } = yield* unharmed(talk(url, bytes))
-          assert.strictEqual(responses.length, 1, bytes.slice(0, 60))
-          assertRefusal(responses[0], status, bytes.slice(0, 60))
-          assert.isTrue(closed, bytes.slice(0, 60))
-          const expected = new Map(was).set(reason, (was.get(reason) ?? 0) + 1)
-          const now = yield* eventually(counted, (is) => is.get(reason) === expected.get(reason))
-          assert.deepStrictEqual(now, expected, bytes.slice(0, 60))
-        }
-        assert.strictEqual((yield* rows).length, before)
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when a client leaves in the middle of a head, then nothing malformed is counted", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
+  test("when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)", function* () {
+    const { url } = yield* Gateway
+    assert.deepStrictEqual(
+      yield* counted,
+      new Map(malformedReasons.map((reason) => [reason, 0] as const)),
+      "every reason has a series before it first happens"
+    )
+    const before = (yield* rows).length
+    for (const [reason, bytes, status] of cases) {
       const was = yield* counted
-      for (let n = 0; n < 5; n += 1) {
-        yield* talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", {
-          also: (socket) => void setTimeout(() => socket.resetAndDestroy(), 20)
-        })
-      }
-      yield* Effect.sleep("200 millis")
-      assert.deepStrictEqual(yield* counted, was)
-    })
-  )
+      const { closed, responses } = yield* unharmed(talk(url, bytes))
+      assert.strictEqual(responses.length, 1, bytes.slice(0, 60))
+      assertRefusal(responses[0], status, bytes.slice(0, 60))
+      assert.isTrue(closed, bytes.slice(0, 60))
+      const expected = new Map(was).set(reason, (was.get(reason) ?? 0) + 1)
+      const now = yield* eventually(counted, (is) => is.get(reason) === expected.get(reason))
+      assert.deepStrictEqual(now, expected, bytes.slice(0, 60))
+    }
+    assert.strictEqual((yield* rows).length, before)
+  })
+
+  test("when a client leaves in the middle of a head, then nothing malformed is counted", function* () {
+    const { url } = yield* Gateway
+    const was = yield* counted
+    for (let n = 0; n < 5; n += 1) {
+      yield* talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", {
+        also: (socket) => void setTimeout(() => socket.resetAndDestroy(), 20)
+      })
+    }
+    yield* Effect.sleep("200 millis")
+    assert.deepStrictEqual(yield* counted, was)
+  })
 })

@@ -5,6 +5,7 @@ import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gatewa
 import { rawPost, rawRequest, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 import { atMost } from "../../support/wait.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -26,43 +27,37 @@ const targets = [
 ] as const
 
 layer(layerGateway(), live)("a target that is not on the list", (it) => {
-  it.effect(
-    "when it is the backend's own management, then it is refused for every method, with and without a key (P01)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const { secret } = yield* newKey()
-        const paths = ["pull", "push", "create", "copy", "delete", "blobs/sha256:0000", "ps"]
-        const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
-        const keys = [
-          [],
-          [`Authorization: Bearer ${secret.slice(0, -1)}x`],
-          [`Authorization: Bearer ${secret}`]
-        ]
-        const cases = paths.flatMap((path) =>
-          methods.flatMap((method) => keys.map((headers) => ({ path: `/api/${path}`, method, headers })))
-        )
-        const seen = yield* Effect.forEach(
-          cases,
-          ({ path, method, headers }) =>
-            Effect.gen(function* () {
-              const bodiless = method === "HEAD"
-              const { responses, text } = yield* talk(url, rawRequest(method, path, headers), {
-                answers: 1,
-                bodiless
-              })
-              const of = `${method} ${path}`
-              if (!bodiless) return assertRefusal(responses[0], 403, of)
-              assert.strictEqual(responses[0]?.status, 403, of)
-              assert.isTrue(text.endsWith("\r\n\r\n"), `${of}: has a body`)
-              return responses[0]?.headers.get("x-request-id") ?? ""
-            }),
-          { concurrency: 4 }
-        ).pipe(unharmed)
-        assert.strictEqual(new Set(seen).size, cases.length)
-        for (const id of seen) yield* assertAudited(id, 403)
-      })
-  )
+  const test = testWith(it.effect)
+
+  test("when it is the backend's own management, then it is refused for every method, with and without a key (P01)", function* () {
+    const { url } = yield* Gateway
+    const { secret } = yield* newKey()
+    const paths = ["pull", "push", "create", "copy", "delete", "blobs/sha256:0000", "ps"]
+    const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
+    const keys = [[], [`Authorization: Bearer ${secret.slice(0, -1)}x`], [`Authorization: Bearer ${secret}`]]
+    const cases = paths.flatMap((path) =>
+      methods.flatMap((method) => keys.map((headers) => ({ path: `/api/${path}`, method, headers })))
+    )
+    const seen = yield* Effect.forEach(
+      cases,
+      ({ path, method, headers }) =>
+        Effect.gen(function* () {
+          const bodiless = method === "HEAD"
+          const { responses, text } = yield* talk(url, rawRequest(method, path, headers), {
+            answers: 1,
+            bodiless
+          })
+          const of = `${method} ${path}`
+          if (!bodiless) return assertRefusal(responses[0], 403, of)
+          assert.strictEqual(responses[0]?.status, 403, of)
+          assert.isTrue(text.endsWith("\r\n\r\n"), `${of}: has a body`)
+          return responses[0]?.headers.get("x-request-id") ?? ""
+        }),
+      { concurrency: 4 }
+    ).pipe(unharmed)
+    assert.strictEqual(new Set(seen).size, cases.length)
+    for (const id of seen) yield* assertAudited(id, 403)
+  })
 
   it.effect("when it is nearly that of a route, or another of the backend's, then it is a blocked path", () =>
     Effect.gen(function* () {
@@ -79,74 +74,63 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
     }).pipe(unharmed)
   )
 
-  it.effect("when it has bytes that are no ASCII, then the parser or the list refuses it (P04)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      for (const target of ["/api/pu\u017f", "/api/chat\u00e4", "/\u212aey"]) {
-        const { responses } = yield* talk(url, Buffer.from(rawRequest("POST", target)), { answers: 1 })
-        assert.include([400, 403], responses[0]?.status, target)
-        assertRefusal(responses[0], responses[0]?.status ?? 0, target)
-      }
-    })
-  )
+  test("when it has bytes that are no ASCII, then the parser or the list refuses it (P04)", function* () {
+    const { url } = yield* Gateway
+    for (const target of ["/api/pu\u017f", "/api/chat\u00e4", "/\u212aey"]) {
+      const { responses } = yield* talk(url, Buffer.from(rawRequest("POST", target)), { answers: 1 })
+      assert.include([400, 403], responses[0]?.status, target)
+      assertRefusal(responses[0], responses[0]?.status ?? 0, target)
+    }
+  })
 
-  it.effect("when it asks for a tunnel or another protocol, then it is refused and nothing hangs (P08)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      yield* Effect.gen(function* () {
-        const connect = yield* talk(
-          url,
-          "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-        )
-        assertRefusal(connect.responses[0], 403, "CONNECT")
-        assert.strictEqual(connect.responses.length, 1)
-        assert.isTrue(connect.closed)
-        assert.isBelow(connect.ms, atMost(2000))
-        const preface = yield* talk(url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        assertRefusal(preface.responses[0], 400, "PRI")
-        assert.isTrue(preface.closed)
-        assert.isBelow(preface.ms, atMost(2000))
-        const upgrade = yield* talk(
-          url,
-          "GET /api/tags HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" +
-            "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
-          { answers: 1 }
-        )
-        assertRefusal(upgrade.responses[0], 401, "h2c")
-      }).pipe(unharmed)
-    })
-  )
-
-  it.effect("when it is too long, then it is a 431 (P09), and a method that is none a 400 (P10)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const { responses, closed } = yield* talk(url, rawRequest("GET", `/api/blobs/${"a".repeat(70_000)}`))
-      assertRefusal(responses[0], 431, "70 000 characters")
-      assert.isTrue(closed)
-      assertRefusal((yield* talk(url, rawRequest("BREW", "/api/chat"))).responses[0], 400, "BREW")
-    })
-  )
-
-  it.effect("when a header names another path or method, then the header is ignored (P13)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const before = backend.requests.length
-      const { responses } = yield* talk(
+  test("when it asks for a tunnel or another protocol, then it is refused and nothing hangs (P08)", function* () {
+    const { url } = yield* Gateway
+    yield* Effect.gen(function* () {
+      const connect = yield* talk(url, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+      assertRefusal(connect.responses[0], 403, "CONNECT")
+      assert.strictEqual(connect.responses.length, 1)
+      assert.isTrue(connect.closed)
+      assert.isBelow(connect.ms, atMost(2000))
+      const preface = yield* talk(url, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+      assertRefusal(preface.responses[0], 400, "PRI")
+      assert.isTrue(preface.closed)
+      assert.isBelow(preface.ms, atMost(2000))
+      const upgrade = yield* talk(
         url,
-        rawPost("/api/chat", secret, JSON.stringify(hello({ stream: false })), [
-          "X-Original-URL: /api/pull",
-          "X-Rewrite-URL: /api/pull",
-          "X-HTTP-Method-Override: DELETE",
-          "X-Forwarded-Prefix: /evil"
-        ]),
+        "GET /api/tags HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" +
+          "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
         { answers: 1 }
       )
-      assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
-      assert.strictEqual(backend.requests.length, before + 1)
-      assert.strictEqual(backend.requests.at(-1)?.path, "/api/chat")
-      assert.strictEqual(backend.requests.at(-1)?.method, "POST")
-    })
-  )
+      assertRefusal(upgrade.responses[0], 401, "h2c")
+    }).pipe(unharmed)
+  })
+
+  test("when it is too long, then it is a 431 (P09), and a method that is none a 400 (P10)", function* () {
+    const { url } = yield* Gateway
+    const { responses, closed } = yield* talk(url, rawRequest("GET", `/api/blobs/${"a".repeat(70_000)}`))
+    assertRefusal(responses[0], 431, "70 000 characters")
+    assert.isTrue(closed)
+    assertRefusal((yield* talk(url, rawRequest("BREW", "/api/chat"))).responses[0], 400, "BREW")
+  })
+
+  test("when a header names another path or method, then the header is ignored (P13)", function* () {
+    const { url } = yield* Gateway
+    const backend = yield* Fake
+    const { secret } = yield* newKey()
+    const before = backend.requests.length
+    const { responses } = yield* talk(
+      url,
+      rawPost("/api/chat", secret, JSON.stringify(hello({ stream: false })), [
+        "X-Original-URL: /api/pull",
+        "X-Rewrite-URL: /api/pull",
+        "X-HTTP-Method-Override: DELETE",
+        "X-Forwarded-Prefix: /evil"
+      ]),
+      { answers: 1 }
+    )
+    assert.strictEqual(responses[0]?.status, 200, responses[0]?.text)
+    assert.strictEqual(backend.requests.length, before + 1)
+    assert.strictEqual(backend.requests.at(-1)?.path, "/api/chat")
+    assert.strictEqual(backend.requests.at(-1)?.method, "POST")
+  })
 })

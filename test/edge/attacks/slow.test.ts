@@ -7,6 +7,7 @@ import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gatewa
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 import { makeStopwatch, atMost } from "../../support/wait.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -19,37 +20,35 @@ const dripping = (byte: string, everyMs: number) => (socket: Socket) => {
 }
 
 layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its time", (it) => {
-  it.effect(
-    "when headers come slowly, then they are cut with a 408 in the error shape, and other clients do not notice (H04)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const { secret } = yield* newKey()
-        yield* call("/api/version", { secret })
-        const others = Effect.gen(function* () {
-          let slowest = 0
-          for (let i = 0; i < 20; i += 1) {
-            const started = makeStopwatch()
-            const answer = yield* call("/api/version", { secret })
-            assert.strictEqual(answer.status, 200)
-            slowest = Math.max(slowest, started())
-          }
-          return slowest
-        })
-        const slow = Effect.forEach(
-          Array.from({ length: 100 }),
-          () => talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250) }),
-          { concurrency: "unbounded" }
-        )
-        const [talks, slowest] = yield* Effect.all([slow, others], { concurrency: 2 })
-        for (const { responses, closed, ms } of talks) {
-          assert.isTrue(closed)
-          assert.isBelow(ms, atMost(5000))
-          assertRefusal(responses[0], 408, "slow headers")
-        }
-        assert.isBelow(slowest, atMost(1000))
-      })
-  )
+  const test = testWith(it.effect)
+
+  test("when headers come slowly, then they are cut with a 408 in the error shape, and other clients do not notice (H04)", function* () {
+    const { url } = yield* Gateway
+    const { secret } = yield* newKey()
+    yield* call("/api/version", { secret })
+    const others = Effect.gen(function* () {
+      let slowest = 0
+      for (let i = 0; i < 20; i += 1) {
+        const started = makeStopwatch()
+        const answer = yield* call("/api/version", { secret })
+        assert.strictEqual(answer.status, 200)
+        slowest = Math.max(slowest, started())
+      }
+      return slowest
+    })
+    const slow = Effect.forEach(
+      Array.from({ length: 100 }),
+      () => talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250) }),
+      { concurrency: "unbounded" }
+    )
+    const [talks, slowest] = yield* Effect.all([slow, others], { concurrency: 2 })
+    for (const { responses, closed, ms } of talks) {
+      assert.isTrue(closed)
+      assert.isBelow(ms, atMost(5000))
+      assertRefusal(responses[0], 408, "slow headers")
+    }
+    assert.isBelow(slowest, atMost(1000))
+  })
 
   for (const [name, headers] of [
     ["a slow body (H05)", []],
@@ -57,43 +56,35 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
     ["a slow body behind Upgrade: foo (H06)", ["Connection: Upgrade", "Upgrade: foo"]],
     ["a slow body behind Upgrade: h2c (H06)", ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"]]
   ] as const) {
-    it.effect(
-      `when it sends ${name}, then it is refused in time, and holds no slot and no request meanwhile`,
-      () =>
-        Effect.gen(function* () {
-          const { url } = yield* Gateway
-          const { secret } = yield* newKey({ concurrent: 1, rpm: 1 })
-          const head = rawPost("/api/chat", secret, "", headers)
-            .toString("latin1")
-            .replace("Content-Length: 0", "Content-Length: 200000")
-          const slow = talk(url, head, { also: dripping("{", 50) }).pipe(unharmed)
-          const { responses, closed, ms } = yield* slow
-          const id = assertRefusal(responses[0], 400, name)
-          assert.isTrue(closed)
-          assert.isBelow(ms, atMost(4000))
-          yield* assertAudited(id, 400)
-          // The only request a minute and the only slot are still there.
-          const answer = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-          assert.strictEqual(answer.status, 200, answer.text)
-        })
-    )
+    test(`when it sends ${name}, then it is refused in time, and holds no slot and no request meanwhile`, function* () {
+      const { url } = yield* Gateway
+      const { secret } = yield* newKey({ concurrent: 1, rpm: 1 })
+      const head = rawPost("/api/chat", secret, "", headers)
+        .toString("latin1")
+        .replace("Content-Length: 0", "Content-Length: 200000")
+      const slow = talk(url, head, { also: dripping("{", 50) }).pipe(unharmed)
+      const { responses, closed, ms } = yield* slow
+      const id = assertRefusal(responses[0], 400, name)
+      assert.isTrue(closed)
+      assert.isBelow(ms, atMost(4000))
+      yield* assertAudited(id, 400)
+      // The only request a minute and the only slot are still there.
+      const answer = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+      assert.strictEqual(answer.status, 200, answer.text)
+    })
   }
 
-  it.effect(
-    "when it has no key and its body is slow, then it is answered at once and cut in time (H05)",
-    () =>
-      Effect.gen(function* () {
-        const { url } = yield* Gateway
-        const head = "POST /api/chat HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n"
-        const { responses, closed, ms } = yield* talk(url, head, {
-          also: dripping("{", 50)
-        }).pipe(unharmed)
-        yield* assertAudited(assertRefusal(responses[0], 401, "nobody"), 401)
-        assert.strictEqual(responses.length, 1, "a second answer to one request")
-        assert.isTrue(closed)
-        assert.isBelow(ms, atMost(4000))
-      })
-  )
+  test("when it has no key and its body is slow, then it is answered at once and cut in time (H05)", function* () {
+    const { url } = yield* Gateway
+    const head = "POST /api/chat HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n"
+    const { responses, closed, ms } = yield* talk(url, head, {
+      also: dripping("{", 50)
+    }).pipe(unharmed)
+    yield* assertAudited(assertRefusal(responses[0], 401, "nobody"), 401)
+    assert.strictEqual(responses.length, 1, "a second answer to one request")
+    assert.isTrue(closed)
+    assert.isBelow(ms, atMost(4000))
+  })
 })
 
 layer(layerGateway(), live)("a client that says nothing more", (it) => {

@@ -12,6 +12,7 @@ import { eventually, layerGateway, newKey } from "../../support/Gateway.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 import { startTraffic } from "../../support/Traffic.ts"
 import { expectRepairs } from "../../support/watch.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const layerCounters = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
@@ -28,67 +29,63 @@ const World = layerPostgres({ leaseS: 30, looks: { everyMs: 5 } }).pipe(
 )
 
 layer(World, { excludeTestServices: true })("the books of a gateway in use", (it) => {
-  it.effect(
-    "when requests run all the time, then no look at the books finds a difference, and at rest all are compared",
-    () =>
-      Effect.gen(function* () {
-        const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
-        const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())
-        for (const { prefix, tenant } of keys) {
-          yield* registry.setBudgets(prefix, { day: 10_000_000, total: 20_000_000 })
-          yield* registry.setTenantBudgets(tenant, { month: 10_000_000 })
-        }
-        // Those without a name, of two keys.
-        for (const { prefix } of keys.slice(0, 2))
-          yield* registry.changeKey(prefix, { endUserHeader: "X-User", eachUserTotal: 10_000_000 })
-        const traffic = yield* startTraffic(
-          keys.map(({ secret }) => secret),
-          6
-        )
-        yield* eventually(
-          Effect.sync(() => traffic.outcomes.length),
-          (answered) => answered > 20
-        )
-        let most = 0
-        for (let n = 0; n < 12; n += 1) {
-          const { differences, running } = yield* books.compare({})
-          assert.deepStrictEqual(differences, [])
-          most = Math.max(most, running)
-        }
-        yield* traffic.stop
-        assert.isAbove(most, 0, "requests were open while it compared")
-        const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
-        assert.deepInclude(proof, { differences: [], running: 0, counters: { compared: 10, busy: 0 } })
-        assert.deepStrictEqual(proof.compared.audit, proof.compared.ledger)
-        const answered = traffic.outcomes.filter(({ status }) => status === 200).length
-        const [row] = yield* sql<{ readonly n: number }>`SELECT sum(requests)::int AS n FROM ledger`
-        assert.isAtLeast(row?.n ?? 0, answered)
-      }).pipe(Effect.scoped)
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when the ledger is repaired while its requests end, then no token is lost or booked twice", () =>
-    Effect.gen(function* () {
-      const [books, sql] = [yield* Books, yield* SqlClient.SqlClient]
-      // The gateway may set the counters before the command does.
-      yield* expectRepairs
-      const { prefix, secret } = yield* newKey()
-      const traffic = yield* startTraffic([secret], 6)
-      for (const change of [1000, -20, 7]) {
-        const before = traffic.outcomes.length
-        yield* eventually(
-          Effect.sync(() => traffic.outcomes.length),
-          (answered) => answered > before + 10
-        )
-        yield* sql`UPDATE ledger SET tokens_out = tokens_out + ${change}::int
+  test("when requests run all the time, then no look at the books finds a difference, and at rest all are compared", function* () {
+    const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
+    const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())
+    for (const { prefix, tenant } of keys) {
+      yield* registry.setBudgets(prefix, { day: 10_000_000, total: 20_000_000 })
+      yield* registry.setTenantBudgets(tenant, { month: 10_000_000 })
+    }
+    // Those without a name, of two keys.
+    for (const { prefix } of keys.slice(0, 2))
+      yield* registry.changeKey(prefix, { endUserHeader: "X-User", eachUserTotal: 10_000_000 })
+    const traffic = yield* startTraffic(
+      keys.map(({ secret }) => secret),
+      6
+    )
+    yield* eventually(
+      Effect.sync(() => traffic.outcomes.length),
+      (answered) => answered > 20
+    )
+    let most = 0
+    for (let n = 0; n < 12; n += 1) {
+      const { differences, running } = yield* books.compare({})
+      assert.deepStrictEqual(differences, [])
+      most = Math.max(most, running)
+    }
+    yield* traffic.stop
+    assert.isAbove(most, 0, "requests were open while it compared")
+    const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
+    assert.deepInclude(proof, { differences: [], running: 0, counters: { compared: 10, busy: 0 } })
+    assert.deepStrictEqual(proof.compared.audit, proof.compared.ledger)
+    const answered = traffic.outcomes.filter(({ status }) => status === 200).length
+    const [row] = yield* sql<{ readonly n: number }>`SELECT sum(requests)::int AS n FROM ledger`
+    assert.isAtLeast(row?.n ?? 0, answered)
+  })
+
+  test("when the ledger is repaired while its requests end, then no token is lost or booked twice", function* () {
+    const [books, sql] = [yield* Books, yield* SqlClient.SqlClient]
+    // The gateway may set the counters before the command does.
+    yield* expectRepairs
+    const { prefix, secret } = yield* newKey()
+    const traffic = yield* startTraffic([secret], 6)
+    for (const change of [1000, -20, 7]) {
+      const before = traffic.outcomes.length
+      yield* eventually(
+        Effect.sync(() => traffic.outcomes.length),
+        (answered) => answered > before + 10
+      )
+      yield* sql`UPDATE ledger SET tokens_out = tokens_out + ${change}::int
           WHERE key_id = (SELECT id FROM api_keys WHERE prefix = ${prefix})`
-        const { after, before: found, mended } = yield* books.repair({})
-        assert.deepInclude(found.differences[0], { kind: "ledger", key: prefix })
-        assert.deepInclude(mended, { ledger: 1, corrections: 0 })
-        assert.deepStrictEqual(after.differences, [])
-      }
-      yield* traffic.stop
-      const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
-      assert.deepInclude(proof, { differences: [], running: 0 })
-    }).pipe(Effect.scoped)
-  )
+      const { after, before: found, mended } = yield* books.repair({})
+      assert.deepInclude(found.differences[0], { kind: "ledger", key: prefix })
+      assert.deepInclude(mended, { ledger: 1, corrections: 0 })
+      assert.deepStrictEqual(after.differences, [])
+    }
+    yield* traffic.stop
+    const proof = yield* eventually(books.compare({}), ({ counters }) => counters?.busy === 0)
+    assert.deepInclude(proof, { differences: [], running: 0 })
+  })
 })

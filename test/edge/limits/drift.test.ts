@@ -17,6 +17,7 @@ import { closeIntents } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const leaseS = 1
 
@@ -84,68 +85,60 @@ const drift = Effect.gen(function* () {
 layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices: true })(
   "counters and ledger",
   (it) => {
+    const test = testWith(it.effect)
+
     for (const counted of [350, 0]) {
-      it.effect(
-        `when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`,
-        () =>
-          Effect.gen(function* () {
-            const claims = yield* keyAt(counted)
-            yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
-            yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
-            assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-            assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
-          })
-      )
+      test(`when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`, function* () {
+        const claims = yield* keyAt(counted)
+        yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
+        yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
+        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+        assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
+      })
     }
 
-    it.effect("when the counter of an end user has drifted, then it comes back to the ledger's too", () =>
-      Effect.gen(function* () {
-        const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-        const claims = yield* keyAt(100)
-        const user = {
-          id: "00000000-0000-4000-8000-000000000bbb",
-          limits: claims.limits,
-          budgets: { total: 900 }
-        }
-        yield* sql`INSERT INTO user_ledger (user_account, key_id, day, requests, tokens_in, tokens_out)
+    test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
+      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+      const claims = yield* keyAt(100)
+      const user = {
+        id: "00000000-0000-4000-8000-000000000bbb",
+        limits: claims.limits,
+        budgets: { total: 900 }
+      }
+      yield* sql`INSERT INTO user_ledger (user_account, key_id, day, requests, tokens_in, tokens_out)
           VALUES (${user.id}::text::uuid, ${claims.account.key}::text::uuid, '2026-01-01', 1, 10, 20)`
-        yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
-        yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
-        const counted = spent({ ...claims, user })
-        assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
-      })
-    )
+      yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
+      yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
+      const counted = spent({ ...claims, user })
+      assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
+    })
 
-    it.effect("when counters may differ from the ledger, then they are corrected soon", () =>
-      Effect.gen(function* () {
-        const claims = yield* keyAt(100)
-        const services = yield* Layer.build(countersOf(seldom))
-        const [meter, reconciler] = [Context.get(services, Meter), Context.get(services, Reconciler)]
-        yield* meter.load(claims.account, [{ counter: "total", tokens: 350 }])
-        const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
-        yield* Effect.sleep("600 millis")
-        assert.strictEqual(yield* total, 350)
-        yield* reconciler.compareSoon(claims.account)
-        assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
-      })
-    )
+    test("when counters may differ from the ledger, then they are corrected soon", function* () {
+      const claims = yield* keyAt(100)
+      const services = yield* Layer.build(countersOf(seldom))
+      const [meter, reconciler] = [Context.get(services, Meter), Context.get(services, Reconciler)]
+      yield* meter.load(claims.account, [{ counter: "total", tokens: 350 }])
+      const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
+      yield* Effect.sleep("600 millis")
+      assert.strictEqual(yield* total, 350)
+      yield* reconciler.compareSoon(claims.account)
+      assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
+    })
 
-    it.effect("when a request is under way, then neither counter nor ledger is touched", () =>
-      Effect.gen(function* () {
-        const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-        const claims = yield* keyAt(350)
-        const running = yield* take(claims, "running")
-        yield* Effect.sleep("800 millis")
-        assert.strictEqual(yield* spent(claims), 360)
-        const id = "00000000-0000-4000-8000-00000000aaaa"
-        yield* insertIntent(id, claims, 10)
-        yield* meter.settle(running, 0)
-        yield* Effect.sleep("800 millis")
-        assert.strictEqual(yield* spent(claims), 350)
-        yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
-        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-      })
-    )
+    test("when a request is under way, then neither counter nor ledger is touched", function* () {
+      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+      const claims = yield* keyAt(350)
+      const running = yield* take(claims, "running")
+      yield* Effect.sleep("800 millis")
+      assert.strictEqual(yield* spent(claims), 360)
+      const id = "00000000-0000-4000-8000-00000000aaaa"
+      yield* insertIntent(id, claims, 10)
+      yield* meter.settle(running, 0)
+      yield* Effect.sleep("800 millis")
+      assert.strictEqual(yield* spent(claims), 350)
+      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+      assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+    })
 
     it.effect(
       "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",

@@ -5,6 +5,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from "../../support/Gateway.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -44,47 +45,43 @@ layer(layerGateway(), live)("a request of a model that nobody has heard", (it) =
 })
 
 layer(layerGateway({ CONCURRENCY_LEASE_S: "3" }), live)("a hold that grew", (it) => {
-  it.effect(
-    "when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { prefix, secret } = yield* newKey({ concurrent: 50 })
-        yield* registry.setBudgets(prefix, { day: 20_000 })
-        yield* modelSpeaks
-        const answers = yield* Effect.forEach(
-          Array.from({ length: 50 }),
-          () => call("/api/chat", { secret, body: hello() }),
-          { concurrency: "unbounded" }
-        )
-        assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when it grew, then the intent has it with the next heartbeat, together with what was used", () =>
-    Effect.gen(function* () {
-      const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
-      const { secret } = yield* newKey()
-      yield* modelSpeaks
-      backend.script({
-        does: "stream",
-        lines: Array.from({ length: 600 }, () => wire.chat("x")),
-        ends: "hang"
-      })
-      const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
-        startImmediately: true
-      })
-      const intent = Effect.map(
-        sql<{ readonly held: bigint; readonly used: bigint }>`
-          SELECT held, tokens_in + tokens_out AS used FROM intents`,
-        ([row]) => row
-      )
-      const first = yield* eventually(intent, (row) => row !== undefined)
-      assert.isBelow(Number(first?.held), 300)
-      // A heartbeat may come while the hold is being extended: the one after it has caught up.
-      const later = yield* eventually(intent, (row) => Number(row?.used) >= 600 && Number(row?.held) >= 600)
-      assert.isAtLeast(Number(later?.held), Number(later?.used))
-      yield* Fiber.interrupt(stream)
+  test("when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000", function* () {
+    const registry = yield* Registry
+    const { prefix, secret } = yield* newKey({ concurrent: 50 })
+    yield* registry.setBudgets(prefix, { day: 20_000 })
+    yield* modelSpeaks
+    const answers = yield* Effect.forEach(
+      Array.from({ length: 50 }),
+      () => call("/api/chat", { secret, body: hello() }),
+      { concurrency: "unbounded" }
+    )
+    assert.deepStrictEqual(new Set(answers.map(({ status }) => status)), new Set([200]))
+  })
+
+  test("when it grew, then the intent has it with the next heartbeat, together with what was used", function* () {
+    const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const { secret } = yield* newKey()
+    yield* modelSpeaks
+    backend.script({
+      does: "stream",
+      lines: Array.from({ length: 600 }, () => wire.chat("x")),
+      ends: "hang"
     })
-  )
+    const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+      startImmediately: true
+    })
+    const intent = Effect.map(
+      sql<{ readonly held: bigint; readonly used: bigint }>`
+          SELECT held, tokens_in + tokens_out AS used FROM intents`,
+      ([row]) => row
+    )
+    const first = yield* eventually(intent, (row) => row !== undefined)
+    assert.isBelow(Number(first?.held), 300)
+    // A heartbeat may come while the hold is being extended: the one after it has caught up.
+    const later = yield* eventually(intent, (row) => Number(row?.used) >= 600 && Number(row?.held) >= 600)
+    assert.isAtLeast(Number(later?.held), Number(later?.used))
+    yield* Fiber.interrupt(stream)
+  })
 })

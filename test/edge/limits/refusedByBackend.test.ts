@@ -5,6 +5,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -71,42 +72,40 @@ layer(layerGateway({ BREAKER_FAILURES: "1000" }), live)("a key with 5 requests a
 })
 
 layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("an open circuit", (it) => {
-  it.effect("when it refuses, then it costs nothing, and says when to come back", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const failing = [yield* newKey(), yield* newKey()]
-      backend.always(answers(500))
-      for (let i = 0; i < 5; i += 1) {
-        yield* call("/api/chat", { secret: failing[i % 2]?.secret ?? "", body: hello() })
-      }
-      const before = backend.requests.length
-      const { secret } = yield* newKey({ rpm: 5, concurrent: 1 })
-      for (let i = 0; i < 8; i += 1) {
-        const answer = yield* call("/api/chat", { secret, body: hello() })
-        assert.strictEqual(answer.status, 502)
-        assert.match(answer.headers.get("retry-after") ?? "", /^(?:5\d|60)$/)
-      }
-      assert.strictEqual(backend.requests.length, before)
-      const left = yield* eventually(
-        call("/api/version", { secret }),
-        ({ headers }) => headers.get(remaining) === "5"
-      )
-      assert.strictEqual(left.headers.get(remaining), "5")
-    })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when it refuses, then no intent is written before", () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      const { secret } = yield* newKey()
-      yield* Effect.acquireUseRelease(
-        sql`ALTER TABLE intents RENAME TO intents_away`,
-        () =>
-          Effect.map(call("/api/chat", { secret, body: hello() }), ({ status, text }) =>
-            assert.strictEqual(status, 502, text)
-          ),
-        () => sql`ALTER TABLE intents_away RENAME TO intents`
-      )
-    })
-  )
+  test("when it refuses, then it costs nothing, and says when to come back", function* () {
+    const backend = yield* Fake
+    const failing = [yield* newKey(), yield* newKey()]
+    backend.always(answers(500))
+    for (let i = 0; i < 5; i += 1) {
+      yield* call("/api/chat", { secret: failing[i % 2]?.secret ?? "", body: hello() })
+    }
+    const before = backend.requests.length
+    const { secret } = yield* newKey({ rpm: 5, concurrent: 1 })
+    for (let i = 0; i < 8; i += 1) {
+      const answer = yield* call("/api/chat", { secret, body: hello() })
+      assert.strictEqual(answer.status, 502)
+      assert.match(answer.headers.get("retry-after") ?? "", /^(?:5\d|60)$/)
+    }
+    assert.strictEqual(backend.requests.length, before)
+    const left = yield* eventually(
+      call("/api/version", { secret }),
+      ({ headers }) => headers.get(remaining) === "5"
+    )
+    assert.strictEqual(left.headers.get(remaining), "5")
+  })
+
+  test("when it refuses, then no intent is written before", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { secret } = yield* newKey()
+    yield* Effect.acquireUseRelease(
+      sql`ALTER TABLE intents RENAME TO intents_away`,
+      () =>
+        Effect.map(call("/api/chat", { secret, body: hello() }), ({ status, text }) =>
+          assert.strictEqual(status, 502, text)
+        ),
+      () => sql`ALTER TABLE intents_away RENAME TO intents`
+    )
+  })
 })

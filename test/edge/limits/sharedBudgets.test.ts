@@ -15,6 +15,7 @@ import {
   newKey,
   otherReplica
 } from "../../support/Gateway.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -69,72 +70,66 @@ layer(layerGateway(), live)("shared budgets", (it) => {
       }).pipe(Effect.scoped)
   )
 
-  it.effect(
-    "when a key is rotated, then both keys use one budget and one window, and the budget is set for both",
-    () =>
-      Effect.gen(function* () {
-        const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
-        const { prefix, secret } = yield* newKey({ rpm: 20 })
-        yield* tollgateBeside("set-budget", "--key", prefix, "--total", "300")
-        fake.always(hundred)
-        yield* chat(secret)
-        const registry = yield* Registry
-        const next = yield* registry.rotateKey(prefix, undefined)
-        const last = yield* registry.rotateKey(next.key.prefix, undefined)
-        const answer = yield* chat(last.secret)
-        assert.deepStrictEqual(budgetOf(answer), ["key", "total", "300", "100"])
-        assert.strictEqual(answer.headers.get("x-ratelimit-remaining-requests"), "18")
-        yield* chat(secret)
-        const refused = yield* chat(next.secret)
-        assert.strictEqual(messageOf(refused), "total budget of 300 tokens is spent")
-        for (const { key } of [next, last]) {
-          const shown = yield* registry.showBudgets(key.prefix)
-          assert.deepStrictEqual(shown.at(-1), {
-            period: "total",
-            budget: 300,
-            spent: 300,
-            state: "spent"
-          })
-        }
-        yield* registry.setBudgets(last.key.prefix, { total: 1000 })
-        const again = yield* eventually(chat(secret), ({ status }) => status === 200)
-        assert.deepStrictEqual(budgetOf(again), ["key", "total", "1000", "600"])
-        // Redis may lose the counter at any time: it is the sum of all keys of the account.
-        const accounts = yield* sql`
+  const test = testWith(it.effect)
+
+  test("when a key is rotated, then both keys use one budget and one window, and the budget is set for both", function* () {
+    const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const { prefix, secret } = yield* newKey({ rpm: 20 })
+    yield* tollgateBeside("set-budget", "--key", prefix, "--total", "300")
+    fake.always(hundred)
+    yield* chat(secret)
+    const registry = yield* Registry
+    const next = yield* registry.rotateKey(prefix, undefined)
+    const last = yield* registry.rotateKey(next.key.prefix, undefined)
+    const answer = yield* chat(last.secret)
+    assert.deepStrictEqual(budgetOf(answer), ["key", "total", "300", "100"])
+    assert.strictEqual(answer.headers.get("x-ratelimit-remaining-requests"), "18")
+    yield* chat(secret)
+    const refused = yield* chat(next.secret)
+    assert.strictEqual(messageOf(refused), "total budget of 300 tokens is spent")
+    for (const { key } of [next, last]) {
+      const shown = yield* registry.showBudgets(key.prefix)
+      assert.deepStrictEqual(shown.at(-1), {
+        period: "total",
+        budget: 300,
+        spent: 300,
+        state: "spent"
+      })
+    }
+    yield* registry.setBudgets(last.key.prefix, { total: 1000 })
+    const again = yield* eventually(chat(secret), ({ status }) => status === 200)
+    assert.deepStrictEqual(budgetOf(again), ["key", "total", "1000", "600"])
+    // Redis may lose the counter at any time: it is the sum of all keys of the account.
+    const accounts = yield* sql`
           SELECT DISTINCT coalesce(budget_account, id) FROM api_keys
           WHERE prefix IN (${prefix}, ${next.key.prefix}, ${last.key.prefix})`
-        assert.strictEqual(accounts.length, 1)
-      })
-  )
+    assert.strictEqual(accounts.length, 1)
+  })
 
-  it.effect(
-    "when a budget is used, then show-budget has its state, and the metrics what is left of the tenant's",
-    () =>
-      Effect.gen(function* () {
-        const [fake, registry] = [yield* Fake, yield* Registry]
-        const { prefix, secret, tenant } = yield* newKey()
-        yield* registry.setTenantBudgets(tenant, { day: 1000, total: 5000 })
-        yield* registry.setBudgets(prefix, { total: 1000 })
-        fake.always(hundred)
-        const stateOf = Effect.map(registry.showBudgets(prefix), (states) => states.at(-1)?.state)
-        const spend = (requests: number) =>
-          Effect.forEach(Array.from({ length: requests }), () => chat(secret), { discard: true })
-        yield* spend(7)
-        assert.strictEqual(yield* stateOf, "ok")
-        yield* spend(2)
-        assert.strictEqual(yield* stateOf, "80%")
-        yield* spend(1)
-        assert.strictEqual(yield* stateOf, "spent")
-        const shown = Effect.map(call("/metrics"), ({ text }) =>
-          text.split("\n").filter((line) => line.includes("tenant_budget") && line.includes(`"${tenant}"`))
-        )
-        const left = `tollgate_tenant_budget_left_tokens{tenant="${tenant}",period="day"} 0`
-        assert.deepStrictEqual(yield* eventually(shown, (lines) => lines.includes(left)), [
-          `tollgate_tenant_budget_tokens{tenant="${tenant}",period="day"} 1000`,
-          `tollgate_tenant_budget_tokens{tenant="${tenant}",period="total"} 5000`,
-          left,
-          `tollgate_tenant_budget_left_tokens{tenant="${tenant}",period="total"} 4000`
-        ])
-      })
-  )
+  test("when a budget is used, then show-budget has its state, and the metrics what is left of the tenant's", function* () {
+    const [fake, registry] = [yield* Fake, yield* Registry]
+    const { prefix, secret, tenant } = yield* newKey()
+    yield* registry.setTenantBudgets(tenant, { day: 1000, total: 5000 })
+    yield* registry.setBudgets(prefix, { total: 1000 })
+    fake.always(hundred)
+    const stateOf = Effect.map(registry.showBudgets(prefix), (states) => states.at(-1)?.state)
+    const spend = (requests: number) =>
+      Effect.forEach(Array.from({ length: requests }), () => chat(secret), { discard: true })
+    yield* spend(7)
+    assert.strictEqual(yield* stateOf, "ok")
+    yield* spend(2)
+    assert.strictEqual(yield* stateOf, "80%")
+    yield* spend(1)
+    assert.strictEqual(yield* stateOf, "spent")
+    const shown = Effect.map(call("/metrics"), ({ text }) =>
+      text.split("\n").filter((line) => line.includes("tenant_budget") && line.includes(`"${tenant}"`))
+    )
+    const left = `tollgate_tenant_budget_left_tokens{tenant="${tenant}",period="day"} 0`
+    assert.deepStrictEqual(yield* eventually(shown, (lines) => lines.includes(left)), [
+      `tollgate_tenant_budget_tokens{tenant="${tenant}",period="day"} 1000`,
+      `tollgate_tenant_budget_tokens{tenant="${tenant}",period="total"} 5000`,
+      left,
+      `tollgate_tenant_budget_left_tokens{tenant="${tenant}",period="total"} 4000`
+    ])
+  })
 })

@@ -19,6 +19,7 @@ import {
   otherReplica
 } from "../../support/Gateway.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -116,72 +117,65 @@ layer(World, live)("end users of one key", (it) => {
       }).pipe(Effect.scoped)
   )
 
-  it.effect("when requests have no name, then they share one account, and no person has it", () =>
-    Effect.gen(function* () {
-      const fake = yield* Fake
-      const { chat, eachUser, prefix } = yield* keyOfMany()
-      yield* eachUser("set-limits", "--rpm", "2")
-      fake.always(answerOf(10))
-      const limitOf = ({ headers }: { readonly headers: Headers }) =>
-        headers.get("x-ratelimit-limit-requests")
-      yield* eventually(chat("probe"), (answer) => limitOf(answer) === "2")
-      assert.strictEqual((yield* chat(undefined)).status, 200)
-      assert.strictEqual((yield* chat(" ")).status, 200)
-      const refused = yield* chat(undefined)
-      assert.deepStrictEqual(
-        [refused.status, messageOf(refused)],
-        [429, "the user's limit of 2 requests per minute reached"]
-      )
-      assert.strictEqual((yield* chat("ada")).status, 200)
-      const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
-      assert.include(shown.stdout, "The user's limit of 2 requests a minute was reached")
-      assert.include(shown.stdout, `set-limits --key ${prefix} --each-user --rpm n`)
-    })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when names are hashed, then no store has them, and each person still has an account", () =>
-    Effect.gen(function* () {
-      const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
-      const { chat, eachUser, prefix } = yield* keyOfMany()
-      yield* eachUser("set-budget", "--total", "100")
-      yield* tollgateBeside("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
-      fake.always(answerOf(100))
-      const isHashed = Effect.map(
-        sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log
+  test("when requests have no name, then they share one account, and no person has it", function* () {
+    const fake = yield* Fake
+    const { chat, eachUser, prefix } = yield* keyOfMany()
+    yield* eachUser("set-limits", "--rpm", "2")
+    fake.always(answerOf(10))
+    const limitOf = ({ headers }: { readonly headers: Headers }) => headers.get("x-ratelimit-limit-requests")
+    yield* eventually(chat("probe"), (answer) => limitOf(answer) === "2")
+    assert.strictEqual((yield* chat(undefined)).status, 200)
+    assert.strictEqual((yield* chat(" ")).status, 200)
+    const refused = yield* chat(undefined)
+    assert.deepStrictEqual(
+      [refused.status, messageOf(refused)],
+      [429, "the user's limit of 2 requests per minute reached"]
+    )
+    assert.strictEqual((yield* chat("ada")).status, 200)
+    const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
+    assert.include(shown.stdout, "The user's limit of 2 requests a minute was reached")
+    assert.include(shown.stdout, `set-limits --key ${prefix} --each-user --rpm n`)
+  })
+
+  test("when names are hashed, then no store has them, and each person still has an account", function* () {
+    const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const { chat, eachUser, prefix } = yield* keyOfMany()
+    yield* eachUser("set-budget", "--total", "100")
+    yield* tollgateBeside("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
+    fake.always(answerOf(100))
+    const isHashed = Effect.map(
+      sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log
           WHERE key_prefix = ${prefix} AND end_user ~ '^sha256:[0-9a-f]{32}$'`,
-        ([row]) => (row?.n ?? 0) > 0
-      )
-      // Until every replica knows the new setting.
-      yield* eventually(Effect.andThen(chat("early"), isHashed), (hashed) => hashed)
-      yield* chat("ada@example.org")
-      assert.strictEqual((yield* chat("ada@example.org")).status, 429)
-      assert.strictEqual((yield* chat("bob@example.org")).status, 200)
-      const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada@example.org")
-      assert.match(state.stdout, /total\s+100\s+100\s+0\s+spent/)
-      const stored = yield* sql`SELECT request_id FROM audit_log WHERE end_user LIKE '%example.org'
+      ([row]) => (row?.n ?? 0) > 0
+    )
+    // Until every replica knows the new setting.
+    yield* eventually(Effect.andThen(chat("early"), isHashed), (hashed) => hashed)
+    yield* chat("ada@example.org")
+    assert.strictEqual((yield* chat("ada@example.org")).status, 429)
+    assert.strictEqual((yield* chat("bob@example.org")).status, 200)
+    const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada@example.org")
+    assert.match(state.stdout, /total\s+100\s+100\s+0\s+spent/)
+    const stored = yield* sql`SELECT request_id FROM audit_log WHERE end_user LIKE '%example.org'
         AND key_prefix = ${prefix}`
-      assert.lengthOf(stored, 0)
-    })
-  )
+    assert.lengthOf(stored, 0)
+  })
 
-  it.effect(
-    "when the live counters are lost, then those of a user come back from the ledger, to the token",
-    () =>
-      Effect.gen(function* () {
-        const fake = yield* Fake
-        const { chat, eachUser, prefix } = yield* keyOfMany()
-        yield* eachUser("set-budget", "--total", "1000")
-        fake.always(answerOf(100))
-        yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
-        yield* chat("bob")
-        const before = (yield* counterOf(prefix, "ada")) ?? 0
-        assert.isAtLeast(before, 100)
-        yield* loseCounters
-        assert.isUndefined(yield* counterOf(prefix, "ada"))
-        const answer = yield* chat("ada")
-        assert.deepStrictEqual(budgetOf(answer).slice(0, 3), ["user", "total", "1000"])
-        const counted = yield* eventually(counterOf(prefix, "ada"), (tokens) => tokens === before + 100)
-        assert.strictEqual(counted, before + 100)
-      })
-  )
+  test("when the live counters are lost, then those of a user come back from the ledger, to the token", function* () {
+    const fake = yield* Fake
+    const { chat, eachUser, prefix } = yield* keyOfMany()
+    yield* eachUser("set-budget", "--total", "1000")
+    fake.always(answerOf(100))
+    yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
+    yield* chat("bob")
+    const before = (yield* counterOf(prefix, "ada")) ?? 0
+    assert.isAtLeast(before, 100)
+    yield* loseCounters
+    assert.isUndefined(yield* counterOf(prefix, "ada"))
+    const answer = yield* chat("ada")
+    assert.deepStrictEqual(budgetOf(answer).slice(0, 3), ["user", "total", "1000"])
+    const counted = yield* eventually(counterOf(prefix, "ada"), (tokens) => tokens === before + 100)
+    assert.strictEqual(counted, before + 100)
+  })
 })

@@ -3,6 +3,7 @@ import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { call, layerGateway, newKey } from "../../support/Gateway.ts"
 import { live } from "./asking.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const paths = [
   ["POST", "/v1/responses"],
@@ -42,36 +43,32 @@ layer(layerGateway(), live)("without EXTRA_SURFACES", (it) => {
 })
 
 layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("with EXTRA_SURFACES=responses", (it) => {
-  it.effect(
-    "when a model is asked for by its id, then it is described under the name that was asked for",
-    () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey({ models: ["m"] })
-        for (const id of ["m", "m:latest", "m%3Alatest"]) {
-          const { status, text } = yield* call(`/v1/models/${id}`, { secret })
-          assert.strictEqual(status, 200)
-          const { created: _, ...rest } = JSON.parse(text)
-          assert.deepStrictEqual(rest, { id: decodeURIComponent(id), object: "model", owned_by: "tollgate" })
-        }
-        const refused = yield* Effect.forEach(["other", "nothing", "m:7b", "%zz", "..%2Fm", "m/"], (id) =>
-          call(`/v1/models/${id}`, { secret })
-        )
-        for (const { headers, status, text } of refused) {
-          assert.strictEqual(status, 403)
-          const [id, first] = [headers.get("x-request-id") ?? "", refused[0]]
-          assert.strictEqual(
-            text.replace(id, ""),
-            first?.text.replace(first.headers.get("x-request-id") ?? "", "")
-          )
-        }
-      })
-  )
+  const test = testWith(it.effect)
 
-  it.effect("when x-api-key has a key, then it is no key on a surface that does not take it", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      for (const path of ["/v1/models", "/v1/models/m", "/api/tags"])
-        assert.strictEqual((yield* call(path, { headers: { "x-api-key": secret } })).status, 401)
-    })
-  )
+  test("when a model is asked for by its id, then it is described under the name that was asked for", function* () {
+    const { secret } = yield* newKey({ models: ["m"] })
+    for (const id of ["m", "m:latest", "m%3Alatest"]) {
+      const { status, text } = yield* call(`/v1/models/${id}`, { secret })
+      assert.strictEqual(status, 200)
+      const { created: _, ...rest } = JSON.parse(text)
+      assert.deepStrictEqual(rest, { id: decodeURIComponent(id), object: "model", owned_by: "tollgate" })
+    }
+    const refused = yield* Effect.forEach(["other", "nothing", "m:7b", "%zz", "..%2Fm", "m/"], (id) =>
+      call(`/v1/models/${id}`, { secret })
+    )
+    for (const { headers, status, text } of refused) {
+      assert.strictEqual(status, 403)
+      const [id, first] = [headers.get("x-request-id") ?? "", refused[0]]
+      assert.strictEqual(
+        text.replace(id, ""),
+        first?.text.replace(first.headers.get("x-request-id") ?? "", "")
+      )
+    }
+  })
+
+  test("when x-api-key has a key, then it is no key on a surface that does not take it", function* () {
+    const { secret } = yield* newKey()
+    for (const path of ["/v1/models", "/v1/models/m", "/api/tags"])
+      assert.strictEqual((yield* call(path, { headers: { "x-api-key": secret } })).status, 401)
+  })
 })

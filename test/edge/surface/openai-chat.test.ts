@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { fake } from "../../support/FakeBackend.ts"
 import { call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
 import { chat, live, user } from "./asking.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
@@ -43,55 +44,45 @@ layer(layerGateway({ NUM_PREDICT_CAP: "100", OUTPUT_ABOVE_CAP: "lower" }), live)
 layer(layerGateway({ ERROR_BODIES: "clients", BACKEND_IDLE_TIMEOUT_MS: "300" }), live)(
   "ERROR_BODIES=clients",
   (it) => {
-    it.effect(
-      "when a request fails, then error is a text on /api, and code one on /v1, and all else is the same",
-      () =>
-        Effect.gen(function* () {
-          const { secret } = yield* newKey()
-          const failed = Effect.fnUntraced(function* (to: string, body: object, key = secret) {
-            const { status, text } = yield* call(to, { secret: key, body })
-            const { request_id: id, ...rest } = JSON.parse(text)
-            assert.isString(id)
-            return [status, rest]
-          })
-          const forbidden = { message: "forbidden", type: "forbidden" }
-          assert.deepStrictEqual(yield* failed("/api/chat", chat({ model: "none" })), [
-            403,
-            { error: "forbidden" }
-          ])
-          assert.deepStrictEqual(yield* failed(path, chat({ model: "none" })), [
-            403,
-            { error: { ...forbidden, code: "403" } }
-          ])
-          assert.deepStrictEqual(yield* failed("/api/generate", {}, "tg_no"), [
-            401,
-            { error: "unauthorized" }
-          ])
-          // A path that is not served has no surface.
-          assert.deepStrictEqual(yield* failed("/api/pull", {}), [
-            403,
-            { error: { ...forbidden, code: 403 } }
-          ])
-        })
-    )
+    const test = testWith(it.effect)
 
-    it.effect("when a stream fails, then its last event has the same form", () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        const broken = { does: "stream", lines: [fake.chat("a")], ends: "hang" } as const
-        backend.script(broken, broken)
-        const last = (text: string) => text.trim().split("\n").at(-1) ?? ""
-        const { secret } = yield* newKey()
-        const openai = yield* call(path, { secret, body: streaming() })
-        const { error } = JSON.parse(last(openai.text).slice("data: ".length))
-        assert.deepStrictEqual(error, {
-          message: "model backend unavailable",
-          type: "bad_gateway",
-          code: "502"
-        })
-        const native = yield* call("/api/chat", { secret, body: chat() })
-        assert.deepStrictEqual(JSON.parse(last(native.text)), { error: "model backend unavailable" })
+    test("when a request fails, then error is a text on /api, and code one on /v1, and all else is the same", function* () {
+      const { secret } = yield* newKey()
+      const failed = Effect.fnUntraced(function* (to: string, body: object, key = secret) {
+        const { status, text } = yield* call(to, { secret: key, body })
+        const { request_id: id, ...rest } = JSON.parse(text)
+        assert.isString(id)
+        return [status, rest]
       })
-    )
+      const forbidden = { message: "forbidden", type: "forbidden" }
+      assert.deepStrictEqual(yield* failed("/api/chat", chat({ model: "none" })), [
+        403,
+        { error: "forbidden" }
+      ])
+      assert.deepStrictEqual(yield* failed(path, chat({ model: "none" })), [
+        403,
+        { error: { ...forbidden, code: "403" } }
+      ])
+      assert.deepStrictEqual(yield* failed("/api/generate", {}, "tg_no"), [401, { error: "unauthorized" }])
+      // A path that is not served has no surface.
+      assert.deepStrictEqual(yield* failed("/api/pull", {}), [403, { error: { ...forbidden, code: 403 } }])
+    })
+
+    test("when a stream fails, then its last event has the same form", function* () {
+      const backend = yield* Fake
+      const broken = { does: "stream", lines: [fake.chat("a")], ends: "hang" } as const
+      backend.script(broken, broken)
+      const last = (text: string) => text.trim().split("\n").at(-1) ?? ""
+      const { secret } = yield* newKey()
+      const openai = yield* call(path, { secret, body: streaming() })
+      const { error } = JSON.parse(last(openai.text).slice("data: ".length))
+      assert.deepStrictEqual(error, {
+        message: "model backend unavailable",
+        type: "bad_gateway",
+        code: "502"
+      })
+      const native = yield* call("/api/chat", { secret, body: chat() })
+      assert.deepStrictEqual(JSON.parse(last(native.text)), { error: "model backend unavailable" })
+    })
   }
 )

@@ -8,6 +8,7 @@ import { Registry } from "../../../src/admin/Registry.ts"
 import { call, layerGateway, newKey } from "../../support/Gateway.ts"
 import { undescribed } from "../../support/openapi.ts"
 import { live } from "./asking.ts"
+import { testWith } from "../../support/testWith.ts"
 
 /** A body that the route serves; a new route with a body has to be added here. */
 const bodies = {
@@ -58,60 +59,53 @@ const everything = {
 }
 
 layer(layerGateway(everything), live)("the route table", (it) => {
+  const test = testWith(it.effect)
+
   for (const route of routes) {
     const name = `${route.method} ${route.path}`
 
-    it.effect(`when ${name} is called, then it needs ${route.needs}`, () =>
-      Effect.gen(function* () {
-        const { status } = yield* ask(route)
-        assert.strictEqual(status, route.needs === "nothing" ? 200 : 401)
-        if (isScope(route.needs)) {
-          const without = yield* newKey({ scopes: [other[route.needs]] })
-          assert.strictEqual((yield* ask(route, without.secret)).status, 403)
-          const only = yield* newKey({ scopes: [route.needs] })
-          assert.strictEqual((yield* ask(route, only.secret)).status, 200)
-        } else {
-          for (const scope of scopes) {
-            const { secret } = yield* newKey({ scopes: [scope] })
-            assert.strictEqual((yield* ask(route, secret)).status, 200)
-          }
+    test(`when ${name} is called, then it needs ${route.needs}`, function* () {
+      const { status } = yield* ask(route)
+      assert.strictEqual(status, route.needs === "nothing" ? 200 : 401)
+      if (isScope(route.needs)) {
+        const without = yield* newKey({ scopes: [other[route.needs]] })
+        assert.strictEqual((yield* ask(route, without.secret)).status, 403)
+        const only = yield* newKey({ scopes: [route.needs] })
+        assert.strictEqual((yield* ask(route, only.secret)).status, 200)
+      } else {
+        for (const scope of scopes) {
+          const { secret } = yield* newKey({ scopes: [scope] })
+          assert.strictEqual((yield* ask(route, secret)).status, 200)
         }
-      })
-    )
+      }
+    })
 
-    it.effect(`when ${name} is served, then it costs what its row says: ${route.cost}`, () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey({ rpm: 5, tpm: 1000 })
-        assert.strictEqual((yield* ask(route, secret)).status, 200)
-        const { requests, tokens } = left(yield* call("/api/version", { secret }))
-        assert.strictEqual(requests, route.cost === "tokens" || route.cost === "request" ? 4 : 5)
-        if (route.cost === "tokens") assert.isBelow(tokens, 1000)
-        else assert.strictEqual(tokens, 1000)
-      })
-    )
+    test(`when ${name} is served, then it costs what its row says: ${route.cost}`, function* () {
+      const { secret } = yield* newKey({ rpm: 5, tpm: 1000 })
+      assert.strictEqual((yield* ask(route, secret)).status, 200)
+      const { requests, tokens } = left(yield* call("/api/version", { secret }))
+      assert.strictEqual(requests, route.cost === "tokens" || route.cost === "request" ? 4 : 5)
+      if (route.cost === "tokens") assert.isBelow(tokens, 1000)
+      else assert.strictEqual(tokens, 1000)
+    })
 
-    it.effect(`when ${name} answers, then openapi.json describes its status, headers, type and shape`, () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { prefix, secret } = yield* newKey({ rpm: 5 })
-        yield* registry.setBudgets(prefix, { day: 1_000_000 })
-        for (const body of variants(route)) {
-          const answer = yield* ask(route, secret, body)
-          assert.strictEqual(answer.status, 200)
-          assert.deepStrictEqual(undescribed(route.method, route.path, answer), [])
-        }
-        if (route.needs === "nothing") return
-        const refused = [
-          yield* ask(route),
-          ...(route.method === "POST" ? [yield* ask(route, secret, {})] : [])
-        ]
-        const limited = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () => ask(route, secret))
-        for (const answer of [...refused, ...limited]) {
-          assert.deepStrictEqual(undescribed(route.method, route.path, answer), [])
-        }
-        const statuses = [...refused, ...limited].map(({ status }) => status)
-        assert.includeMembers(statuses, route.cost === "unmetered" ? [401] : [400, 401, 429])
-      })
-    )
+    test(`when ${name} answers, then openapi.json describes its status, headers, type and shape`, function* () {
+      const registry = yield* Registry
+      const { prefix, secret } = yield* newKey({ rpm: 5 })
+      yield* registry.setBudgets(prefix, { day: 1_000_000 })
+      for (const body of variants(route)) {
+        const answer = yield* ask(route, secret, body)
+        assert.strictEqual(answer.status, 200)
+        assert.deepStrictEqual(undescribed(route.method, route.path, answer), [])
+      }
+      if (route.needs === "nothing") return
+      const refused = [yield* ask(route), ...(route.method === "POST" ? [yield* ask(route, secret, {})] : [])]
+      const limited = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () => ask(route, secret))
+      for (const answer of [...refused, ...limited]) {
+        assert.deepStrictEqual(undescribed(route.method, route.path, answer), [])
+      }
+      const statuses = [...refused, ...limited].map(({ status }) => status)
+      assert.includeMembers(statuses, route.cost === "unmetered" ? [401] : [400, 401, 429])
+    })
   }
 })
