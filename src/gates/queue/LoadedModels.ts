@@ -88,9 +88,12 @@ export class LoadedModels {
     this.#models.set(model.name, model)
   }
 
-  /** The loaded model of that name, with whatever window. */
+  /** The loaded model of that name, with whatever window. After a loss there may be two: then the one that was used last. */
   residentOf(base: string): string | undefined {
-    return this.resident.find((name) => baseOf(name) === base)
+    const [last] = this.#all
+      .filter(({ name, resident }) => resident && baseOf(name) === base)
+      .sort((one, two) => two.changed - one.changed || (one.name < two.name ? -1 : 1))
+    return last?.name
   }
 
   /**

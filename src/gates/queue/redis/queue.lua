@@ -219,7 +219,13 @@ local function next_load(replica)
     for name in pairs(line) do awaited[name], wanted[base_of(name)] = true, true end
   end
   for name, model in pairs(models.known) do
-    if model.resident == 1 then resident[base_of(name)] = name end
+    if model.resident == 1 then
+      local base = base_of(name)
+      local other = resident[base]
+      local before = other and model_of(other).changed
+      -- After a loss there may be two: then the one that was used last.
+      if not other or model.changed > before or (model.changed == before and name < other) then resident[base] = name end
+    end
   end
   for _, base in ipairs(pinned) do
     local pin, name = models.pins[base], resident[base] or base
