@@ -31,7 +31,11 @@ export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: Batc
   ): Effect.fn.Return<void> {
     const exit = yield* Effect.exit(send(some.map(({ call }) => call)))
     if (some.length > 1 && Option.exists(Exit.findErrorOption(exit), mayBeOfOne))
-      return yield* Effect.forEach(some, (one) => sendTogether([one]), { discard: true })
+      // At the same time: a store that stops answering now must not be waited for once for each.
+      return yield* Effect.forEach(some, (one) => sendTogether([one]), {
+        concurrency: "unbounded",
+        discard: true
+      })
     some.forEach(({ resume }, i) =>
       resume(
         Effect.flatMap(exit, (answers) => {
