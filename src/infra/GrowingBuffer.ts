@@ -13,7 +13,7 @@ export class GrowingBuffer {
     return this.#size
   }
 
-  /** All bytes. They are valid until the next `push` or `clear`. */
+  /** All bytes. They are valid until the next `push`. */
   get bytes(): Buffer {
     return this.#memory.subarray(0, this.#size)
   }
@@ -33,10 +33,5 @@ export class GrowingBuffer {
     }
     piece.copy(this.#memory, this.#size)
     this.#size += piece.length
-  }
-
-  clear(): void {
-    this.#memory = Buffer.alloc(0)
-    this.#size = 0
   }
 }
