@@ -2,7 +2,7 @@
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
 import type { UserLimits } from "./Reservation.ts"
-import type { KeySettings, TenantSettings } from "./settings.ts"
+import { eachUserFields, type KeySettings, type TenantSettings } from "./settings.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
@@ -22,30 +22,9 @@ export const grantOf = (tenant: ModelGrant, own: ReadonlyArray<string> | null): 
 /** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
 export type ModelAliases = ReadonlyMap<string, string>
 
-/** Settings of a key and its tenant that a request uses in another form. All others are fields of the caller as they are. */
-type Resolved =
-  | "rpm"
-  | "tpm"
-  | "concurrent"
-  | "budgetDaily"
-  | "budgetMonthly"
-  | "budgetTotal"
-  | "endUserHeader"
-  | "ownModels"
-  | "promptLog"
-  | "promptLogDays"
-  | "eachUserRpm"
-  | "eachUserTpm"
-  | "eachUserConcurrent"
-  | "eachUserDaily"
-  | "eachUserMonthly"
-  | "eachUserTotal"
-  | "allowAllModels"
-  | "allowedModels"
-  | "modelAliases"
-
 /** What a request uses of the settings of its key and tenant. */
-export interface CallerSettings extends Omit<KeySettings, Resolved>, Omit<TenantSettings, Resolved> {
+export interface CallerSettings
+  extends Pick<KeySettings, "priority" | "hashUsers">, Pick<TenantSettings, "weight"> {
   /** the key's, else the tenant's */
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
@@ -71,4 +50,45 @@ export interface Caller extends CallerSettings {
   /** 12 characters, public */
   readonly keyPrefix: string
   readonly scopes: ReadonlySet<Scope>
+}
+
+const budgetsOf = (day: number | null, month: number | null, total: number | null): Budgets => ({
+  ...(day === null ? {} : { day }),
+  ...(month === null ? {} : { month }),
+  ...(total === null ? {} : { total })
+})
+
+export const callerSettings = (
+  key: KeySettings,
+  tenant: TenantSettings,
+  promptLogDefaultDays: number
+): CallerSettings => {
+  const limits = {
+    rpm: key.rpm ?? tenant.rpm,
+    tpm: key.tpm ?? tenant.tpm,
+    concurrent: key.concurrent ?? tenant.concurrent
+  }
+  const eachUser = {
+    limits: {
+      rpm: key.eachUserRpm ?? limits.rpm,
+      tpm: key.eachUserTpm ?? limits.tpm,
+      concurrent: key.eachUserConcurrent ?? limits.concurrent
+    },
+    budgets: budgetsOf(key.eachUserDaily, key.eachUserMonthly, key.eachUserTotal)
+  }
+  return {
+    priority: key.priority,
+    hashUsers: key.hashUsers,
+    weight: tenant.weight,
+    limits,
+    ...(eachUserFields.every((field) => key[field] === null) ? {} : { eachUser }),
+    budgets: budgetsOf(key.budgetDaily, key.budgetMonthly, key.budgetTotal),
+    tenantBudgets: budgetsOf(tenant.budgetDaily, tenant.budgetMonthly, tenant.budgetTotal),
+    models: grantOf(tenant.allowAllModels ? "all" : new Set(tenant.allowedModels), key.ownModels),
+    ...(tenant.modelAliases.length === 0
+      ? {}
+      : { aliases: new Map(tenant.modelAliases.map(({ alias, model }) => [alias, model])) }),
+    ...(key.endUserHeader === null ? {} : { endUserHeader: key.endUserHeader.toLowerCase() }),
+    ...(key.promptLog ? { promptLogDays: key.promptLogDays ?? promptLogDefaultDays } : {})
+  }
 }

@@ -1,9 +1,9 @@
 /**
  * The settings of keys and tenants: their columns, the values that an operator may give, and the words of the commands.
  *
- * Rows, key store, registry, options, tables, `export`, `apply` and `rotate-key` are made from the lists of this file. A new
- * setting of a key is a migration, its lines in `KeySettings`, `newKey` and `keyTexts`, and the place that enforces it.
- * That place finds it as a field of the caller.
+ * Rows, registry, options, tables, `export`, `apply` and `rotate-key` are made from the lists of this file. A new setting of a
+ * key is a migration, its lines in `KeySettings`, `newKey` and `keyTexts`, its field of the caller (`Caller.ts`), and the
+ * place that enforces it.
  */
 import { Schema, SchemaGetter, Struct } from "effect"
 import { isPrintable } from "./text.ts"

@@ -4,12 +4,11 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import { type Caller, scopes } from "../../domain/Caller.ts"
+import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../domain/Key.ts"
 import { newKey, newTenant } from "../../domain/settings.ts"
-import { callerSettings } from "./callerSettings.ts"
 import { KeyStore } from "./KeyStore.ts"
 
 export interface MemoryKey {

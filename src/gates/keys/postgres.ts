@@ -6,7 +6,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Data, Effect, Layer, Result, Schema, Semaphore, type Scope, Stream } from "effect"
-import { type Caller, scopes } from "../../domain/Caller.ts"
+import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
@@ -16,7 +16,6 @@ import { makeRowReader, type Row, selected, type UnreadableRow } from "../../inf
 import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
 import { accountOf } from "./accounts.ts"
-import { callerSettings } from "./callerSettings.ts"
 import { type KeyState, type KeyStateCache, type KnownVersions, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
 import { makeSecretVerifier, type SecretVerifierOptions } from "./SecretVerifier.ts"
