@@ -2,10 +2,8 @@
 import { Cause, Console, Data, Effect } from "effect"
 import { CliError, CliOutput } from "effect/cli"
 import { StartupError } from "../src/startup/StartupError.ts"
-import type { Listed, UnreadableRow } from "../src/infra/rows.ts"
 import { redact } from "../src/domain/Key.ts"
 import { errorMessages, usageMessage } from "./errorMessages.ts"
-import { Json, show } from "./terminal.ts"
 
 /** The command failed, and has printed already what is wrong. */
 export class Reported extends Data.TaggedError("Reported") {}
@@ -24,32 +22,6 @@ export const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect
   json
     ? Console.error(JSON.stringify({ error: { message: safe(lines.join("; ")) } }))
     : Effect.forEach(lines, (line) => Console.error(safe(`tollgate: ${line}`)), { discard: true })
-
-/** Names the rows that cannot be read. */
-export const nameUnreadable = (unreadable: ReadonlyArray<UnreadableRow>) =>
-  unreadable.length === 0
-    ? Effect.void
-    : Effect.flatMap(Json, (json) =>
-        printErrors(
-          unreadable.map((row) => row.message),
-          json
-        )
-      )
-
-/** Names them, and fails when there are some. */
-export const failIfUnreadable = (unreadable: ReadonlyArray<UnreadableRow>) =>
-  Effect.andThen(nameUnreadable(unreadable), unreadable.length === 0 ? Effect.void : new Reported())
-
-/** Prints a list, and fails when rows had to be left out. */
-export const showListed = <A>(
-  { rows, unreadable }: Listed<A>,
-  none: string,
-  text: (rows: ReadonlyArray<A>) => string
-) =>
-  Effect.gen(function* () {
-    yield* show(rows, rows.length === 0 ? none : text(rows))
-    yield* failIfUnreadable(unreadable)
-  })
 
 /** Whether errors are printed as JSON. The flag may be part of a command line that cannot be read. */
 export const wantsJson = (args: ReadonlyArray<string>): boolean => args.includes("--json")

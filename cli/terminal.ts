@@ -46,6 +46,10 @@ export const toJsonLine = (value: unknown): string => toJson(value, 0)
 export const show = (json: unknown, text: string) =>
   Effect.flatMap(Json, (asJson) => Console.log(asJson ? toJson(json) : text))
 
+/** Prints a list: `none` when it is empty. */
+export const showList = <A>(rows: ReadonlyArray<A>, none: string, text: (rows: ReadonlyArray<A>) => string) =>
+  show(rows, rows.length === 0 ? none : text(rows))
+
 /** Prints notes on stderr, so that a pipe gets the result only. */
 export const notes = (texts: Iterable<string>): Effect.Effect<void> =>
   Effect.forEach(texts, (text) => Console.error(text), { discard: true })

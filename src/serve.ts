@@ -58,8 +58,7 @@ const listen = (settings: SettingsValues, backendUrl: URL) =>
 /** Creates a tenant and a key in an empty database. Returns the key; undefined when there are already tenants. */
 const seedDemo = Effect.gen(function* () {
   const registry = yield* Registry
-  const { rows, unreadable } = yield* registry.listTenants
-  if (rows.length + unreadable.length > 0) return undefined
+  if ((yield* registry.listTenants).length > 0) return undefined
   yield* registry.createTenant({ name: "demo", allowAllModels: true })
   const { secret } = yield* registry.createKey({ tenant: "demo", name: "first" })
   return secret

@@ -17,7 +17,6 @@ import {
 } from "../declaration.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import { described } from "../help.ts"
-import { failIfUnreadable, nameUnreadable } from "../exit.ts"
 import { readText } from "../files.ts"
 import * as flags from "../flags.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
@@ -32,9 +31,8 @@ export const exportTenants = Command.make(
     const registry = yield* Registry
     const tenants = yield* registry.listTenants
     const keys = yield* registry.listKeys()
-    const declaration = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
+    const declaration = declarationOf(tenants, keys, yield* registry.listPins)
     yield* Console.log(writeDeclaration(declaration, yield* Json))
-    yield* failIfUnreadable([...tenants.unreadable, ...keys.unreadable])
   })
 ).pipe(
   described(
@@ -87,19 +85,13 @@ const planOf = Effect.fnUntraced(function* (
 ) {
   const tenants = yield* registry.listTenants
   const keys = yield* registry.listKeys()
-  const unreadable = [...tenants.unreadable, ...keys.unreadable]
-  const now = declarationOf(tenants.rows, keys.rows, yield* registry.listPins)
+  const now = declarationOf(tenants, keys, yield* registry.listPins)
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
   const named = new Set<string>()
-  const once = (subject: string) => {
-    const odd = unreadable.find(({ row }) => row === subject)
-    if (odd !== undefined) return Effect.fail(odd)
-    return named.has(subject)
-      ? invalid(`${subject} is there twice`)
-      : Effect.sync(() => void named.add(subject))
-  }
+  const once = (subject: string) =>
+    named.has(subject) ? invalid(`${subject} is there twice`) : Effect.sync(() => void named.add(subject))
   const plan = (
     subject: string,
     before: object,
@@ -140,7 +132,7 @@ const planOf = Effect.fnUntraced(function* (
       const { enabled, prefix } = key
       const subject = `key ${prefix}`
       yield* once(subject)
-      const found = keys.rows.find((one) => one.prefix === prefix)
+      const found = keys.find((one) => one.prefix === prefix)
       if (found === undefined) return yield* new UnknownKey({ prefix })
       if (found.tenant !== name) return yield* invalid(`${subject} belongs to another tenant`)
       const current = present?.keys?.find((one) => one.prefix === prefix)
@@ -158,7 +150,7 @@ const planOf = Effect.fnUntraced(function* (
       )
     }
   }
-  return { changes, unreadable, run: registry.atomically(Effect.all(steps, { discard: true })) }
+  return { changes, run: registry.atomically(Effect.all(steps, { discard: true })) }
 })
 
 const shown = (value: unknown): string => (value === null ? "none" : escapeText(JSON.stringify(value)))
@@ -191,8 +183,7 @@ export const apply = Command.make(
   Effect.fnUntraced(function* ({ dryRun, file }) {
     const registry = yield* Registry
     const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
-    const { changes, run, unreadable } = yield* planOf(registry, file, wanted)
-    yield* nameUnreadable(unreadable)
+    const { changes, run } = yield* planOf(registry, file, wanted)
     // The database itself says whether each change is possible: a dry run makes them, and takes them back.
     yield* dryRun
       ? Effect.catchTag(

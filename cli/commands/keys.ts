@@ -6,11 +6,10 @@ import { Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { scopes } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
-import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { anInstant, readInstant } from "../times.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
-import { escapeText, minute, notes, noteAsText, notesAsText, show } from "../terminal.ts"
+import { escapeText, minute, notes, noteAsText, notesAsText, show, showList } from "../terminal.ts"
 
 /** A key that cannot work yet surprises its user. */
 const showHints = Effect.fnUntraced(function* (prefix: string) {
@@ -121,7 +120,7 @@ export const listKeys = Command.make(
   { tenant: flags.owner.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Registry
-    yield* showListed(yield* registry.listKeys(tenant), "no keys", keyOverviewTable)
+    yield* showList(yield* registry.listKeys(tenant), "no keys", keyOverviewTable)
   })
 ).pipe(
   described(

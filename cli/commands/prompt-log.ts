@@ -4,9 +4,8 @@ import { Command, Flag } from "effect/cli"
 import { Registry } from "../../src/admin/Registry.ts"
 import type { LoggedPrompt } from "../../src/admin/rows.ts"
 import { described } from "../help.ts"
-import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
-import { counted, escapeText, minute, show } from "../terminal.ts"
+import { counted, escapeText, minute, show, showList } from "../terminal.ts"
 
 const format = (entry: LoggedPrompt): string =>
   [
@@ -25,7 +24,7 @@ export const showPromptLog = Command.make(
   Effect.fnUntraced(function* ({ key, ...which }) {
     const registry = yield* Registry
     // Oldest first, so that a terminal shows the newest at its end.
-    yield* showListed(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
+    yield* showList(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
       found.toReversed().map(format).join("\n\n")
     )
   })

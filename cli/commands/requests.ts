@@ -9,10 +9,9 @@ import {
   type RequestFilter,
   type RequestRow
 } from "../../src/admin/records/requests.ts"
-import type { Listed } from "../../src/infra/rows.ts"
 import { described } from "../help.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"
-import { nameUnreadable, printErrors, showListed } from "../exit.ts"
+import { printErrors } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { whyOf } from "../why.ts"
 import { boundsOf, periodFlags, periodLine, selection } from "../period.ts"
@@ -24,6 +23,7 @@ import {
   note,
   noteAsText,
   show,
+  showList,
   tableOf,
   toJsonLine
 } from "../terminal.ts"
@@ -77,7 +77,6 @@ const overlapMs = 90_000
 export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) {
   const records = yield* Records
   let seen = new Map<string, number>()
-  const named = new Set<string>()
   let since: number | undefined
   const read = Effect.fnUntraced(function* () {
     const found = yield* records.writtenSince(filter, since)
@@ -87,9 +86,7 @@ export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) 
     // A second more, because times are cut to milliseconds.
     const oldest = since - 1000
     seen = new Map([...seen].filter(([, at]) => at >= oldest))
-    const unreadable = found.unreadable.filter(({ row }) => !named.has(row))
-    for (const { row } of unreadable) named.add(row)
-    return { rows: fresh, unreadable } satisfies Listed<RequestRow>
+    return fresh
   })
   const { now } = yield* records.writtenSince(filter, undefined)
   since = now - overlapMs
@@ -145,7 +142,7 @@ export const requests = Command.make(
     const query = { ...filter, ...bounds }
     // Before the list, so that nothing falls between.
     const next = follow ? yield* makeFollower(query) : undefined
-    const { exhausted, period, rows, unreadable } = yield* records.requests(query)
+    const { exhausted, period, rows } = yield* records.requests(query)
     if (exhausted) {
       yield* note(
         `only the newest ${amount(maxScanned)} requests were searched: use --key, or a later --since`
@@ -155,18 +152,16 @@ export const requests = Command.make(
     const listed = rows.toReversed()
     if (next === undefined) {
       const none = `no requests, ${periodLine(period)}`
-      return yield* showListed({ rows: listed, unreadable }, none, (rows) =>
+      return yield* showList(listed, none, (rows) =>
         [requestTable(rows), "", sumLine(rows), periodLine(period)].join("\n")
       )
     }
-    yield* nameUnreadable(unreadable)
     const shown = new Set(rows.map(({ requestId }) => requestId))
     yield* printRows(listed)
     for (;;) {
       // Those that were written between the first look and the list are in both.
       const fresh = yield* untilAnswered(next())
-      yield* printRows(fresh.rows.filter(({ requestId }) => !shown.delete(requestId)))
-      yield* nameUnreadable(fresh.unreadable)
+      yield* printRows(fresh.filter(({ requestId }) => !shown.delete(requestId)))
       yield* Effect.sleep("1 second")
     }
   })

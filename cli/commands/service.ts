@@ -150,16 +150,11 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
         [needs.database, needs.cache, needs.backend, Effect.result(listed)],
         { concurrency: "unbounded" }
       )
-      const states = replicas._tag === "Success" ? replicas.success.rows.map(stateOf) : []
+      const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []
       const ofReplicas =
         replicas._tag === "Success"
-          ? [
-              ...replicaChecks(states),
-              ...replicas.success.unreadable.map(({ message }) =>
-                warning("replicas", message, "delete the row: a running gateway writes it again")
-              )
-            ]
-          : [failed("replicas", explain(replicas.failure), "unknown until the database answers")]
+          ? replicaChecks(states)
+          : [failed("replicas", explain(replicas.failure), "unknown until the table of replicas can be read")]
       const checks = [...database, ...cache, ...backend, ...ofReplicas]
       yield* show(
         { version, replicas: states, checks },

@@ -75,7 +75,7 @@ export const setLimits = Command.make(
     yield* show(changed, eachUser && "prefix" in changed ? eachUserTable(changed) : limitTable(changed))
     yield* notesAsText([
       ...changesOf(before, changed, settings),
-      ...("tenant" in owner ? reachOf((yield* registry.listKeys(owner.tenant)).rows, settings) : [])
+      ...("tenant" in owner ? reachOf(yield* registry.listKeys(owner.tenant), settings) : [])
     ])
   })
 ).pipe(

@@ -6,11 +6,10 @@ import type { TenantInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { periods } from "../../src/domain/Limits.ts"
 import { described } from "../help.ts"
-import { showListed } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { amount, counted, escapeText, noteAsText, notesAsText, show, table } from "../terminal.ts"
+import { amount, counted, escapeText, noteAsText, notesAsText, show, showList, table } from "../terminal.ts"
 
 const showTenant = (tenant: TenantInfo) =>
   Effect.andThen(show(tenant, tenantTable([tenant])), notesAsText(tenantHints(tenant)))
@@ -40,7 +39,7 @@ export const listTenants = Command.make(
   {},
   Effect.fnUntraced(function* () {
     const registry = yield* Registry
-    yield* showListed(yield* registry.listTenants, "no tenants", tenantTable)
+    yield* showList(yield* registry.listTenants, "no tenants", tenantTable)
   })
 ).pipe(described("List the tenants with their limits and models", "tollgate list-tenants --json"))
 
@@ -50,7 +49,7 @@ export const disableTenant = Command.make(
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Registry
     const before = yield* registry.showTenant(tenant)
-    const { rows } = yield* registry.listKeys(tenant)
+    const rows = yield* registry.listKeys(tenant)
     const changed = yield* registry.setTenantEnabled(tenant, false)
     yield* show(changed, tenantTable([changed]))
     const active = rows.filter(({ status }) => status === "active").length

@@ -74,9 +74,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return row ?? (yield* new Errors.DuplicateTenant({ tenant: name }))
   }, withRegistryDown)
 
-  const listTenants = Effect.suspend(
-    () => sql`SELECT ${Rows.tenantColumns(sql)} FROM tenants t ORDER BY t.name`
-  ).pipe(Effect.map(Rows.tenantRows.list), withRegistryDown)
+  const listTenants = Effect.suspend(() =>
+    Rows.tenantRows.all(sql`SELECT ${Rows.tenantColumns(sql)} FROM tenants t ORDER BY t.name`)
+  ).pipe(withRegistryDown)
 
   /** Changes nothing when the row cannot be read. */
   const updateTenant = Effect.fnUntraced(function* (tenant: string, values: object) {
@@ -322,8 +322,8 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     /** The keys of a tenant, or of all tenants. */
     listKeys,
     showKey: Effect.fnUntraced(function* (prefix: string) {
-      const { rows, unreadable } = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
-      return rows[0] ?? (yield* unreadable[0] ?? new Errors.UnknownKey({ prefix }))
+      const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
+      return key ?? (yield* new Errors.UnknownKey({ prefix }))
     }, withRegistryDown),
     revokeKey,
     setKeyEnabled,

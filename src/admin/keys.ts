@@ -1,7 +1,7 @@
 /** Reads keys with all that decides whether they work now, and says when a new key ends. */
-import { Effect, Result, Schema } from "effect"
+import { Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import { listedOf, makeRowReader, type UnreadableRow } from "../infra/rows.ts"
+import { makeRowReader } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
 import { mustBe, RegistryDown } from "./Errors.ts"
 import { keyColumns, type KeyOverview, nameOfKey, type NewKey, overviewRows } from "./rows.ts"
@@ -29,8 +29,7 @@ export const livePrefixes = Effect.fnUntraced(function* (
 
 /** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
 export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
-  const found = yield* Effect.map(
-    sql`
+  const found = yield* overviewRows.all(sql`
       SELECT ${keyColumns(sql)},
         json_build_object('rpm', coalesce(k.rpm, t.rpm), 'tpm', coalesce(k.tpm, t.tpm),
           'concurrent', coalesce(k.concurrent, t.concurrent)) AS effective,
@@ -38,22 +37,16 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
         NOT t.allow_all_models AND cardinality(t.allowed_models) = 0 AS "tenantWithoutModels",
         (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS "lastUsed"
       FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-      WHERE ${where} ORDER BY t.name, k.created_at, k.prefix`,
-    overviewRows.list
-  )
-  const withBudgets = ({ lastUsed, ...key }: (typeof found.rows)[number]) =>
+      WHERE ${where} ORDER BY t.name, k.created_at, k.prefix`)
+  return yield* Effect.forEach(found, ({ lastUsed, ...key }) =>
     readBudgets(sql, key.prefix).pipe(
-      Effect.map((states): Result.Result<KeyOverview, UnreadableRow> => {
+      Effect.map((states): KeyOverview => {
         const budgets = states.filter(({ budget }) => budget !== null)
-        return Result.succeed({ ...key, budgets, lastUsed })
+        return { ...key, budgets, lastUsed }
       }),
-      Effect.catchTags({
-        UnknownKey: (cause) => Effect.fail(new RegistryDown({ cause })),
-        UnreadableRow: (row) => Effect.succeed(Result.fail(row))
-      })
+      Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
     )
-  const { rows, unreadable } = listedOf(yield* Effect.forEach(found.rows, withBudgets))
-  return { rows, unreadable: [...found.unreadable, ...unreadable] }
+  )
 })
 
 /** Year 10000. Later dates have another text format. */

@@ -17,15 +17,12 @@ export const readPrompts = Effect.fnUntraced(function* (
     which.sinceMs === undefined
       ? sql`'-infinity'::timestamptz`
       : sql`now() - ${yield* Values.validate("since", Values.lifetimeMs, which.sinceMs)}::float8 * interval '1 millisecond'`
-  return yield* Effect.map(
-    sql`
+  return yield* prompts.all(sql`
       SELECT p.request_id::text AS "requestId", p.created_at AS created, p.expires_at AS expires, p.endpoint, p.prompt,
         p.answer, p.truncated
       FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
       WHERE k.prefix = ${prefix} AND p.created_at >= ${since} AND p.expires_at > now()
-      ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`,
-    prompts.list
-  )
+      ORDER BY p.created_at DESC, p.request_id DESC LIMIT ${limit}`)
 })
 
 /** At most so many are deleted at once, so that no delete holds locks for long. */

@@ -1,6 +1,5 @@
 /**
- * Rows of the database. A row of another form is named and left out, so that it does not hide the others. The name of a column
- * is that of its field in snake_case.
+ * Rows of the database. A row of another form is named. The name of a column is that of its field in snake_case.
  */
 import { Data, Effect, Predicate, Result, Schema, SchemaIssue } from "effect"
 import { snakeCase } from "../domain/text.ts"
@@ -16,17 +15,6 @@ export class UnreadableRow extends Data.TaggedError("UnreadableRow")<{
     return `${this.row} cannot be read: ${this.problem}`
   }
 }
-
-export interface Listed<A> {
-  readonly rows: ReadonlyArray<A>
-  readonly unreadable: ReadonlyArray<UnreadableRow>
-}
-
-/** Those that could be read, and the names of the others. */
-export const listedOf = <A>(read: ReadonlyArray<Result.Result<A, UnreadableRow>>): Listed<A> => ({
-  rows: read.flatMap((row) => (Result.isSuccess(row) ? [row.success] : [])),
-  unreadable: read.flatMap((row) => (Result.isFailure(row) ? [row.failure] : []))
-})
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -51,8 +39,7 @@ export const makeRowReader = <A>(nameOf: (row: Row) => string, schema: Schema.De
     )
   return {
     one,
-    list: (rows: ReadonlyArray<Row>): Listed<A> => listedOf(rows.map(one)),
-    /** For rows of which none may be missing. */
+    /** Fails when one of the rows cannot be read. */
     all: <E, R>(rows: Rows<E, R>): Effect.Effect<ReadonlyArray<A>, E | UnreadableRow, R> =>
       Effect.flatMap(rows, (found) => Effect.fromResult(Result.all(found.map(one)))),
     /** The first row; undefined when there is none. */

@@ -53,14 +53,11 @@ const make = Effect.gen(function* () {
     leave: (id: string) => Effect.asVoid(bounded(pg`DELETE FROM replicas WHERE id = ${id}::text::uuid`)),
     /** All rows, the oldest process first. */
     list: bounded(
-      Effect.map(
-        pg`
+      replicas.all(pg`
           SELECT id::text, host, version, started_at AS started, gauges,
             extract(epoch FROM clock_timestamp() - started_at)::float8 AS "upS",
             extract(epoch FROM clock_timestamp() - seen_at)::float8 AS "silentS"
-          FROM replicas ORDER BY started_at, id`,
-        replicas.list
-      )
+          FROM replicas ORDER BY started_at, id`)
     )
   }
 })

@@ -89,7 +89,7 @@ it.effect("when rows are committed late or out of order, then the list that grow
   Effect.gen(function* () {
     const { acme, umbra } = yield* setUp
     const next = yield* makeFollower({ key: acme })
-    const follow = Effect.map(next(), ({ rows }) => rows.map(({ requestId }) => requestId))
+    const follow = Effect.map(next(), (rows) => rows.map(({ requestId }) => requestId))
     yield* insert(acme)
     assert.lengthOf(yield* follow, 1)
     assert.deepStrictEqual(yield* follow, [])

@@ -21,9 +21,9 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
       ]
       yield* report({ ...one, gauges: { models: 1 } })
       yield* report({ ...other, gauges: {} })
-      const [before] = (yield* list).rows
+      const [before] = yield* list
       yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
-      const both = (yield* list).rows
+      const both = yield* list
       assert.deepStrictEqual(
         both.map(({ host }) => host),
         ["a", "b"]
@@ -43,7 +43,7 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
       yield* leave(other.id)
       yield* leave(other.id)
       assert.deepStrictEqual(
-        (yield* list).rows.map(({ id }) => id),
+        (yield* list).map(({ id }) => id),
         [one.id]
       )
     })
@@ -54,10 +54,10 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
       const [silent, alive] = [randomUUID(), randomUUID()]
       yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
       yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
-      assert.isAbove((yield* list).rows[0]?.silentS ?? 0, forgetAfterS)
+      assert.isAbove((yield* list)[0]?.silentS ?? 0, forgetAfterS)
       yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
       assert.deepStrictEqual(
-        (yield* list).rows.map(({ id }) => id),
+        (yield* list).map(({ id }) => id),
         [alive]
       )
       yield* leave(alive)
@@ -89,10 +89,10 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
               ])
             })
             yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
-            return yield* eventually(list, ({ rows }) => rows.length > 0)
+            return yield* eventually(list, (rows) => rows.length > 0)
           })
         )
-        assert.deepInclude(seen.rows[0], {
+        assert.deepInclude(seen[0], {
           host: "pod-1",
           gauges: {
             "tollgate_ready{cache}": 0,
@@ -101,7 +101,7 @@ layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTest
             tollgate_discovery_age_seconds: null
           }
         })
-        assert.deepStrictEqual((yield* list).rows, [])
+        assert.deepStrictEqual(yield* list, [])
       }).pipe(Effect.provide(Metrics.layer))
     )
   }

@@ -150,20 +150,18 @@ export const readNewest = Effect.fnUntraced(function* (
     key === undefined
       ? sql`SELECT * FROM audit_log WHERE request_id >= first_request_id(${from}) AND request_id < first_request_id(${to}) ORDER BY request_id DESC LIMIT ${scan}`
       : sql`SELECT * FROM audit_log WHERE key_prefix = ${key} AND arrived_at >= ${from} AND arrived_at < ${to} ORDER BY arrived_at DESC LIMIT ${scan}`
-  const found = yield* sql`
+  const rows = yield* requestRows.all(sql`
     SELECT ${sql.literal(columns(true))} FROM (${newest}) a ${sql.literal(joined)}
-    WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`
-  const listed = requestRows.list(found)
-  if (plain || found.length === limit) return { ...listed, exhausted: false }
+    WHERE ${conditions(sql, query)} ORDER BY a.arrived_at DESC, a.request_id DESC LIMIT ${limit}`)
+  if (plain || rows.length === limit) return { rows, exhausted: false }
   const { scanned } = yield* oneRow({ scanned: Schema.Finite })(
     sql`SELECT count(*)::float8 AS scanned FROM (${newest}) a`
   )
-  return { ...listed, exhausted: scanned === maxScanned }
+  return { rows, exhausted: scanned === maxScanned }
 })
 
-const decodeWritten = Schema.decodeUnknownEffect(
-  Schema.Array(Schema.Struct({ requestId: Schema.String, written: Schema.String }))
-)
+/** `written` has the microseconds, which a date of JavaScript has not. */
+const writtenRows = makeRowReader(ofRequest, Schema.Struct({ ...RequestRow.fields, written: Schema.String }))
 
 /** One transaction of a gateway writes at most 500 rows. */
 const page = 5000
@@ -177,20 +175,20 @@ export const readWrittenSince = Effect.fnUntraced(function* (
   const { now } = yield* oneRow({ now: Schema.Finite })(
     sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`
   )
-  const rows: Array<Row> = []
+  const rows: Array<RequestRow> = []
   let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
   for (;;) {
-    const found = yield* sql`
+    const found = yield* writtenRows.all(sql`
       SELECT ${sql.literal(columns(true))},
         to_char(a.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS written
       FROM audit_log a ${sql.literal(joined)}
       WHERE a.completed_at >= ${after.at}::text::timestamptz
         AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
         AND ${conditions(sql, filter)}
-      ORDER BY a.completed_at, a.request_id LIMIT ${page}`
-    rows.push(...found)
-    const [last] = yield* decodeWritten(found.slice(-1))
-    if (found.length < page || last === undefined) return { now, ...requestRows.list(rows) }
+      ORDER BY a.completed_at, a.request_id LIMIT ${page}`)
+    rows.push(...found.map(({ written: _, ...row }) => row))
+    const last = found.at(-1)
+    if (found.length < page || last === undefined) return { now, rows }
     after = { at: last.written, id: last.requestId }
   }
 })

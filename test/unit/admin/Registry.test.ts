@@ -37,7 +37,7 @@ it.live("when a new key's prefix is taken, then another key is made", () => {
     yield* registry.createKey({ tenant: "t", name: "a" })
     assert.strictEqual((yield* registry.createKey({ tenant: "t", name: "b" })).secret, fresh)
     assert.deepStrictEqual(
-      (yield* registry.listKeys("t")).rows.map(({ prefix }) => prefix),
+      (yield* registry.listKeys("t")).map(({ prefix }) => prefix),
       [prefixOf(first), prefixOf(fresh)]
     )
   }).pipe(Effect.provide(layerRegistry({ mint: () => mints.shift() ?? first })))
