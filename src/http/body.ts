@@ -9,7 +9,7 @@ import { BadRequest, type Decided, PayloadTooLarge, refuse, type ShuttingDown } 
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
-import { headerOf, headerValues, isMisframed, tooLongHeader } from "./server/headers.ts"
+import { headerOf, headerValues, isMisframed } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/strictJson.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
@@ -31,8 +31,6 @@ const isJson = (type: string, also: string | undefined): boolean => {
 }
 
 const problemOf = (incoming: IncomingMessage, takesForm: boolean): string | undefined => {
-  const tooLong = tooLongHeader(incoming)
-  if (tooLong !== undefined) return tooLong
   // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
   if (!isJson(headerOf(incoming, "content-type") ?? json, takesForm ? form : undefined)) {
     return "Content-Type: expected application/json"

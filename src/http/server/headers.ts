@@ -6,51 +6,34 @@ import type { IncomingMessage } from "node:http"
 import { readLength } from "../../domain/clientText.ts"
 import { maxEndUser } from "../../domain/EndUser.ts"
 
-interface Bound {
-  /** maximal length, in characters */
-  readonly most: number
-  /** What is read of a longer value: its start, the elements of a list at its end, or nothing; "refused" is a 400. */
-  readonly longer: "start" | "end" | "nothing" | "refused"
-}
-
 /** The longest `X-Request-ID` that is stored. */
 export const maxRequestId = 64
 
+/** What is read of each header, in characters. */
 export const clientHeaders = {
-  "accept-encoding": { most: 256, longer: "nothing" },
-  authorization: { most: 256, longer: "nothing" },
-  "content-encoding": { most: 256, longer: "refused" },
-  "content-length": { most: 256, longer: "start" },
-  "content-type": { most: 256, longer: "refused" },
-  expect: { most: 256, longer: "start" },
-  host: { most: 256, longer: "start" },
-  traceparent: { most: 256, longer: "nothing" },
-  "transfer-encoding": { most: 256, longer: "start" },
-  "x-api-key": { most: 256, longer: "nothing" },
-  // Proxies append to it, so the addresses at its end are those that can be trusted.
-  "x-forwarded-for": { most: 1024, longer: "end" },
-  "x-request-id": { most: readLength(maxRequestId), longer: "start" }
-} as const satisfies Readonly<Record<string, Bound>>
+  "accept-encoding": 256,
+  authorization: 256,
+  "content-encoding": 256,
+  "content-length": 256,
+  "content-type": 256,
+  expect: 256,
+  host: 256,
+  traceparent: 256,
+  "transfer-encoding": 256,
+  "x-api-key": 256,
+  "x-forwarded-for": 1024,
+  "x-request-id": readLength(maxRequestId)
+} as const
 
 export type ClientHeader = keyof typeof clientHeaders
 
-/** A header whose name an operator has set: it names the user of a key. */
-const namedHeader: Bound = { most: readLength(maxEndUser), longer: "start" }
-
-const bounded = (value: string, { longer, most }: Bound): string | undefined => {
-  if (value.length <= most) return value
-  switch (longer) {
-    case "start":
-      return value.slice(0, most)
-    case "end": {
-      const end = value.slice(-most)
-      // The cut may go through an element.
-      return end.slice(end.indexOf(",") + 1)
-    }
-    case "nothing":
-    case "refused":
-      return undefined
-  }
+/** The start of a value; of the addresses that proxies append, the end, because only those at the end can be trusted. */
+const bounded = (name: ClientHeader, value: string): string => {
+  const most = clientHeaders[name]
+  if (value.length <= most || name !== "x-forwarded-for") return value.slice(0, most)
+  const end = value.slice(-most)
+  // The cut may go through an address.
+  return end.slice(end.indexOf(",") + 1)
 }
 
 const valueOf = ({ headers }: IncomingMessage, name: string): string | undefined => {
@@ -58,45 +41,27 @@ const valueOf = ({ headers }: IncomingMessage, name: string): string | undefined
   return typeof value === "string" ? value : value?.join(", ")
 }
 
-const read = (incoming: IncomingMessage, name: string, bound: Bound): string | undefined => {
+/** A header as Node joins several of its name; of some names Node keeps the first. */
+export const headerOf = (incoming: IncomingMessage, name: ClientHeader): string | undefined => {
   const value = valueOf(incoming, name)
-  return value === undefined ? undefined : bounded(value, bound)
+  return value === undefined ? undefined : bounded(name, value)
 }
 
-/** A header as Node joins several of its name; of some names Node keeps the first. */
-export const headerOf = (incoming: IncomingMessage, name: ClientHeader): string | undefined =>
-  read(incoming, name, clientHeaders[name])
-
-/** The same for a header whose name an operator has set. */
+/** The same for a header whose name an operator has set: it names the user of a key. */
 export const namedHeaderOf = (incoming: IncomingMessage, name: string): string | undefined =>
-  read(incoming, name, namedHeader)
+  valueOf(incoming, name)?.slice(0, readLength(maxEndUser))
 
 /** Each value that was sent for a header. */
 export const headerValues = ({ rawHeaders }: IncomingMessage, name: ClientHeader): ReadonlyArray<string> => {
   const values: Array<string> = []
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === name)
-      values.push(bounded(rawHeaders[i + 1] ?? "", clientHeaders[name]) ?? "")
+    if (rawHeaders[i]?.toLowerCase() === name) values.push(bounded(name, rawHeaders[i + 1] ?? ""))
   }
   return values
 }
 
 /** The names of all headers, in lower case. */
 export const headerNames = ({ headers }: IncomingMessage): ReadonlyArray<string> => Object.keys(headers)
-
-const refusedWhenLong = Object.entries<Bound>(clientHeaders).filter(([, { longer }]) => longer === "refused")
-
-/** `content-type` is `Content-Type`. */
-const titled = (name: string): string => name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
-
-/** Why a request is refused for the length of a header; undefined when it is not. */
-export const tooLongHeader = (incoming: IncomingMessage): string | undefined => {
-  for (const [name, { most }] of refusedWhenLong) {
-    if ((valueOf(incoming, name)?.length ?? 0) > most)
-      return `${titled(name)}: expected at most ${most} characters`
-  }
-  return undefined
-}
 
 /**
  * Whether the end of the body is unclear. Node accepts any list of transfer codings that ends in `chunked`, but decodes
