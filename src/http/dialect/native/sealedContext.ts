@@ -5,8 +5,8 @@
  * is accepted.
  *
  * *Details* AES-256-GCM with a key derived from the shared secret for each API key, and a random nonce. The sealed
- * part has the digest of the model and the ids. The list starts with the number of bytes; then each number holds
- * three bytes.
+ * part has the digest of the model and the ids. A number of the list holds three bytes, and so does a sealed id: no
+ * vocabulary comes near 16 million.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto"
 import { Effect } from "effect"
@@ -27,77 +27,41 @@ export interface OpenedContext {
   readonly ids: ReadonlyArray<number>
 }
 
-/** Maximal count of numbers in a sealed context: about 130,000 tokens. A longer one is neither sent nor accepted. */
+/** Maximal count of numbers in a sealed context: about 131,000 tokens. A longer one is neither sent nor accepted. */
 export const maxContextNumbers = 131_072
 /** Three bytes. */
 export const maxContextNumber = 0xff_ff_ff
 
+/** The lengths are multiples of three. */
 const nonceBytes = 12
+const digestBytes = 80
 const tagBytes = 16
 
 const keyOf = (secret: Buffer, keyId: string): Buffer => createHmac("sha256", secret).update(keyId).digest()
 
-const toNumbers = (bytes: Buffer): ReadonlyArray<number> => {
-  const numbers = [bytes.length]
-  for (let at = 0; at < bytes.length; at += 3) {
-    numbers.push(((bytes[at] ?? 0) << 16) | ((bytes[at + 1] ?? 0) << 8) | (bytes[at + 2] ?? 0))
-  }
-  return numbers
-}
+const toNumbers = (bytes: Buffer): ReadonlyArray<number> =>
+  Array.from({ length: bytes.length / 3 }, (_, i) => bytes.readUIntBE(i * 3, 3))
 
-const toBytes = ([length = 0, ...numbers]: ReadonlyArray<number>): Buffer | undefined => {
-  if (numbers.length !== Math.ceil(length / 3) || length < nonceBytes + tagBytes) return undefined
+const toBytes = (numbers: ReadonlyArray<number>): Buffer => {
   const bytes = Buffer.alloc(numbers.length * 3)
   for (const [i, number] of numbers.entries()) bytes.writeUIntBE(number, i * 3, 3)
-  // What fills up the last number is not sealed, so it must be as it was written.
-  return bytes.subarray(length).every((byte) => byte === 0) ? bytes.subarray(0, length) : undefined
+  return bytes
 }
 
-/** Writes each id with seven bits a byte, the last byte below 128. Most ids take two or three bytes. */
-const packed = (ids: ReadonlyArray<number>): Buffer => {
-  const bytes: Array<number> = []
-  for (const id of ids) {
-    let rest = id
-    while (rest >= 0x80) {
-      bytes.push((rest % 0x80) | 0x80)
-      rest = Math.floor(rest / 0x80)
-    }
-    bytes.push(rest)
-  }
-  return Buffer.from(bytes)
-}
-
-const unpacked = (bytes: Buffer): ReadonlyArray<number> => {
-  const ids: Array<number> = []
-  let [id, factor] = [0, 1]
-  for (const byte of bytes) {
-    id += (byte & 0x7f) * factor
-    factor *= 0x80
-    if (byte < 0x80) {
-      ids.push(id)
-      id = 0
-      factor = 1
-    }
-  }
-  return ids
-}
-
-/** Returns undefined when the result is too long to be accepted in a request. */
+/** Returns undefined for ids that a list which is accepted in a request cannot hold. */
 export const sealContext = (
   secret: Buffer,
   { digest, keyId }: SealedFor,
   ids: ReadonlyArray<number>
 ): ReadonlyArray<number> | undefined => {
-  const model = Buffer.from(digest).subarray(0, 255)
+  const length = (nonceBytes + digestBytes + tagBytes) / 3 + ids.length
+  if (length > maxContextNumbers || ids.some((id) => id > maxContextNumber)) return undefined
+  const model = Buffer.alloc(digestBytes)
+  model.write(digest)
   const nonce = randomBytes(nonceBytes)
   const cipher = createCipheriv("aes-256-gcm", keyOf(secret, keyId), nonce)
-  const sealed = [
-    cipher.update(Buffer.from([model.length])),
-    cipher.update(model),
-    cipher.update(packed(ids))
-  ]
-  const numbers = toNumbers(Buffer.concat([nonce, ...sealed, cipher.final(), cipher.getAuthTag()]))
-  return numbers.length <= maxContextNumbers ? numbers : undefined
+  const sealed = [cipher.update(model), cipher.update(toBytes(ids)), cipher.final()]
+  return toNumbers(Buffer.concat([nonce, ...sealed, cipher.getAuthTag()]))
 }
 
 /** Returns undefined for a context that is forged or was sealed for another key. */
@@ -107,15 +71,17 @@ export const openContext = (
   numbers: ReadonlyArray<number>
 ): OpenedContext | undefined => {
   const bytes = toBytes(numbers)
-  if (bytes === undefined) return undefined
+  if (bytes.length < nonceBytes + digestBytes + tagBytes) return undefined
   const decipher = createDecipheriv("aes-256-gcm", keyOf(secret, keyId), bytes.subarray(0, nonceBytes), {
     authTagLength: tagBytes
   })
   decipher.setAuthTag(bytes.subarray(bytes.length - tagBytes))
   const content = decipher.update(bytes.subarray(nonceBytes, bytes.length - tagBytes))
   if (!isAuthentic(decipher)) return undefined
-  const end = 1 + (content[0] ?? 0)
-  return { digest: content.toString("utf8", 1, end), ids: unpacked(content.subarray(end)) }
+  return {
+    digest: content.toString("utf8", 0, digestBytes).replaceAll("\0", ""),
+    ids: toNumbers(content.subarray(digestBytes))
+  }
 }
 
 const isAuthentic = (decipher: { final(): Buffer }): boolean => {

@@ -51,26 +51,19 @@ describe("a sealed context", () => {
         assert.isUndefined(openContext(secret, owner.keyId, changed))
       })
     )
-    // The last bits of all lengths: of some they only fill the last number up.
-    for (const of of [[1], [1, 2], [1, 2, 3]]) {
-      const whole = seal(of)
-      const changed = whole.map((number, i) => (i === whole.length - 1 ? number ^ 1 : number))
-      assert.isUndefined(openContext(secret, owner.keyId, changed))
-    }
     for (const length of [0, 1, 2, numbers.length - 1]) {
       assert.isUndefined(openContext(secret, owner.keyId, numbers.slice(0, length)))
     }
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 0, max: maxContextNumber }), { maxLength: 60 }), (forged) => {
+      fc.property(fc.array(fc.integer({ min: 0, max: maxContextNumber }), { maxLength: 100 }), (forged) => {
         assert.isUndefined(openContext(secret, owner.keyId, forged))
-        assert.isUndefined(openContext(secret, owner.keyId, [forged.length * 3, ...forged]))
       })
     )
   })
 
   it("when equal contexts are sealed, then the results differ and show no ids", () => {
     const [one, other] = [seal([42, 42, 42]), seal([42, 42, 42])]
-    assert.notDeepEqual(one.slice(1), other.slice(1))
+    assert.notDeepEqual(one, other)
   })
 
   it("when it would be longer than what is accepted back, then none is given", () => {
@@ -78,10 +71,13 @@ describe("a sealed context", () => {
       sealContext(
         secret,
         owner,
-        Array.from({ length: maxContextNumbers * 2 }, () => 100_000)
+        Array.from({ length: maxContextNumbers }, () => 100_000)
       )
     )
   })
+
+  it("when an id is larger than a number of the list, then none is given", () =>
+    assert.isUndefined(sealContext(secret, owner, [maxContextNumber + 1])))
 
   const request = (context: ReadonlyArray<number>) =>
     decoding(nativeGenerate).accepted({ model: "m", prompt: "p", context: [...context] })
