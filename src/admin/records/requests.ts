@@ -1,5 +1,5 @@
 /** Reads rows of the audit with their corrections. */
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
@@ -186,7 +186,7 @@ export const readWrittenSince = Effect.fnUntraced(function* (
         AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
         AND ${conditions(sql, filter)}
       ORDER BY a.completed_at, a.request_id LIMIT ${page}`)
-    rows.push(...found.map(({ written: _, ...row }) => row))
+    rows.push(...found.map(Struct.omit(["written"])))
     const last = found.at(-1)
     if (found.length < page || last === undefined) return { now, rows }
     after = { at: last.written, id: last.requestId }
