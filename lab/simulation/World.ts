@@ -11,7 +11,13 @@ import { Redis } from "../../test/support/seeded/Redis.ts"
 import { Process, Simulation, type Told } from "../../test/support/seeded/Simulation.ts"
 import { short, type Store } from "../../test/support/seeded/Store.ts"
 import { type Fault, faultNames, faults, isHarmless } from "./Faults.ts"
-import { keyNamespace, queueMaxWaitMs, type Running, startGateway, type Stores } from "./Gateway.ts"
+import {
+  keyNamespace,
+  queueMaxWaitMs,
+  type Running,
+  startGateway,
+  type Stores
+} from "../../test/support/seeded/Gateway.ts"
 
 export interface Gateway {
   readonly process: Process

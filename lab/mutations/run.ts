@@ -1,5 +1,5 @@
 /**
- * `node lab/simulation/mutations.ts`: puts defects into a copy of the source, one at a time, and looks for the first seed that
+ * `node lab/mutations/run.ts`: puts defects into a copy of the source, one at a time, and looks for the first seed that
  * finds each. Exit code 1 when one is not found within the seeds (`--seeds 2000`), or when its text is not in its file.
  */
 import { execFile } from "node:child_process"
@@ -20,7 +20,7 @@ const Mutation = Schema.Struct({
   instead: Schema.String
 })
 const mutations = Schema.decodeUnknownSync(Schema.Array(Mutation))(
-  parse(readFileSync(path.join(import.meta.dirname, "mutations.yaml"), "utf8"))
+  parse(readFileSync(path.join(import.meta.dirname, "defects.yaml"), "utf8"))
 )
 
 const { values } = parseArgs({
