@@ -14,14 +14,15 @@ import { layerMemory as layerMeter } from "../src/gates/meter/memory/layer.ts"
 import { Audit } from "../src/audit/Audit.ts"
 import { layerPostgres as layerAudit } from "../src/audit/postgres.ts"
 import * as Metrics from "../src/observability/Metrics.ts"
-import type { AuditRecord, Intent } from "../src/domain/AuditRecord.ts"
+import type { AuditRecord } from "../src/domain/AuditRecord.ts"
 import type { Caller } from "../src/domain/Caller.ts"
 import { embeddedPostgres } from "../src/infra/embedded/EmbeddedPostgres.ts"
-import { memoryKey } from "../src/gates/keys/memory.ts"
+import { memoryKey } from "../test/support/twins/KeyStore.ts"
 import { migrate } from "../src/infra/Migrations.ts"
 import { type DatabaseAddress, layerPostgres } from "../src/infra/Postgres.ts"
 import { serverCpu } from "./serverCpu.ts"
 import { queuedFor } from "../test/support/permits.ts"
+import type { Intent } from "../test/support/records.ts"
 
 const pairs = Number(process.env["PAIRS"] ?? 10_000)
 

@@ -8,7 +8,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { getEncoding } from "js-tiktoken"
-import { estimateText } from "../src/http/dialect/promptEstimate.ts"
+import { tokensOfBytes } from "../src/domain/Usage.ts"
 
 const root = path.resolve(import.meta.dirname, "..")
 const filesIn = (folder: string, ending: string): string =>
@@ -55,7 +55,7 @@ for (const [name, text] of Object.entries(corpus)) {
       )
       return pieces
         .filter((piece) => piece.length >= Math.min(size, text.length) / 2)
-        .map((piece) => estimateText(piece) / encoding.encode(piece).length)
+        .map((piece) => tokensOfBytes(Buffer.byteLength(piece)) / encoding.encode(piece).length)
     })
     const mean = ratios.reduce((sum, ratio) => sum + ratio, 0) / ratios.length
     return `${percent(mean).padStart(7)} (${percent(Math.min(...ratios))} to ${percent(Math.max(...ratios))})`

@@ -1,13 +1,13 @@
 /** Tollgate with the memory twin of every store, in front of the real backend: what the gateway costs without its I/O. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Layer, References } from "effect"
-import { layerMemoryOf as layerAudit } from "../../src/audit/memory.ts"
+import { layerMemoryOf as layerAudit } from "../../test/support/twins/Audit.ts"
 import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { memoryKey } from "../../src/gates/keys/memory.ts"
+import { memoryKey } from "../../test/support/twins/KeyStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { layerPolling as layerDiscovery } from "../../src/gates/models/polling.ts"
-import { layerInMemory } from "../../src/inMemory.ts"
+import { layerInMemory } from "../../test/support/inMemory.ts"
 
 const benchKey = (secret: string, rpm: number) => ({
   ...memoryKey({

@@ -8,11 +8,12 @@ import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Redacted, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
-import { completionRow, intentRow } from "../../src/audit/rows.ts"
+import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { postgresBinaries } from "../../src/infra/embedded/PostgresBinaries.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { intentRowOf } from "../../test/support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../test/support/records.ts"
 import {
   durable,
@@ -82,7 +83,7 @@ const write = Effect.gen(function* () {
   for (let n = 0; n < batches; n++) {
     const intents = Array.from({ length: batchSize }, () => intentOf({ caller }))
     let began = performance.now()
-    yield* insertIntents(pg, 30)(intents.map(intentRow))
+    yield* insertIntents(pg, 30)(intents.map(intentRowOf))
     opened.push(performance.now() - began)
     began = performance.now()
     yield* closeIntents(pg)(intents.map((intent) => completionRow(endOf(intent, usageOf(7, 3)))))

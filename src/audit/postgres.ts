@@ -9,7 +9,6 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
-import type { Intent } from "../domain/AuditRecord.ts"
 import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
@@ -26,7 +25,7 @@ import {
   type AuditRow,
   completionRow,
   type CompletionRow,
-  intentOf,
+  type IntentRow,
   intentRow,
   type Progress,
   recordAs503,
@@ -59,7 +58,7 @@ const admittedCapacity = 50_000
 
 interface OpenRequest {
   /** written again when the database has lost it */
-  readonly intent: Intent
+  readonly intent: IntentRow
   /** what it has used so far */
   progress: Progress
   /** whether its completion is being written */
@@ -229,7 +228,7 @@ const make = (options: AuditOptions) =>
       )(
         running.flatMap((id) => {
           const request = open.get(id)
-          return request === undefined ? [] : [intentRow(request.intent)]
+          return request === undefined ? [] : [request.intent]
         })
       )
       yield* renewThese(running)
@@ -279,11 +278,10 @@ const make = (options: AuditOptions) =>
     return Audit.of({
       open: Effect.fnUntraced(function* (queued) {
         if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
-        const intent = intentOf(queued.facts)
-        const { held } = intent.reservation
-        yield* Effect.mapError(opening.submit(intentRow(intent)), unavailable)
-        const progress = { ...noUsage, tokensIn: intent.promptEstimate, held }
-        open.set(intent.arrival.requestId, { intent, progress, ended: false })
+        const intent = intentRow(queued.facts)
+        yield* Effect.mapError(opening.submit(intent), unavailable)
+        const progress = { ...noUsage, tokensIn: intent.tokens_in, held: intent.held }
+        open.set(intent.request_id, { intent, progress, ended: false })
         return seal.Audit(queued, {})
       }),
       progress: (requestId, usage, held = 0) =>
@@ -298,7 +296,7 @@ const make = (options: AuditOptions) =>
           request.progress = { ...record.usage, held: 0 }
           request.ended = true
         }
-        const row = completionRow(record, request?.intent.reservation.admittedAt)
+        const row = completionRow(record, request?.intent.admitted_at)
         const durable = yield* closing.offer(row)
         yield* Effect.tapErrorTag(durable, "Late", (late) => recordLate(closing, row, late))
       }, Effect.mapError(unavailable)),

@@ -5,7 +5,7 @@ import type { Facts } from "../domain/Evidence.ts"
 import { maxRefusal } from "../domain/refusal.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import type { Usage } from "../domain/Usage.ts"
-import type { AuditRecord, Arrival, Intent } from "../domain/AuditRecord.ts"
+import type { AuditRecord, Arrival } from "../domain/AuditRecord.ts"
 
 const cleanOrNull = (text: string | undefined, maxLength: number): string | null =>
   text === undefined ? null : clientText(text, maxLength)
@@ -25,43 +25,25 @@ const arrivalColumns = (arrival: Arrival) => ({
   client_request_id: cleanOrNull(arrival.clientRequestId, 64)
 })
 
-export const intentOf = ({
-  alias,
-  arrival,
-  caller,
-  endUser,
-  model,
-  request,
-  reservation
-}: Facts<"Queue">): Intent => ({
-  arrival,
-  caller,
-  model: model.name,
-  ...(alias === undefined ? {} : { alias }),
-  ...(endUser === undefined ? {} : { endUser }),
-  streamed: request.stream,
-  reservation,
-  promptEstimate: request.promptEstimate
-})
-
 /** The optional facts that a client and the operator give a request. */
 const claimColumns = ({ alias, endUser }: { readonly alias?: string; readonly endUser?: string }) => ({
   alias: cleanOrNull(alias, 128),
   end_user: cleanOrNull(endUser, maxEndUser)
 })
 
-export const intentRow = (intent: Intent) => ({
-  ...arrivalColumns(intent.arrival),
-  tenant_id: intent.caller.tenantId,
-  key_id: intent.caller.keyId,
-  key_prefix: intent.caller.keyPrefix,
-  model: clientText(intent.model, 128),
-  ...claimColumns(intent),
-  user_account: intent.reservation.claims.user?.id ?? null,
-  streamed: intent.streamed,
-  admitted_at: isoOf(intent.reservation.admittedAt),
-  held: count(intent.reservation.held),
-  tokens_in: count(intent.promptEstimate)
+/** Stored before the backend is called, because the request may cost tokens from then on. */
+export const intentRow = (facts: Facts<"Queue">) => ({
+  ...arrivalColumns(facts.arrival),
+  tenant_id: facts.caller.tenantId,
+  key_id: facts.caller.keyId,
+  key_prefix: facts.caller.keyPrefix,
+  model: clientText(facts.model.name, 128),
+  ...claimColumns(facts),
+  user_account: facts.reservation.claims.user?.id ?? null,
+  streamed: facts.request.stream,
+  admitted_at: isoOf(facts.reservation.admittedAt),
+  held: count(facts.reservation.held),
+  tokens_in: count(facts.request.promptEstimate)
 })
 
 export const auditRow = (record: AuditRecord) => ({
@@ -89,10 +71,10 @@ export const auditRow = (record: AuditRecord) => ({
   admitted_at: null
 })
 
-/** The row of an admitted request. `admittedAt`: epoch ms */
-export const completionRow = (record: AuditRecord, admittedAt = record.arrival.arrivedAt) => ({
+/** The row of an admitted request, with the time of its intent. */
+export const completionRow = (record: AuditRecord, admittedAt = isoOf(record.arrival.arrivedAt)) => ({
   ...auditRow(record),
-  admitted_at: isoOf(admittedAt)
+  admitted_at: admittedAt
 })
 
 /**

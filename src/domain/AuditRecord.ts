@@ -1,7 +1,6 @@
 /** The facts that the audit stores about a request. Operators read them: no secret, no prompt, no cause. */
 import type { Caller } from "./Caller.ts"
 import type { Usage } from "./Usage.ts"
-import type { Reservation } from "./Reservation.ts"
 
 /** The facts of a request when it arrives. Texts of clients are cleaned before they are stored. */
 export interface Arrival {
@@ -15,21 +14,6 @@ export interface Arrival {
   readonly clientIp: string
   /** the client's own `X-Request-ID` */
   readonly clientRequestId?: string
-}
-
-/** Stored before the backend is called, because the request may cost tokens from then on. */
-export interface Intent {
-  readonly arrival: Arrival
-  readonly caller: Caller
-  /** discovered name */
-  readonly model: string
-  /** the name by which the request asked for the model, when it is an alias */
-  readonly alias?: string
-  /** for whom the request is, as its client claims (`EndUser.ts`) */
-  readonly endUser?: string
-  readonly streamed: boolean
-  readonly reservation: Reservation
-  readonly promptEstimate: number
 }
 
 /** One audit row. */

@@ -1,5 +1,4 @@
 /** The secret that seals contexts. All replicas share it, and it survives a restart: `migrations/0001_schema.ts` makes it. */
-import { randomBytes } from "node:crypto"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Schema } from "effect"
 import { Unavailable } from "../domain/Errors.ts"
@@ -35,9 +34,3 @@ export const layerPostgres: Layer.Layer<ContextSecret, never, PgClient.PgClient>
   ContextSecret,
   make
 )
-
-/** A random secret of this process only, for tests. */
-export const layerMemory: Layer.Layer<ContextSecret> = Layer.sync(ContextSecret, () => {
-  const secret = randomBytes(32)
-  return ContextSecret.of({ read: Effect.succeed(secret) })
-})

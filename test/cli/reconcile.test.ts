@@ -5,12 +5,13 @@ import { Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { Counters } from "../../src/admin/books/Books.ts"
-import { completionRow, intentRow } from "../../src/audit/rows.ts"
+import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { claimsWithoutLimits } from "../../src/domain/Reservation.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
+import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
@@ -70,7 +71,7 @@ const accountOf = ({ keyId, tenantId }: Caller) => ({ group: tenantId, key: keyI
 /** An open request, as its gateway wrote it. */
 const open = Effect.fnUntraced(function* (caller: Caller) {
   const intent = intentOf({ caller, arrivedAt: Date.now() })
-  yield* insertIntents(yield* PgClient.PgClient, 30)([intentRow(intent)])
+  yield* insertIntents(yield* PgClient.PgClient, 30)([intentRowOf(intent)])
   return intent
 })
 

@@ -1,6 +1,6 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
-import { layerMemory, replyWith } from "../../src/backend/memory.ts"
+import { layerMemory, replyWith } from "../support/twins/Backend.ts"
 import { refusals } from "../../src/backend/ollama/errors.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"

@@ -1,4 +1,4 @@
-import { layerMemory } from "../../src/secrets/ContextSecret.ts"
+import { layerContextSecret } from "../support/inMemory.ts"
 import { suite } from "./ContextSecret.ts"
 
-suite("memory", layerMemory)
+suite("memory", layerContextSecret)

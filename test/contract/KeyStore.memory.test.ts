@@ -1,5 +1,5 @@
 import { Clock, Effect, Layer } from "effect"
-import { makeMemory, memoryKey } from "../../src/gates/keys/memory.ts"
+import { makeMemory, memoryKey } from "../support/twins/KeyStore.ts"
 import { suite, World } from "./KeyStore.ts"
 
 const makeWorld = () => {

@@ -12,7 +12,7 @@ import { Process, Simulation } from "../support/seeded/Simulation.ts"
 import { Postgres } from "../support/seeded/Postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { correctAudit } from "../../src/audit/corrections.ts"
-import { auditRow, completionRow, intentRow, progressRow } from "../../src/audit/rows.ts"
+import { auditRow, completionRow, progressRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertAudit, insertIntents, renewIntents } from "../../src/audit/statements.ts"
 import { userAccountId } from "../../src/domain/EndUser.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
@@ -27,6 +27,7 @@ import { settleExpired } from "../../src/ledger/expiredHolds.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
+import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 
@@ -167,7 +168,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
     const some = which.flatMap((n) => intents[n] ?? [])
     const leaseS = isExpired ? -1 : 30
     const ends = some.map((intent) =>
-      completionRow(endOf(intent, usageOf(tokens, 1)), intent.reservation.admittedAt)
+      completionRow(endOf(intent, usageOf(tokens, 1)), new Date(intent.reservation.admittedAt).toISOString())
     )
     const refusals = some.map((intent) => auditRow(endOf(intent, usageOf(0, 0), { status: 429 })))
     const late = ends.map((row) => ({ ...row, status: 503, error_type: outcomes.unavailable.type }))
@@ -176,7 +177,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
     const prefix = secret.slice(0, keys[0]?.prefix.length)
     switch (verb) {
       case "open":
-        yield* withPg((pg) => insertIntents(pg, leaseS)(some.map(intentRow)))
+        yield* withPg((pg) => insertIntents(pg, leaseS)(some.map(intentRowOf)))
         break
       case "renew": {
         const rows = some.map(({ arrival }) =>

@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer } from "effect"
 import type { SqlClient } from "effect/sql"
-import { AuditMemory, layerMemory } from "../../src/audit/memory.ts"
+import { AuditMemory, layerMemory } from "../support/twins/Audit.ts"
 import { type AuditOptions, layerPostgres } from "../../src/audit/postgres.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { progressRow } from "../../src/audit/rows.ts"

@@ -3,13 +3,14 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
-import { completionRow, intentRow } from "../../src/audit/rows.ts"
+import { completionRow } from "../../src/audit/rows.ts"
 import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { auditSumsOf, correctionOf, ledgerOf } from "../support/auditDatabase.ts"
+import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
@@ -32,7 +33,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
     const caller = callerOf()
     const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
     const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
-    yield* insertIntents(pg, 30)([intentRow(cut), intentRow(whole)])
+    yield* insertIntents(pg, 30)([intentRowOf(cut), intentRowOf(whole)])
     const close = closeIntents(pg)
     const done = completionRow(endOf(whole, usageOf(1, 2)))
     assert.deepStrictEqual(yield* close([done]), [])
@@ -58,7 +59,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
     const pg = yield* PgClient.PgClient
     const caller = callerOf()
     const cut = intentOf({ caller })
-    yield* insertIntents(pg, 30)([intentRow(cut)])
+    yield* insertIntents(pg, 30)([intentRowOf(cut)])
     const late = completionRow(endOf(cut, usageOf(7, 30)))
     const [begun, aborted] = [
       yield* Deferred.make<void>(),

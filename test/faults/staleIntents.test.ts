@@ -2,10 +2,11 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { auditRow, intentRow } from "../../src/audit/rows.ts"
+import { auditRow } from "../../src/audit/rows.ts"
 import { insertAudit, insertIntents } from "../../src/audit/statements.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
 import { hasIntent, ledgerOf, storedRow } from "../support/auditDatabase.ts"
+import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 
@@ -23,7 +24,7 @@ it.live(
       yield* insertIntents(
         pg,
         30
-      )([{ ...intentRow(refused), request_id: elsewhere.arrival.requestId }, intentRow(dead)])
+      )([{ ...intentRowOf(refused), request_id: elsewhere.arrival.requestId }, intentRowOf(dead)])
       yield* pg`UPDATE intents SET request_id = ${requestId}::text::uuid
         WHERE request_id = ${elsewhere.arrival.requestId}::text::uuid`
 

@@ -1,21 +1,21 @@
 /**
- * The whole gateway on a real socket, in memory (`src/inMemory.ts`), with a switch for each gate: what happens when a subsystem
+ * The whole gateway on a real socket, in memory (`inMemory.ts`), with a switch for each gate: what happens when a subsystem
  * is gone, without taking a real one down.
  */
 import { Context, Effect, Layer } from "effect"
 import { HttpServer } from "effect/http"
-import { AuditMemory } from "../../src/audit/memory.ts"
-import { layerMemory as layerBackend, replyWith } from "../../src/backend/memory.ts"
+import { AuditMemory } from "./twins/Audit.ts"
+import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
 import type { Gate } from "../../src/domain/Errors.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../src/gates/keys/memory.ts"
+import { makeMemory as makeKeys, memoryKey } from "./twins/KeyStore.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown } from "../../src/gates/meter/Meter.ts"
-import { DiscoveryControl, layerMemory as layerDiscovery } from "../../src/gates/models/memory.ts"
+import { DiscoveryControl, layerMemory as layerDiscovery } from "./twins/Discovery.ts"
 import { layerFromStore } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMemoryQueueStore } from "../../src/gates/queue/memory.ts"
 import { QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
-import { layerInMemory, memoryModel } from "../../src/inMemory.ts"
+import { layerInMemory, memoryModel } from "./inMemory.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
 import { intercept } from "./intercept.ts"
 

@@ -1,12 +1,14 @@
 /** Evidence, permits and calls for tests of one gate, and of what stands behind all of them. */
-import type { Arrival, Intent } from "../../src/domain/AuditRecord.ts"
+import { intentRow } from "../../src/audit/rows.ts"
+import type { Arrival } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { type Asked, type Evidence, type Permit, seal } from "../../src/domain/Evidence.ts"
 import type { InferenceRequest, ModelCall } from "../../src/domain/Inference.ts"
 import { noResets } from "../../src/domain/Limits.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import type { Reservation } from "../../src/domain/Reservation.ts"
-import { memoryKey } from "../../src/gates/keys/memory.ts"
+import type { Intent } from "./records.ts"
+import { memoryKey } from "./twins/KeyStore.ts"
 
 export const modelNamed = (name: string): Model => ({
   name,
@@ -125,6 +127,8 @@ export const queuedFor = ({
     }),
     { place: undefined }
   )
+
+export const intentRowOf = (intent: Intent) => intentRow(queuedFor(intent).facts)
 
 export const permitFor = (model: string, call: ModelCall = callOf()): Permit =>
   seal.Audit(seal.Queue(reservedFor(model, { call }), { place: undefined }), {})

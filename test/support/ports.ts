@@ -1,7 +1,7 @@
 /** Everything a request passes, in memory: for tests of one step of the pipeline. */
 import { Effect, Layer } from "effect"
-import { layerMemory as layerBackend, replyWith } from "../../src/backend/memory.ts"
-import { layerGatesInMemory, memoryModel } from "../../src/inMemory.ts"
+import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
+import { layerGatesInMemory, memoryModel } from "./inMemory.ts"
 
 export const leaseS = 30
 

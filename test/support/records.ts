@@ -1,9 +1,10 @@
 /** Intents and audit records of requests that never were, each key and request with an id of its own. */
 import { randomUUID, randomUUIDv7 } from "node:crypto"
-import type { AuditRecord, Intent } from "../../src/domain/AuditRecord.ts"
+import type { Arrival, AuditRecord } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
+import type { Reservation } from "../../src/domain/Reservation.ts"
 import type { Usage } from "../../src/domain/Usage.ts"
-import { memoryKey } from "../../src/gates/keys/memory.ts"
+import { memoryKey } from "./twins/KeyStore.ts"
 
 export const noon = Date.UTC(2026, 10, 21, 12)
 
@@ -16,6 +17,18 @@ export const callerOf = (keyId: string = randomUUID(), tenantId: string = random
     scopes: new Set(["chat"]),
     limits: { rpm: 60, tpm: 1000, concurrent: 4 }
   }).caller
+
+/** What the audit stores of a request before the model is called. */
+export interface Intent {
+  readonly arrival: Arrival
+  readonly caller: Caller
+  readonly model: string
+  readonly alias?: string
+  readonly endUser?: string
+  readonly streamed: boolean
+  readonly reservation: Reservation
+  readonly promptEstimate: number
+}
 
 export interface Terms {
   readonly caller?: Caller

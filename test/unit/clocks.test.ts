@@ -20,7 +20,6 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/gates/limits/budgetFromMeter.ts": [1, "an instant of the periods that are loaded"],
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
-  "src/gates/keys/memory.ts": [1, "the twin compares it with an expiry that is a timestamp too"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
   "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"]
 }

@@ -26,9 +26,6 @@ const tokensPerMessage = 8
 const tokensPerImage = 1024
 const pixelsPerToken = 28 * 28
 
-/** Estimated tokens of one piece of text. */
-export const estimateText = (text: string): number => tokensOfBytes(Buffer.byteLength(text))
-
 /** The characters that Go escapes in a string of JSON. */
 // eslint-disable-next-line no-control-regex
 const escapedInJson = /["\\<>&\u0000-\u001f\u2028\u2029]/

@@ -1,10 +1,10 @@
 /** A scripted model server. It answers as the seed chooses: whole, in pieces, at its end only, wrong, late, or not at all. */
 import { Array as Arr, Cause, Effect, type Pull, type Scope, Stream } from "effect"
-import type { MemoryScript } from "../../../src/backend/memory.ts"
+import type { MemoryScript } from "../twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import type { Facts } from "../../../src/domain/Evidence.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
-import { memoryModel } from "../../../src/inMemory.ts"
+import { memoryModel } from "../inMemory.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short } from "./Store.ts"
 

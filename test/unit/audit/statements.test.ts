@@ -2,8 +2,9 @@
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { auditRow, completionRow, intentRow } from "../../../src/audit/rows.ts"
+import { auditRow, completionRow } from "../../../src/audit/rows.ts"
 import { closeIntents, insertAudit, insertIntents } from "../../../src/audit/statements.ts"
+import { intentRowOf } from "../../support/permits.ts"
 import { endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
 import { layerTestPostgres, TestPostgres } from "../../support/TestPostgres.ts"
 
@@ -20,7 +21,7 @@ it.live("when a column of a row holds any text, then the row has that text in th
         (rows) => rows.map(({ name }) => name).filter((name) => name in row && name !== "usage_source")
       )
     const filled = (names: ReadonlyArray<string>) => Object.fromEntries(names.map((name) => [name, hostile]))
-    const [opened, refused] = [intentRow(intentOf()), auditRow(refusalOf())]
+    const [opened, refused] = [intentRowOf(intentOf()), auditRow(refusalOf())]
     const [intents, log] = [yield* textsOf("intents", opened), yield* textsOf("audit_log", refused)]
     assert.isAbove(intents.length, 7)
     assert.isAbove(log.length, 8)
@@ -39,7 +40,7 @@ it.live("when a statement of the audit runs again and again, then Postgres does 
     const [open, close, insert] = [insertIntents(pg, 30), closeIntents(pg), insertAudit(pg)]
     for (let n = 0; n < 12; n += 1) {
       const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
-      yield* open(intents.map(intentRow))
+      yield* open(intents.map(intentRowOf))
       yield* close(intents.map((intent) => completionRow(endOf(intent, usageOf(1, 1)))))
       yield* insert([auditRow(refusalOf())])
     }

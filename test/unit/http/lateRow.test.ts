@@ -2,11 +2,11 @@
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Stream } from "effect"
 import { HttpServer } from "effect/http"
-import { AuditMemory } from "../../../src/audit/memory.ts"
-import { layerMemory as layerBackend, replyWith } from "../../../src/backend/memory.ts"
+import { AuditMemory } from "../../support/twins/Audit.ts"
+import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../../src/gates/keys/memory.ts"
-import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
+import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
+import { layerInMemory, memoryModel } from "../../support/inMemory.ts"
 import { testWith } from "../../support/testWith.ts"
 
 const test = testWith(it.live)

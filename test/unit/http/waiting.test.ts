@@ -2,12 +2,12 @@
 import { assert, it } from "@effect/vitest"
 import { Context, Deferred, Effect, Layer, type Stream } from "effect"
 import { HttpServer } from "effect/http"
-import { layerMemory as layerBackend, replyWith } from "../../../src/backend/memory.ts"
+import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import type { ExtraSurface } from "../../../src/domain/Surface.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../../src/gates/keys/memory.ts"
-import { layerInMemory, memoryModel } from "../../../src/inMemory.ts"
+import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
+import { layerInMemory, memoryModel } from "../../support/inMemory.ts"
 import { testWith } from "../../support/testWith.ts"
 
 type Begun = Deferred.Deferred<Stream.Stream<Frame>, BackendFailed>

@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
+import { layerMemory as layerAudit } from "../../support/twins/Audit.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import type { Claims } from "../../../src/domain/Reservation.ts"

@@ -3,7 +3,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
 import { TestClock } from "effect/testing"
 import { Audit } from "../../../src/audit/Audit.ts"
-import { AuditMemory } from "../../../src/audit/memory.ts"
+import { AuditMemory } from "../../support/twins/Audit.ts"
 import { seal } from "../../../src/domain/Evidence.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { Discovery } from "../../../src/gates/models/Discovery.ts"
@@ -41,7 +41,7 @@ const test = testWith(it.effect, layerPorts)
 test("when little remains, then the prompt and one token of the answer are still held in full", function* () {
   const { intents } = yield* AuditMemory
   for (const id of [first, second]) assert.isTrue(Result.isSuccess(yield* admitting(id, 150, 0)))
-  const held = (id: string) => intents.get(id)?.intent.reservation.held
+  const held = (id: string) => intents.get(id)?.facts.reservation.held
   assert.deepStrictEqual([held(first), held(second)], [140, 41])
   const refused = yield* admitting(third, 150, 0)
   assert.strictEqual(Result.isFailure(refused) ? refused.failure._tag : "", "BudgetExhausted")

@@ -1,7 +1,7 @@
 /** What the end of a request gives back, and what it logs. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Logger } from "effect"
-import { layerMemory as layerAudit } from "../../../src/audit/memory.ts"
+import { layerMemory as layerAudit } from "../../support/twins/Audit.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import { ModelRates } from "../../../src/gates/limits/TokenRates.ts"

@@ -9,7 +9,7 @@ import {
   type KnownVersions,
   makeKeyStateCache
 } from "../../../../src/gates/keys/KeyStateCache.ts"
-import { memoryKey } from "../../../../src/gates/keys/memory.ts"
+import { memoryKey } from "../../../support/twins/KeyStore.ts"
 import { testWith } from "../../../support/testWith.ts"
 
 const stateOf = (prefix: string, usable = true, expiresInMs?: number): KeyState => ({

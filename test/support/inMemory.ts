@@ -11,37 +11,38 @@
  * *Details* Every part can be replaced by another layer, for example by a twin that fails on demand. Each use of
  * `layerInMemory` is a gateway of its own, unless the same layer is provided twice.
  */
+import { randomBytes } from "node:crypto"
 import { BlockList } from "node:net"
 import { Effect, Layer } from "effect"
-import { type AuditMemory, layerMemory as layerAudit } from "./audit/memory.ts"
-import type { Audit } from "./audit/Audit.ts"
-import { AnswerMemory } from "./backend/AnswerMemory.ts"
-import type { Backend } from "./backend/Backend.ts"
-import { type CircuitBreaker, layerCircuitBreaker } from "./backend/CircuitBreaker.ts"
-import { layerMemory as layerBackend, replyWith } from "./backend/memory.ts"
-import type { Model } from "./domain/Model.ts"
-import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
-import type { Ledger } from "./gates/limits/Ledger.ts"
-import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
-import { ModelRates } from "./gates/limits/TokenRates.ts"
-import { Reconciler } from "./gates/limits/Reconciler.ts"
-import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
-import { layerMemory as layerKeys, type MemoryKey } from "./gates/keys/memory.ts"
-import type { KeyStore } from "./gates/keys/KeyStore.ts"
-import { layerMemory as layerMeter } from "./gates/meter/memory/layer.ts"
-import type { Meter } from "./gates/meter/Meter.ts"
-import type { Discovery } from "./gates/models/Discovery.ts"
-import { layerMemory as layerDiscovery } from "./gates/models/memory.ts"
-import type { FairQueue } from "./gates/queue/FairQueue.ts"
-import { layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
-import * as Server from "./http/Server.ts"
-import { Drain } from "./infra/Drain.ts"
-import * as Metrics from "./observability/Metrics.ts"
-import { PromptLog } from "./promptlog/PromptLog.ts"
-import { LeaseKeeper } from "./request/LeaseKeeper.ts"
-import { layerMemory as layerContextSecret } from "./secrets/ContextSecret.ts"
+import { type AuditMemory, layerMemory as layerAudit } from "./twins/Audit.ts"
+import type { Audit } from "../../src/audit/Audit.ts"
+import { AnswerMemory } from "../../src/backend/AnswerMemory.ts"
+import type { Backend } from "../../src/backend/Backend.ts"
+import { type CircuitBreaker, layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
+import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
+import type { Model } from "../../src/domain/Model.ts"
+import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
+import type { Ledger } from "../../src/gates/limits/Ledger.ts"
+import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
+import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
+import { layerMemory as layerKeys, type MemoryKey } from "./twins/KeyStore.ts"
+import type { KeyStore } from "../../src/gates/keys/KeyStore.ts"
+import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
+import type { Meter } from "../../src/gates/meter/Meter.ts"
+import type { Discovery } from "../../src/gates/models/Discovery.ts"
+import { layerMemory as layerDiscovery } from "./twins/Discovery.ts"
+import type { FairQueue } from "../../src/gates/queue/FairQueue.ts"
+import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
+import * as Server from "../../src/http/Server.ts"
+import { Drain } from "../../src/infra/Drain.ts"
+import * as Metrics from "../../src/observability/Metrics.ts"
+import { PromptLog } from "../../src/promptlog/PromptLog.ts"
+import { LeaseKeeper } from "../../src/request/LeaseKeeper.ts"
+import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
 
-export { memoryKey } from "./gates/keys/memory.ts"
+export { memoryKey } from "./twins/KeyStore.ts"
 
 /** Parts to put in place of the default ones. */
 export interface InMemoryOptions {
@@ -64,6 +65,12 @@ export interface InMemoryOptions {
   /** default: a free port of this machine, and the default settings */
   readonly server?: Partial<Server.ServerOptions>
 }
+
+/** A random secret of this process only. */
+export const layerContextSecret: Layer.Layer<ContextSecret> = Layer.sync(ContextSecret, () => {
+  const secret = randomBytes(32)
+  return ContextSecret.of({ read: Effect.succeed(secret) })
+})
 
 /** A model as `/api/tags` lists it. */
 export const memoryModel = (name: string): Model => ({

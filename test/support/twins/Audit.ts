@@ -4,19 +4,19 @@
  * completion waits.
  */
 import { Context, Effect, Layer } from "effect"
-import { dayOf, monthOf } from "../domain/Calendar.ts"
-import { Unavailable } from "../domain/Errors.ts"
-import type { CounterOwner } from "../domain/Reservation.ts"
-import { seal } from "../domain/Evidence.ts"
-import { outcomes } from "../domain/Outcome.ts"
-import { Audit } from "./Audit.ts"
-import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
-import type { AuditRecord, Intent } from "../domain/AuditRecord.ts"
-import { type AuditRow, auditRow, completionRow, intentOf, intentRow, recordAs503 } from "./rows.ts"
-import { makeTally } from "./Tally.ts"
+import { dayOf, monthOf } from "../../../src/domain/Calendar.ts"
+import { Unavailable } from "../../../src/domain/Errors.ts"
+import type { CounterOwner } from "../../../src/domain/Reservation.ts"
+import { type Facts, seal } from "../../../src/domain/Evidence.ts"
+import { outcomes } from "../../../src/domain/Outcome.ts"
+import { Audit } from "../../../src/audit/Audit.ts"
+import { Ledger, LedgerDown } from "../../../src/gates/limits/Ledger.ts"
+import type { AuditRecord } from "../../../src/domain/AuditRecord.ts"
+import { type AuditRow, auditRow, completionRow, intentRow, recordAs503 } from "../../../src/audit/rows.ts"
+import { makeTally } from "../../../src/audit/Tally.ts"
 
 export interface StoredIntent {
-  readonly intent: Intent
+  readonly facts: Facts<"Queue">
   /** tokens so far, as the heartbeat would write them */
   readonly tokensIn: number
   readonly tokensOut: number
@@ -46,6 +46,9 @@ export class AuditMemory extends Context.Service<
     setLedgerDown(down: boolean): Effect.Effect<void>
   }
 >()("tollgate/audit/AuditMemory") {}
+
+const admittedAt = (stored: StoredIntent | undefined): string | undefined =>
+  stored && intentRow(stored.facts).admitted_at
 
 const unavailable = (cause: string) =>
   new Unavailable({ gate: "Audit", retryAfterS: 1, cause: new Error(cause) })
@@ -96,17 +99,17 @@ const make = (maxRows: number) =>
     const tally = yield* makeTally((row) => Effect.sync(() => (put(row), true)))
 
     const completionOf = (record: AuditRecord): AuditRow =>
-      completionRow(record, intents.get(record.arrival.requestId)?.intent.reservation.admittedAt)
+      completionRow(record, admittedAt(intents.get(record.arrival.requestId)))
 
     const audit = Audit.of({
       open: (queued) =>
         Effect.suspend(() => {
           if (down) return unavailable("down")
-          const intent = intentOf(queued.facts)
-          const { requestId } = intent.arrival
-          accounts.set(intent.caller.keyId, intent.caller.accountId)
+          const { facts } = queued
+          const { requestId } = facts.arrival
+          accounts.set(facts.caller.keyId, facts.caller.accountId)
           if (!rows.has(requestId) && !intents.has(requestId)) {
-            intents.set(requestId, { intent, tokensIn: intentRow(intent).tokens_in, tokensOut: 0 })
+            intents.set(requestId, { facts, tokensIn: intentRow(facts).tokens_in, tokensOut: 0 })
           }
           return Effect.succeed(seal.Audit(queued, {}))
         }),
@@ -145,12 +148,12 @@ const make = (maxRows: number) =>
           }
         }
       }
-      for (const { intent, tokensIn, tokensOut } of intents.values()) {
-        if (user !== undefined && intent.reservation.claims.user?.id !== user) continue
-        if (isOwn(intent.caller)) {
+      for (const { facts, tokensIn, tokensOut } of intents.values()) {
+        if (user !== undefined && facts.reservation.claims.user?.id !== user) continue
+        if (isOwn(facts.caller)) {
           yield {
-            at: intent.reservation.admittedAt,
-            tokens: Math.max(intentRow(intent).held, tokensIn + tokensOut)
+            at: facts.reservation.admittedAt,
+            tokens: Math.max(intentRow(facts).held, tokensIn + tokensOut)
           }
         }
       }
@@ -178,16 +181,16 @@ const make = (maxRows: number) =>
         Effect.sync(() => {
           const stored = intents.get(requestId)
           if (stored === undefined) return
-          const { intent, tokensIn, tokensOut } = stored
-          const { user } = intent.reservation.claims
+          const { facts, tokensIn, tokensOut } = stored
+          const { user } = facts.reservation.claims
           const row = completionOf({
-            arrival: intent.arrival,
-            caller: intent.caller,
-            model: intent.model,
-            ...(intent.alias === undefined ? {} : { alias: intent.alias }),
-            ...(intent.endUser === undefined ? {} : { endUser: intent.endUser }),
+            arrival: facts.arrival,
+            caller: facts.caller,
+            model: facts.model.name,
+            ...(facts.alias === undefined ? {} : { alias: facts.alias }),
+            ...(facts.endUser === undefined ? {} : { endUser: facts.endUser }),
             ...(user === undefined ? {} : { userAccount: user.id }),
-            streamed: intent.streamed,
+            streamed: facts.request.stream,
             usage: { tokensIn, tokensOut, source: "counted" },
             status: outcomes.aborted.status,
             errorType: outcomes.aborted.type,

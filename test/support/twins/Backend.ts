@@ -1,15 +1,15 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, type Scope, Stream } from "effect"
-import type { Embeddings, Frame } from "../domain/Frame.ts"
-import { BackendFailed, type BadRequest, type Forbidden } from "../domain/Errors.ts"
-import type { JsonObject, ModelCall } from "../domain/Inference.ts"
-import type { Description, Model } from "../domain/Model.ts"
-import type { Facts } from "../domain/Evidence.ts"
-import { Drain } from "../infra/Drain.ts"
-import { frameBoundsOf } from "./answerBounds.ts"
-import { Backend } from "./Backend.ts"
-import { CircuitBreaker } from "./CircuitBreaker.ts"
-import { streamWithBreaker, callWithBreaker } from "./withBreaker.ts"
+import type { Embeddings, Frame } from "../../../src/domain/Frame.ts"
+import { BackendFailed, type BadRequest, type Forbidden } from "../../../src/domain/Errors.ts"
+import type { JsonObject, ModelCall } from "../../../src/domain/Inference.ts"
+import type { Description, Model } from "../../../src/domain/Model.ts"
+import type { Facts } from "../../../src/domain/Evidence.ts"
+import { Drain } from "../../../src/infra/Drain.ts"
+import { frameBoundsOf } from "../../../src/backend/answerBounds.ts"
+import { Backend } from "../../../src/backend/Backend.ts"
+import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
+import { streamWithBreaker, callWithBreaker } from "../../../src/backend/withBreaker.ts"
 
 export interface MemoryScript {
   /** the installed models, read at every poll */

@@ -1,12 +1,12 @@
 /** Discovery in memory, for tests: the test sets the models. */
 import { Context, Effect, Layer } from "effect"
-import { Unavailable } from "../../domain/Errors.ts"
-import { noPolicy, type WindowPolicy, withWindow } from "../../domain/promptWindow.ts"
-import type { Description, Model } from "../../domain/Model.ts"
-import { Catalog } from "./Catalog.ts"
-import { described } from "./Descriptions.ts"
-import { Discovery } from "./Discovery.ts"
-import { resolveModel } from "./resolveModel.ts"
+import { Unavailable } from "../../../src/domain/Errors.ts"
+import { noPolicy, type WindowPolicy, withWindow } from "../../../src/domain/promptWindow.ts"
+import type { Description, Model } from "../../../src/domain/Model.ts"
+import { Catalog } from "../../../src/gates/models/Catalog.ts"
+import { described } from "../../../src/gates/models/Descriptions.ts"
+import { Discovery } from "../../../src/gates/models/Discovery.ts"
+import { resolveModel } from "../../../src/gates/models/resolveModel.ts"
 
 /** What a test can change in the memory twin. */
 export class DiscoveryControl extends Context.Service<

@@ -4,12 +4,12 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer } from "effect"
-import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
-import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
-import { type Evidence, seal } from "../../domain/Evidence.ts"
-import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../domain/Key.ts"
-import { newKey, newTenant } from "../../domain/settings.ts"
-import { KeyStore } from "./KeyStore.ts"
+import { type Caller, callerSettings, scopes } from "../../../src/domain/Caller.ts"
+import { Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
+import { type Evidence, seal } from "../../../src/domain/Evidence.ts"
+import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../../src/domain/Key.ts"
+import { newKey, newTenant } from "../../../src/domain/settings.ts"
+import { KeyStore } from "../../../src/gates/keys/KeyStore.ts"
 
 export interface MemoryKey {
   /** the full key, in clear */
