@@ -1,7 +1,7 @@
 /**
  * How far the gateway's estimate of a prompt is from a tokenizer's count: `node bench/prompts.ts`.
  *
- * The tokenizers are OpenAI's public ones (`js-tiktoken`, which comes with the langchain clients of the tests);
+ * The tokenizers are OpenAI's public ones (`js-tiktoken`);
  * o200k is close to what current open models have, cl100k to those of two years ago. The corpus is this repository
  * and a paragraph each in ten languages, cut to prompts of three sizes. Only the text is compared: no templates.
  */

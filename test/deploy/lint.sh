@@ -25,7 +25,7 @@ validate="$tools/bin/kubernetes-validate --strict --quiet"
 for file in deploy/kubernetes/*.yaml deploy/kubernetes-leases/autoscaling.yaml; do
   [ "$file" = deploy/kubernetes/kustomization.yaml ] || $validate "$file"
 done
-HELM=$helm node test/deploy/manifests.ts --check
+HELM=$helm node deploy/tools/manifests.ts --check
 for folder in deploy/kubernetes deploy/kubernetes-leases; do
   # kubectl brings kustomize.
   kubectl kustomize "$folder" > "$tools/rendered.yaml"

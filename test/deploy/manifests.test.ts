@@ -4,7 +4,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { table } from "../../src/Settings.ts"
 import { blocks } from "../support/Paper.ts"
-import { chart, copied, hashes, recordFile } from "./manifests.ts"
+import { chart, copied, hashes, recordFile } from "../../deploy/tools/manifests.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const read = (file: string) => readFileSync(path.join(root, file), "utf8")

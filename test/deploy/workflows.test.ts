@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { changesOf, namedVersions } from "./release.ts"
+import { changesOf, namedVersions } from "../../deploy/tools/release.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const folder = path.join(root, ".github/workflows")

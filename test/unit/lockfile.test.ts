@@ -1,7 +1,7 @@
 /** What `npm ci` installs is what was reviewed: every package by its hash, and from no host of anybody's choosing. */
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { findStrict, oldestNode } from "../deploy/lock.ts"
+import { findStrict, oldestNode } from "../../deploy/tools/lock.ts"
 import { textOf } from "../support/sources.ts"
 
 const Entry = Schema.Struct({

@@ -1,5 +1,5 @@
 /**
- * `node test/deploy/release.ts v1.2.3`: prints the CHANGELOG's section of a version. Ends with 1 when tag, package.json, chart,
+ * `node deploy/tools/release.ts v1.2.3`: prints the CHANGELOG's section of a version. Ends with 1 when tag, package.json, chart,
  * manifests and CHANGELOG do not name the same version.
  */
 import { readFileSync } from "node:fs"
