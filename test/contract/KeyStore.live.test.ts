@@ -25,20 +25,6 @@ const killListeners = Effect.flatMap(
 
 const test = testWith(it.live, layerLiveWorld())
 
-test("when every notification is lost, then a revocation is in force within about a second", function* () {
-  const { addKey } = yield* World
-  const sql = yield* SqlClient.SqlClient
-  // The admin console's row, by SQL alone, with a trigger that has forgotten to notify.
-  yield* sql`
-        CREATE OR REPLACE FUNCTION apply_revocation() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN RETURN NULL; END $$`
-  const secret = yield* addKey()
-  yield* becomes(outcomeOf(secret), "ok")
-  yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
-  const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized")
-  yield* Effect.logInfo(`without notifications: ${Math.round(elapsedMs)} ms`)
-})
-
 it.live(
   "when the listener was cut off, then it listens again and the changes of the meantime are known",
   () =>

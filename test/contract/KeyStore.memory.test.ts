@@ -29,21 +29,6 @@ const makeWorld = () => {
       Effect.sync(() =>
         store.change(prefix, (key) => ({ caller: { ...key.caller, limits: { ...limits, rpm } } }))
       ),
-    setAlias: (prefix, alias, model) =>
-      Effect.sync(() =>
-        store.change(prefix, ({ caller }) => {
-          const aliases = new Map(caller.aliases)
-          if (model === null) aliases.delete(alias)
-          else aliases.set(alias, model)
-          return { caller: { ...caller, aliases } }
-        })
-      ),
-    setEndUserHeader: (prefix, header) =>
-      Effect.sync(() =>
-        store.change(prefix, ({ caller: { endUserHeader: _old, ...caller } }) => ({
-          caller: header === null ? caller : { ...caller, endUserHeader: header.toLowerCase() }
-        }))
-      ),
     setDown: (down) => Effect.sync(() => store.setDown(down))
   })
   return Layer.merge(store.layer, Layer.succeed(World, world))

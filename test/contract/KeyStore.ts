@@ -23,10 +23,6 @@ export class World extends Context.Service<
     readonly setTenantEnabled: (prefix: string, enabled: boolean) => Effect.Effect<void>
     readonly expire: (prefix: string) => Effect.Effect<void>
     readonly setRpm: (prefix: string, rpm: number) => Effect.Effect<void>
-    /** Adds an alias of the tenant; null removes it. */
-    readonly setAlias: (prefix: string, alias: string, model: string | null) => Effect.Effect<void>
-    /** null: no header */
-    readonly setEndUserHeader: (prefix: string, header: string | null) => Effect.Effect<void>
     readonly setDown: (down: boolean) => Effect.Effect<void>
   }
 >()("test/contract/KeyStore/World") {}
@@ -163,40 +159,6 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
       assert.strictEqual(yield* rpm, 60)
       yield* setRpm(prefixOf(secret), 5)
       yield* becomes(rpm, 5)
-    })
-
-    test("when an alias is added, changed or removed, then that is in force within about a second", function* () {
-      const { addKey, setAlias } = yield* World
-      const secret = yield* addKey()
-      const store = yield* KeyStore
-      const target = store.verify(secret).pipe(
-        Effect.map(({ facts }) => facts.caller.aliases?.get("fast")),
-        Effect.orDie
-      )
-      assert.isUndefined(yield* target)
-      yield* setAlias(prefixOf(secret), "fast", "m:1")
-      yield* becomes(target, "m:1")
-      yield* setAlias(prefixOf(secret), "fast", "m:2")
-      yield* becomes(target, "m:2")
-      yield* setAlias(prefixOf(secret), "fast", null)
-      yield* becomes(target, undefined)
-    })
-
-    test("when the header for the end user is set, changed or removed, then that is in force within about a second", function* () {
-      const { addKey, setEndUserHeader } = yield* World
-      const secret = yield* addKey()
-      const store = yield* KeyStore
-      const header = store.verify(secret).pipe(
-        Effect.map(({ facts }) => facts.caller.endUserHeader),
-        Effect.orDie
-      )
-      assert.isUndefined(yield* header)
-      yield* setEndUserHeader(prefixOf(secret), "X-OpenWebUI-User-Id")
-      yield* becomes(header, "x-openwebui-user-id")
-      yield* setEndUserHeader(prefixOf(secret), "X-Other")
-      yield* becomes(header, "x-other")
-      yield* setEndUserHeader(prefixOf(secret), null)
-      yield* becomes(header, undefined)
     })
 
     test("when the database is away, then all keys are refused, and accepted again when it is back", function* () {

@@ -45,17 +45,6 @@ const layerWorld = Layer.effect(
           Effect.orDie(sql`UPDATE api_keys SET expires_at = now() - interval '1 ms' WHERE prefix = ${prefix}`)
         ),
       setRpm: (prefix, rpm) => Effect.asVoid(Effect.orDie(registry.changeKey(prefix, { rpm }))),
-      setAlias: (prefix, alias, model) =>
-        Effect.gen(function* () {
-          const [row] = yield* sql<{ readonly name: string }>`
-            SELECT t.name FROM tenants t JOIN api_keys k ON k.tenant_id = t.id WHERE k.prefix = ${prefix}`
-          yield* registry.setModels(
-            row?.name ?? "",
-            model === null ? { removeAliases: [alias] } : { aliases: { [alias]: model } }
-          )
-        }).pipe(Effect.orDie),
-      setEndUserHeader: (prefix, header) =>
-        Effect.asVoid(Effect.orDie(registry.changeKey(prefix, { endUserHeader: header }))),
       setDown: (down) => (down ? cluster.stop : Effect.orDie(cluster.start))
     })
   })
