@@ -27,4 +27,11 @@ export class Random {
   pick<A>(from: readonly [A, ...Array<A>]): A {
     return from[this.int(from.length)] ?? from[0]
   }
+
+  word(from: ReadonlyArray<string>): string {
+    return from[this.int(from.length)] ?? ""
+  }
 }
+
+/** The words of a list that is written as a text. */
+export const wordsOf = (text: string): ReadonlyArray<string> => text.split(/\s+/)

@@ -1,6 +1,6 @@
 /** JSON that may say what JSON.parse could never hold: a key twice, a number out of range, escapes anywhere. */
 import type { Json } from "../../src/domain/Inference.ts"
-import type { Random } from "./Random.ts"
+import { type Random, wordsOf } from "./Random.ts"
 
 export type Tree =
   | { readonly is: "text"; text: string }
@@ -34,116 +34,30 @@ export const textOf = (tree: Tree, random: Random): string => {
 
 /** Keys that mean something to the backend, and some that look as if. */
 const keys = [
-  "model",
-  "Model",
-  "MODEL",
-  "mode\u006c",
-  "name",
-  "messages",
-  "Me\u017fsages",
-  "prompt",
-  "stream",
-  "\u017ftream",
-  "options",
-  "Options",
-  "OPTIONS",
-  "num_predict",
-  "Num_Predict",
-  "NUM_PREDICT",
-  "num_ctx",
-  "keep_alive",
-  "\u212aeep_alive",
-  "template",
-  "system",
-  "raw",
-  "context",
-  "images",
-  "format",
-  "tools",
-  "think",
-  "shift",
-  "role",
-  "Role",
-  "content",
-  "Content",
-  "tool_calls",
-  "function",
-  "arguments",
-  "error",
-  "done",
-  "message",
-  "__proto__",
-  "constructor",
-  "toString",
-  "",
-  "0",
-  "-1",
-  "a\u0000b",
-  "max_tokens",
-  "max_completion_tokens",
-  "n",
-  "eval_count",
-  "prompt_eval_count",
-  "done_reason",
-  "response",
-  "created_at",
-  "logprobs",
-  "thinking",
-  "remote_host"
-] as const
+  ...wordsOf("model Model MODEL name messages prompt stream options Options OPTIONS num_predict Num_Predict"),
+  ...wordsOf(
+    "NUM_PREDICT num_ctx keep_alive template system raw context images format tools think shift role"
+  ),
+  ...wordsOf("Role content Content tool_calls function arguments error done message __proto__ constructor"),
+  ...wordsOf(
+    "toString 0 -1 max_tokens max_completion_tokens n eval_count prompt_eval_count done_reason response"
+  ),
+  ...wordsOf("created_at logprobs thinking remote_host Me\u017fsages \u017ftream \u212aeep_alive a\u0000b"),
+  ""
+]
 
 const values = [
-  "null",
-  "true",
-  "false",
-  "0",
-  "-0",
-  "1",
-  "-1",
-  "1.0",
-  "1.5",
-  "1e2",
-  "1e400",
-  "-1e400",
-  "4096",
-  "4097",
-  "2147483648",
-  "9007199254740993",
-  "123456789012345678901234567890",
-  '""',
-  '"x"',
-  '"m"',
-  '"other"',
-  '"forbidden"',
-  '"M"',
-  '"m:latest"',
-  '"\\u0000"',
-  '"\\ud800"',
-  '"user"',
-  '"json"',
-  "{}",
-  "[]",
-  "[[]]",
-  '[""]',
-  '{"a":1}',
-  '{"num_predict":99999}',
-  '{"__proto__":{"num_predict":99999}}',
-  '{"model":"forbidden"}',
-  '{"type":"object"}',
-  "[{}]",
-  "[null]",
-  '[{"role":"user","content":"x"}]',
-  '"data:image/png;base64,aGk="',
-  '"aGk="',
-  "NaN",
-  "01",
-  "+1",
+  ...wordsOf("null true false 0 -0 1 -1 1.0 1.5 1e2 1e400 -1e400 4096 4097 2147483648 9007199254740993"),
+  ...wordsOf(
+    String.raw`123456789012345678901234567890 "" "x" "m" "other" "forbidden" "M" "m:latest" "\u0000"`
+  ),
+  ...wordsOf(String.raw`"\ud800" "user" "json" {} [] [[]] [""] {"a":1} {"num_predict":99999} [{}] [null]`),
+  ...wordsOf('{"__proto__":{"num_predict":99999}} {"model":"forbidden"} {"type":"object"} NaN 01 +1 "aGk="'),
+  ...wordsOf('[{"role":"user","content":"x"}] "data:image/png;base64,aGk="'),
   "[".repeat(70) + "]".repeat(70),
   '{"a":'.repeat(65) + "1" + "}".repeat(65),
   `"${"x".repeat(5000)}"`
-] as const
-
-const some = (random: Random, from: ReadonlyArray<string>): string => from[random.int(from.length)] ?? ""
+]
 
 /** Every node of the tree, the root included. */
 const nodes = (tree: Tree): Array<Tree> =>
@@ -157,7 +71,7 @@ const anyValue = (random: Random, root: Tree): Tree => {
   const known = nodes(root)
   return random.chance(3)
     ? (known[random.int(known.length)] ?? root)
-    : { is: "text", text: some(random, values) }
+    : { is: "text", text: random.word(values) }
 }
 
 /** One change somewhere in the tree, in place. A shared node may make it a graph, but never a circle. */
@@ -166,7 +80,7 @@ export const mutateTree = (root: Tree, random: Random): void => {
   const target = all[random.int(all.length)] ?? root
   switch (target.is) {
     case "text":
-      target.text = some(random, values)
+      target.text = random.word(values)
       return
     case "list": {
       const at = random.int(target.items.length + 1)
@@ -178,12 +92,12 @@ export const mutateTree = (root: Tree, random: Random): void => {
       const at = random.int(target.entries.length + 1)
       const entry = target.entries[at]
       if (entry === undefined || random.chance(3)) {
-        target.entries.splice(at, 0, [some(random, keys), copyOf(anyValue(random, root))])
+        target.entries.splice(at, 0, [random.word(keys), copyOf(anyValue(random, root))])
         return
       }
       const what = random.int(3)
       if (what === 0) target.entries.splice(at, 1)
-      else if (what === 1) entry[0] = random.chance(2) ? entry[0].toUpperCase() : some(random, keys)
+      else if (what === 1) entry[0] = random.chance(2) ? entry[0].toUpperCase() : random.word(keys)
       else entry[1] = copyOf(anyValue(random, root))
     }
   }

@@ -6,7 +6,7 @@ import { nativeChat, nativeGenerate } from "../../../../../src/http/dialect/nati
 import { openaiChat } from "../../../../../src/http/dialect/openai/dialect.ts"
 import { patternOf, schemaBounds } from "../../../../../src/backend/ollama/guards/jsonSchema.ts"
 import { admitSchema } from "../../../../../src/backend/ollama/guards/schemas.ts"
-import { Random } from "../../../../fuzz/Random.ts"
+import { Random, wordsOf } from "../../../../fuzz/Random.ts"
 import { RandomSchemas } from "../../../../support/randomSchemas.ts"
 import { decoding } from "../../../http/decoding.ts"
 
@@ -218,28 +218,12 @@ describe("a schema", () => {
   })
 
   it("when schemas are random, then those that are admitted stay admitted, within the bounds, and have known keywords only", () => {
-    const keywords = new Set(
-      [
-        "type",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "prefixItems",
-        "minItems",
-        "maxItems"
-      ].concat([
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "enum",
-        "const",
-        "anyOf"
-      ])
-    )
+    const keywords = new Set([
+      ...wordsOf(
+        "type properties required additionalProperties items prefixItems minItems maxItems minLength"
+      ),
+      ...wordsOf("maxLength pattern format minimum maximum enum const anyOf")
+    ])
     const assertKnown = (schema: Json | undefined): void => {
       if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return
       const inner = Object(schema)
