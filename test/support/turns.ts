@@ -7,7 +7,8 @@
  */
 import { Effect } from "effect"
 import { TestClock } from "effect/testing"
-import { Granted, type QueueStore, type Ticket } from "../../src/gates/queue/QueueStore.ts"
+import { layerMemoryOf, QueueMemory } from "../../src/gates/queue/memory.ts"
+import { Granted, QueueStore, type Ticket } from "../../src/gates/queue/QueueStore.ts"
 
 export interface Tenant {
   readonly name: string
@@ -16,6 +17,8 @@ export interface Tenant {
   readonly models: ReadonlyArray<string>
   /** always so many requests, or one every so many ms on average */
   readonly load: { readonly always: number } | { readonly everyMs: number }
+  /** when the first ones come; default: at the beginning */
+  readonly fromMs?: number
 }
 
 export interface World {
@@ -25,6 +28,8 @@ export interface World {
   readonly loadMs: number
   readonly durationMs: number
   readonly turnMaxMs: number
+  /** tokens that a request is expected to use; it uses as many as `serviceMs`, which is the default */
+  readonly expected?: number
 }
 
 /** `none`: the server's own order. `blind`: the queue without models. */
@@ -33,6 +38,13 @@ export type Queue =
   | { readonly kind: "blind" | "models"; readonly replicas: readonly [Store, Store] }
 type Store = QueueStore["Service"]
 
+/** Two replicas on one store. */
+export const replicas = Effect.gen(function* () {
+  const memory = new QueueMemory({ leaseS: 1e9 })
+  const of = (name: string) => Effect.provide(QueueStore, layerMemoryOf(memory, name))
+  return [yield* of("a"), yield* of("b")] as const
+})
+
 export interface Figures {
   readonly loads: number
   readonly served: number
@@ -40,7 +52,7 @@ export interface Figures {
   readonly busy: number
   readonly servedOf: (tenant: string) => number
   /** from its arrival to the begin of its service, milliseconds */
-  readonly waitOf: (tenant: string, share: number) => number
+  readonly waitOf: (tenants: ReadonlyArray<string>, share: number) => number
 }
 
 export const light: Tenant = { name: "light", models: ["a"], load: { everyMs: 60_000 } }
@@ -168,7 +180,7 @@ export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue)
           model: queue.kind === "blind" ? "any" : model,
           weight: tenant.weight ?? 1,
           priority: "interactive",
-          cost: serviceMs
+          cost: world.expected ?? serviceMs
         }
         if (!((yield* store.enter(ticket, bounds)) instanceof Granted)) return yield* learn
       }
@@ -189,7 +201,7 @@ export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue)
   for (const tenant of tenants) {
     const { load } = tenant
     if ("always" in load) {
-      for (let i = 0; i < load.always; i++) plan(i, arrive(tenant))
+      for (let i = 0; i < load.always; i++) plan((tenant.fromMs ?? 0) + i, arrive(tenant))
     } else {
       const pause = () => -load.everyMs * Math.log(1 - random())
       const again: Effect.Effect<void, unknown> = Effect.suspend(() => {
@@ -209,15 +221,16 @@ export const simulate = Effect.fnUntraced(function* (world: World, queue: Queue)
     yield* TestClock.setTime(startedAt + now)
     yield* event.run
   }
-  const sorted = (tenant: string) => (waits.get(tenant) ?? []).toSorted((one, two) => one - two)
+  const sorted = (tenants: ReadonlyArray<string>) =>
+    tenants.flatMap((tenant) => waits.get(tenant) ?? []).toSorted((one, two) => one - two)
   const served = [...waits.values()].reduce((sum, { length }) => sum + length, 0)
   const figures: Figures = {
     loads,
     served,
     busy: (served * serviceMs) / places / durationMs,
     servedOf: (tenant) => waits.get(tenant)?.length ?? 0,
-    waitOf: (tenant, share) => {
-      const all = sorted(tenant)
+    waitOf: (tenants, share) => {
+      const all = sorted(tenants)
       return all[Math.min(all.length - 1, Math.floor(all.length * share))] ?? 0
     }
   }

@@ -1,16 +1,16 @@
 /** What turns buy: a server that holds one model and needs eight seconds to load another, in virtual time. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
-import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
-import { QueueStore } from "../../../../src/gates/queue/QueueStore.ts"
-import { boundOf, light, makeWorld, simulate, teams, weighted, type Queue } from "../../../support/turns.ts"
+import {
+  boundOf,
+  light,
+  makeWorld,
+  type Queue,
+  replicas,
+  simulate,
+  teams,
+  weighted
+} from "../../../support/turns.ts"
 import { testWith } from "../../../support/testWith.ts"
-
-const replicas = Effect.gen(function* () {
-  const memory = new QueueMemory({ leaseS: 1e9 })
-  const of = (name: string) => Effect.provide(QueueStore, layerMemoryOf(memory, name))
-  return [yield* of("a"), yield* of("b")] as const
-})
 
 const test = testWith(it.effect)
 
@@ -23,7 +23,7 @@ describe("turns", () => {
       const { served } = yield* simulate(world, queue)
       assert.isAtLeast(turns.served, 3 * served, queue.kind)
     }
-    assert.isAtMost(turns.waitOf(light.name, 1), boundOf(world))
+    assert.isAtMost(turns.waitOf([light.name], 1), boundOf(world))
   })
 
   test("when two floods of two models have weights 1 and 3, then they are served 1 to 3 within a tenth", function* () {
