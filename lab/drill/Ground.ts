@@ -15,7 +15,7 @@ import { freePort } from "../../test/support/servers/processes.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
 import { balance } from "../haproxy.ts"
-import { makePrometheus, type Prometheus } from "../../test/support/Prometheus.ts"
+import { type FastPrometheus, makeFastPrometheus } from "./Prometheus.ts"
 
 export class Ground extends Context.Service<
   Ground,
@@ -26,7 +26,7 @@ export class Ground extends Context.Service<
     readonly postgres: PostgresCluster
     readonly redis: RedisServer
     readonly wires: Readonly<Record<"postgres" | "redis" | "backend", FaultProxy>>
-    readonly prometheus: Prometheus
+    readonly prometheus: FastPrometheus
     /** lines that the replicas wrote to their logs, and forgets them */
     readonly takeLog: () => ReadonlyArray<string>
   }
@@ -80,7 +80,7 @@ export const layerGround = Layer.unwrap(
       const { ok } = await fetch(`${url}/readyz`)
       if (!ok) throw new Error("not ready")
     }).pipe(Effect.retry({ schedule: Schedule.spaced("100 millis"), times: 200 }))
-    const prometheus = yield* makePrometheus(replicas.map((replica) => new URL(replica.url).host))
+    const prometheus = yield* makeFastPrometheus(replicas.map((replica) => new URL(replica.url).host))
     const takeLog = () => {
       const taken = log
       log = []

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { Effect } from "effect"
 import { Ground } from "./Ground.ts"
-import { type Alert, ruleMetrics, timesFaster } from "../../test/support/Prometheus.ts"
+import { type Alert, ruleMetrics, timesFaster } from "./Prometheus.ts"
 
 /** A value in promtool's notation, and how it is repeated: `_` is no value yet, `stale` none any more. */
 const notation = (value: string, count: number): string => {

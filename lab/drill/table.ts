@@ -1,7 +1,7 @@
 /** The table of the drill, and its place in docs/alerts.md. */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
-import { timesFaster } from "../../test/support/Prometheus.ts"
+import { timesFaster } from "./Prometheus.ts"
 
 export interface Row {
   readonly outage: string

@@ -1,6 +1,7 @@
 /** `kill -9` of a replica in the middle of its traffic, again and again: what is left behind, and for how long? */
 import { Effect, Fiber } from "effect"
-import { books, settledBooks, unaudited } from "../../test/support/books.ts"
+import { books, settledBooks } from "../../test/support/books.ts"
+import { unaudited } from "../books.ts"
 import { type Figure, figure } from "./figures.ts"
 import { type Outcome, send } from "./Load.ts"
 import { leaseS, newKey, World } from "./World.ts"

@@ -1,13 +1,7 @@
 /** Many requests over two replicas, on keys with every kind of limit: nobody gets more, and nobody less. */
 import { Effect } from "effect"
-import {
-  busiestMinute,
-  settledBooks,
-  spentOf,
-  tokensInMinute,
-  unaudited,
-  wronglyRefused
-} from "../../test/support/books.ts"
+import { settledBooks } from "../../test/support/books.ts"
+import { busiestMinute, spentOf, tokensInMinute, unaudited, wronglyRefused } from "../books.ts"
 import { type Outcome, sendAll, warm } from "./Load.ts"
 import { type Figure, figure } from "./figures.ts"
 import { newKey, World } from "./World.ts"

@@ -7,7 +7,7 @@ import { Effect, Fiber } from "effect"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { completed, type Plan, startAttack } from "../attacks/processes.ts"
 import { figure } from "../scale/figures.ts"
-import { spentOf } from "../../test/support/books.ts"
+import { spentOf } from "../books.ts"
 import { type Key, newKey } from "../scale/World.ts"
 import { Ground } from "./Ground.ts"
 

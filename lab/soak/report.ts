@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { processState } from "../../test/support/invariants/processState.ts"
-import type { Correction } from "../../test/support/books.ts"
+import type { Correction } from "../books.ts"
 import type { Happened } from "./weather.ts"
 
 export interface Sample {

@@ -9,7 +9,8 @@
  */
 import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
-import { allCorrections, settledBooks, spentOf, tokensInMinute, unaudited } from "../../test/support/books.ts"
+import { settledBooks } from "../../test/support/books.ts"
+import { allCorrections, spentOf, tokensInMinute, unaudited } from "../books.ts"
 import { type Figure, figure, table } from "../scale/figures.ts"
 import { closePools } from "../scale/Load.ts"
 import { leaseS, newKey } from "../scale/World.ts"
