@@ -20,11 +20,11 @@ import { AnswerMemory } from "./backend/AnswerMemory.ts"
 import type { Backend } from "./backend/Backend.ts"
 import { type CircuitBreaker, layerCircuitBreaker } from "./backend/CircuitBreaker.ts"
 import { layerOllama } from "./backend/ollama/client.ts"
-import { layerFromMeter as layerBudget } from "./gates/limits/budgetFromMeter.ts"
+import { Budget } from "./gates/limits/Budget.ts"
 import { layerPolling as layerDiscovery } from "./gates/models/polling.ts"
 import { layerPostgres as layerKeyStore } from "./gates/keys/postgres.ts"
 import type { SecretVerifierOptions } from "./gates/keys/SecretVerifier.ts"
-import { layerFromMeter as layerLimiter } from "./gates/limits/limiterFromMeter.ts"
+import { Limiter } from "./gates/limits/Limiter.ts"
 import type { Meter } from "./gates/meter/Meter.ts"
 import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
@@ -128,8 +128,8 @@ const layerKeys = (settings: SettingsValues, secretCheck: SecretVerifierOptions 
   )
 
 /** Limits and budgets are claimed together, after the pending settlements of earlier requests. */
-const layerLimits = layerLimiter.pipe(
-  Layer.provideMerge(Layer.mergeAll(layerBudget, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
+const layerLimits = Limiter.layer.pipe(
+  Layer.provideMerge(Layer.mergeAll(Budget.layer, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
 )
 
 /** The gates of a request, what it holds and its books. It needs the client of the database. */

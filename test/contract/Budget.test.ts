@@ -5,7 +5,6 @@ import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
 import type { Budgets, Period } from "../../src/domain/Limits.ts"
 import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
-import { layerFromMeter } from "../../src/gates/limits/budgetFromMeter.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
@@ -14,7 +13,7 @@ import { claimsOf, noon } from "./Meter.ts"
 const spent = { day: 10, month: 200, total: 3000 }
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
-  layerFromMeter.pipe(
+  Budget.layer.pipe(
     Layer.provide(Reconciler.layerNone),
     Layer.provideMerge(layerMemory({ leaseS: 30 })),
     Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
@@ -105,7 +104,7 @@ it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
     const noMeter = Layer.mock(Meter, { load: () => Effect.fail(new MeterDown({ cause: "gone" })) })
     const unloaded = yield* restore.pipe(
       Effect.provide(
-        layerFromMeter.pipe(
+        Budget.layer.pipe(
           Layer.provide([
             noMeter,
             Reconciler.layerNone,

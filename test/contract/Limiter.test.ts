@@ -4,7 +4,6 @@ import { type Headroom, noResets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import { layerFromMeter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
@@ -43,7 +42,7 @@ const answering = (verdict: Verdict) => {
       })
   })
   const budget = Layer.succeed(Budget, { restore: () => Effect.void })
-  const layer = layerFromMeter.pipe(
+  const layer = Limiter.layer.pipe(
     Layer.provide([meter, budget, ModelRates.layer, Reconciler.layerNone]),
     Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
     Layer.provide(Metrics.layer)
@@ -66,7 +65,7 @@ const afterwards = Effect.fnUntraced(function* (
   verdict: Effect.Effect<Verdict, MeterDown>
 ) {
   const [cancelled, compared]: [Array<string>, Array<string>] = [[], []]
-  const layer = layerFromMeter.pipe(
+  const layer = Limiter.layer.pipe(
     Layer.provide([
       Layer.mock(Meter, {
         reserve: () => verdict,

@@ -10,7 +10,6 @@ import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import * as Server from "../../src/http/Server.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
@@ -69,7 +68,7 @@ const layerBreakable = Layer.effectContext(
 const layerBreakableLimiter = Layer.effect(
   Limiter,
   Effect.map(Limiter, (limiter) => breakable("Limiter", limiter))
-).pipe(Layer.provide(Layer.fresh(layerLimiter)))
+).pipe(Layer.provide(Layer.fresh(Limiter.layer)))
 
 export const layerSabotaged = (env: Readonly<Record<string, string>>) =>
   Layer.unwrap(

@@ -21,9 +21,9 @@ import type { Backend } from "../../src/backend/Backend.ts"
 import { type CircuitBreaker, layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
 import type { Model } from "../../src/domain/Model.ts"
-import { layerFromMeter as layerBudget } from "../../src/gates/limits/budgetFromMeter.ts"
+import { Budget } from "../../src/gates/limits/Budget.ts"
 import type { Ledger } from "../../src/gates/limits/Ledger.ts"
-import { layerFromMeter as layerLimiter } from "../../src/gates/limits/limiterFromMeter.ts"
+import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
@@ -96,10 +96,10 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
   return Layer.mergeAll(
     options.keyStore ?? layerKeys(options.keys),
     options.discovery ?? layerDiscovery(models),
-    layerLimiter.pipe(
+    Limiter.layer.pipe(
       Layer.provideMerge(
         Layer.mergeAll(
-          layerBudget,
+          Budget.layer,
           ModelRates.layer,
           SettlementQueue.layer({ drainMs: options.drainMs ?? 0 })
         )

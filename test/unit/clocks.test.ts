@@ -17,7 +17,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/http/dialect/responses/answer.ts": [1, "`created_at` of an answer whose backend gave no time"],
   "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
   "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],
-  "src/gates/limits/budgetFromMeter.ts": [1, "an instant of the periods that are loaded"],
+  "src/gates/limits/Budget.ts": [1, "an instant of the periods that are loaded"],
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
@@ -27,7 +27,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
 /** They give it no time to measure. */
 const timeless: Readonly<Record<string, string>> = {
   "src/infra/time.ts": "remembers for ever, until it is told to forget",
-  "src/gates/limits/budgetFromMeter.ts": "keeps nothing that nobody waits for"
+  "src/gates/limits/Budget.ts": "keeps nothing that nobody waits for"
 }
 
 it("when a file reads the wall clock, then it is for a timestamp and has a reason", () => {

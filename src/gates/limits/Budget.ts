@@ -1,16 +1,96 @@
 /**
  * The gate for token budgets. Budgets are claimed in the same step as the limits (`Limiter.reserve`). What is left to do is
  * to load counters that the Meter does not know from the ledger, which is the truth.
+ *
+ * Many requests that miss the same counters cause one ledger read: requests that come during the read wait for it. No
+ * request is admitted meanwhile. Nothing is cached afterwards; the counter itself exists then.
  */
-import { Context, type Effect } from "effect"
-import type { Unavailable } from "../../domain/Errors.ts"
-import type { Claims } from "../../domain/Reservation.ts"
-import type { Missing } from "../meter/Meter.ts"
+import { Clock, Context, Data, Effect, Layer, RcMap } from "effect"
+import { Ledger } from "./Ledger.ts"
+import { Unavailable } from "../../domain/Errors.ts"
+import { periods } from "../../domain/Limits.ts"
+import { type Claims, type CounterOwner, type Counters, userAccountOf } from "../../domain/Reservation.ts"
+import { Meter, type Missing } from "../meter/Meter.ts"
+import { Reconciler } from "./Reconciler.ts"
 
-export class Budget extends Context.Service<
-  Budget,
-  {
+/** Missing counters of an account or of one of its users, or without `key` of a group; equal when all fields are equal. */
+class Gap extends Data.Class<{
+  readonly group: string
+  readonly key: string | undefined
+  readonly user: string | undefined
+  readonly day: string | undefined
+  readonly month: string | undefined
+  readonly total: string | undefined
+}> {}
+
+/** An instant in the periods of the missing counters; undefined when only `total` is missing, because any instant will do. */
+const instantOf = ({ day, month }: Gap): number | undefined => {
+  if (day !== undefined) return Date.parse(`${day}T00:00:00Z`)
+  return month === undefined ? undefined : Date.parse(`${month}-01T00:00:00Z`)
+}
+
+/** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
+const patience = "4 seconds"
+
+const make = Effect.gen(function* () {
+  const ledger = yield* Ledger
+  const meter = yield* Meter
+  const reconciler = yield* Reconciler
+
+  const rebuild = Effect.fnUntraced(function* (gap: Gap) {
+    const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
+    const owner: CounterOwner = {
+      group: gap.group,
+      ...(gap.key === undefined ? {} : { key: gap.key }),
+      ...(gap.user === undefined ? {} : { user: gap.user })
+    }
+    const missing = periods.flatMap((period) => {
+      const counter = gap[period]
+      return counter === undefined ? [] : [{ counter, period }]
+    })
+    const spent = yield* ledger.spent(owner, instant, missing.at(-1)?.period ?? "day")
+    yield* meter.load(
+      owner,
+      missing.map(({ counter, period }) => ({ counter, tokens: spent[period] }))
+    )
+    // A request that is open at this moment may be in the ledger's figure and be counted once more.
+    yield* reconciler.compareSoon(owner)
+  })
+
+  /** One load of a gap at a time. It is forgotten when the last request that waits for it goes on. */
+  const flights = yield* RcMap.make({
+    lookup: (gap: Gap) =>
+      rebuild(gap).pipe(
+        Effect.mapError((error) => new Unavailable({ gate: "Budget", cause: error.cause })),
+        Effect.timeoutOrElse({
+          duration: patience,
+          orElse: () =>
+            Effect.fail(new Unavailable({ gate: "Budget", cause: "the ledger did not answer in time" }))
+        })
+      )
+  })
+
+  const fill = ({ group, key, user }: CounterOwner, { day, month, total }: Counters = {}) =>
+    day === undefined && month === undefined && total === undefined
+      ? Effect.void
+      : Effect.scoped(RcMap.get(flights, new Gap({ group, key, user, day, month, total })))
+
+  return {
     /** Loads the missing counters of the claims from the ledger and the open intents. Fails when the ledger cannot be read. */
-    restore(claims: Claims, missing: Missing): Effect.Effect<void, Unavailable>
+    restore: (claims: Claims, { counters, tenantCounters, userCounters }: Missing) => {
+      const { account } = claims
+      return Effect.all(
+        [
+          fill(account, counters),
+          fill({ group: account.group }, tenantCounters),
+          fill(userAccountOf(claims) ?? account, userCounters)
+        ],
+        { concurrency: "unbounded", discard: true }
+      )
+    }
   }
->()("tollgate/gates/limits/Budget") {}
+})
+
+export class Budget extends Context.Service<Budget>()("tollgate/gates/limits/Budget", { make }) {
+  static readonly layer: Layer.Layer<Budget, never, Ledger | Meter | Reconciler> = Layer.effect(Budget, make)
+}

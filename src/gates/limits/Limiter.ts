@@ -2,22 +2,137 @@
  * The gate for requests and tokens per minute, concurrency and budgets: one reservation claims all of them or none. The
  * counting itself is the Meter's.
  */
-import { Context, type Effect } from "effect"
-import type { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
-import type { Evidence } from "../../domain/Evidence.ts"
-import type { Headroom } from "../../domain/Limits.ts"
+import { Context, Effect, Layer } from "effect"
+import { dropUnsupported } from "../../domain/Model.ts"
+import type { Caller } from "../../domain/Caller.ts"
+import { userAccountId } from "../../domain/EndUser.ts"
+import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
+import { type Evidence, seal } from "../../domain/Evidence.ts"
+import type { InferenceRequest } from "../../domain/Inference.ts"
+import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
+import type { Claims } from "../../domain/Reservation.ts"
+import {
+  Meter,
+  type MeterDown,
+  meterUnavailable,
+  Missing,
+  type Refused,
+  type ReserveRequest
+} from "../meter/Meter.ts"
+import { Budget } from "./Budget.ts"
+import { Reconciler } from "./Reconciler.ts"
+import { SettlementQueue } from "./SettlementQueue.ts"
+import { ModelRates } from "./TokenRates.ts"
 
-export class Limiter extends Context.Service<
-  Limiter,
-  {
+const refusalOf = ({
+  by,
+  headroom,
+  isSpent,
+  limit: value,
+  retryAfterS,
+  scope
+}: Refused): BudgetExhausted | RateLimited =>
+  by === "day" || by === "month" || by === "total"
+    ? new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
+    : new RateLimited({
+        limit: by,
+        ...(scope === "user" ? { scope } : {}),
+        value,
+        retryAfterS,
+        headroom
+      })
+
+const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
+
+const make = Effect.gen(function* () {
+  const budget = yield* Budget
+  const meter = yield* Meter
+  const rates = yield* ModelRates
+  const reconciler = yield* Reconciler
+  const settlements = yield* SettlementQueue
+
+  const claimsOf = ({ accountId, budgets, limits, tenantBudgets, tenantId }: Caller): Claims => ({
+    account: { group: tenantId, key: accountId },
+    limits,
+    budgets,
+    tenantBudgets
+  })
+
+  /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
+  const withTotals = Effect.fnUntraced(function* <A>(
+    claims: Claims,
+    question: Effect.Effect<A | Missing, MeterDown>
+  ) {
+    const ask = Effect.mapError(question, meterUnavailable)
+    const first = yield* ask
+    if (!(first instanceof Missing)) return first
+    // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
+    yield* Effect.interruptible(budget.restore(claims, first))
+    const second = yield* ask
+    if (!(second instanceof Missing)) return second
+    return yield* new Unavailable({ gate: "Budget", cause: second })
+  })
+
+  return {
     /**
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
      * cancelled, so it must be run where nothing is interrupted, together with its record (`request/admit.ts`).
      */
-    reserve(
-      model: Evidence<"Discovery">
-    ): Effect.Effect<Evidence<"Limiter">, BudgetExhausted | RateLimited | Unavailable>
+    reserve: Effect.fnUntraced(function* (model: Evidence<"Discovery">) {
+      const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
+      const sent = dropUnsupported(request, resolved)
+      const plan = generates(sent)
+        ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
+        : noOutput
+      const { accountId, eachUser } = caller
+      const claims: Claims =
+        eachUser === undefined
+          ? claimsOf(caller)
+          : { ...claimsOf(caller), user: { id: userAccountId(accountId, endUser), ...eachUser } }
+      const ask: ReserveRequest = {
+        id: arrival.requestId,
+        // The ledger books the least of it even when this process dies.
+        ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(caller.keyId, resolved.name)),
+        // Neither a description nor a count occupies the model, so they need no slot.
+        slot: request.kind !== "show" && request.kind !== "count"
+      }
+      const reserving = meter.reserve(claims, ask).pipe(
+        // It may have been made without an answer.
+        Effect.tapError(() => settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))),
+        // After a refusal too: a process that died may hold the tokens that were missing.
+        Effect.ensuring(reconciler.compare(claims))
+      )
+      // Pending settlements of this account first: without them the counters may be too low and admit too much.
+      const question = Effect.andThen(settlements.flush(claims.account), reserving)
+      const verdict = yield* withTotals(claims, question)
+      if (verdict._tag === "Refused") return yield* refusalOf(verdict)
+      const { headroom, reservation } = verdict
+      return seal.Limiter(model, {
+        reservation,
+        headroom,
+        expectedTokens: ask.tokens,
+        call: {
+          request: sent,
+          // What was left at admission bounds the answer too.
+          maxTokens: generates(request)
+            ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+            : 0,
+          plan
+        }
+      })
+    }),
     /** Reads what is left for a caller. Consumes nothing. */
-    headroom(key: Evidence<"KeyStore">): Effect.Effect<Headroom, Unavailable>
+    headroom: (key: Evidence<"KeyStore">) => {
+      const claims = claimsOf(key.facts.caller)
+      return withTotals(claims, meter.peek(claims))
+    }
   }
->()("tollgate/gates/limits/Limiter") {}
+})
+
+export class Limiter extends Context.Service<Limiter>()("tollgate/gates/limits/Limiter", { make }) {
+  static readonly layer: Layer.Layer<
+    Limiter,
+    never,
+    Budget | Meter | ModelRates | Reconciler | SettlementQueue
+  > = Layer.effect(Limiter, make)
+}
