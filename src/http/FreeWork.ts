@@ -48,26 +48,6 @@ interface Shown {
   readonly at: number
 }
 
-export class FreeWork extends Context.Service<
-  FreeWork,
-  {
-    /** A failure when the key, or its tenant, has nothing left. */
-    check(spender: Spender): Result.Result<void, FreeWorkExhausted>
-    /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
-    spend(spender: Spender, bodyBytes: number): void
-    /** Delays a refusal. Returns false when too many of the key wait; then its connection must be closed. */
-    delay(keyId: string): Effect.Effect<boolean>
-    /** delayed refusals of all keys */
-    readonly waiting: number
-    /** The limits last shown to the key; undefined once a second, so that one request reads them again. */
-    headroom(keyId: string): Headroom | undefined
-    noteHeadroom(keyId: string, headroom: Headroom): void
-  }
->()("tollgate/http/FreeWork") {
-  static readonly layer = (options: FreeWorkOptions = {}): Layer.Layer<FreeWork> =>
-    Layer.effect(FreeWork, make(options))
-}
-
 const make = Effect.fnUntraced(function* ({
   burst = 200,
   keys = 10_000,
@@ -95,8 +75,9 @@ const make = Effect.fnUntraced(function* ({
     waiting += more
   }
 
-  return FreeWork.of({
-    check: (spender) => {
+  return {
+    /** A failure when the key, or its tenant, has nothing left. */
+    check: (spender: Spender): Result.Result<void, FreeWorkExhausted> => {
       for (const { bucket, rate } of bucketsOf(spender)) {
         if (bucket.units > 0) continue
         const retryAfterS = Math.max(1, Math.ceil(bucket.msUntil(1) / 1000))
@@ -104,10 +85,12 @@ const make = Effect.fnUntraced(function* ({
       }
       return Result.void
     },
-    spend: (spender, bodyBytes) => {
+    /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
+    spend: (spender: Spender, bodyBytes: number): void => {
       for (const { bucket } of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
     },
-    delay: (keyId) =>
+    /** Delays a refusal. Returns false when too many of the key wait; then its connection must be closed. */
+    delay: (keyId: string) =>
       Effect.suspend(() => {
         if ((delayed.get(keyId) ?? 0) >= maxWaiting) return Effect.succeed(false)
         count(keyId, 1)
@@ -116,15 +99,22 @@ const make = Effect.fnUntraced(function* ({
           Effect.ensuring(Effect.sync(() => count(keyId, -1)))
         )
       }),
+    /** delayed refusals of all keys */
     get waiting() {
       return waiting
     },
-    headroom: (keyId) => {
+    /** The limits last shown to the key; undefined once a second, so that one request reads them again. */
+    headroom: (keyId: string): Headroom | undefined => {
       const [known, now] = [shown.get(keyId), nowMs()]
       if (known !== undefined && now - known.at < headroomMs) return known.headroom
       shown.set(keyId, { headroom: known?.headroom, at: now })
       return undefined
     },
-    noteHeadroom: (keyId, headroom) => shown.set(keyId, { headroom, at: nowMs() })
-  })
+    noteHeadroom: (keyId: string, headroom: Headroom): void => shown.set(keyId, { headroom, at: nowMs() })
+  }
 })
+
+export class FreeWork extends Context.Service<FreeWork>()("tollgate/http/FreeWork", { make }) {
+  static readonly layer = (options: FreeWorkOptions = {}): Layer.Layer<FreeWork> =>
+    Layer.effect(FreeWork, make(options))
+}

@@ -24,6 +24,67 @@ const gates = { database: "KeyStore", cache: "Limiter", backend: "Discovery" } a
 >
 const dependencies = ["database", "cache", "backend"] as const
 
+const make = Effect.gen(function* () {
+  const keys = yield* KeyStore
+  const meter = yield* Meter
+  const backend = yield* Backend
+  const drain = yield* Drain
+  const discovery = yield* Discovery
+  const metrics = yield* Metrics
+  const nowMs = yield* makeMonotonicMs
+
+  const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
+    const log = new OutageLog(nowMs)
+    return ping.pipe(
+      timeoutDetached(probeTimeout),
+      Effect.tapError((cause) =>
+        log.failed(() =>
+          // The cause of a failed backend call names its address.
+          dependency === "backend"
+            ? Effect.logWarning("dependency not ready", { dependency })
+            : Effect.logWarning("dependency not ready", { dependency }, Cause.fail(cause))
+        )
+      ),
+      Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
+      Effect.match({ onFailure: () => false, onSuccess: () => true }),
+      (probe) => remembered(probe, 1000)
+    )
+  }
+  const probes = yield* Effect.all({
+    database: probeOf("database", keys.ping),
+    cache: probeOf("cache", meter.ping),
+    backend: probeOf("backend", backend.ping)
+  })
+  const all = Effect.all(probes, { concurrency: "unbounded" })
+  yield* metrics.probe({
+    name: "tollgate_ready",
+    help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
+    labels: ["dependency"],
+    read: Effect.map(all, (answers) =>
+      dependencies.map((dependency) => ({ labels: { dependency }, value: answers[dependency] ? 1 : 0 }))
+    )
+  })
+  const check = Effect.gen(function* () {
+    if (drain.draining()) return yield* new ShuttingDown()
+    const answers = yield* all
+    const down = dependencies.find((dependency) => !answers[dependency])
+    if (down !== undefined) {
+      return yield* new Unavailable({ gate: gates[down], cause: `${down} is not ready` })
+    }
+  })
+  const details = Effect.map(all, (answers) =>
+    [
+      ...dependencies.map((dependency) => `${dependency}=${answers[dependency] ? "ok" : "down"}`),
+      `models=${discovery.isExpired() ? "expired" : "ok"}`
+    ].join(", ")
+  )
+  return {
+    check,
+    /** Each dependency with `ok` or `down`, and the model list with `ok` or `expired`: for the operator. */
+    details
+  }
+})
+
 /**
  * Whether database, cache store and backend all answer, and the gateway is not stopping. Each is asked at most once a
  * second, so that many probes do not become load.
@@ -31,73 +92,8 @@ const dependencies = ["database", "cache", "backend"] as const
  * `tollgate_ready{dependency}` has the same result for alerts. The first failure of an outage is logged, because a load
  * balancer that removes all replicas gives no reason.
  */
-export class Readiness extends Context.Service<
-  Readiness,
-  {
-    readonly check: Effect.Effect<void, ShuttingDown | Unavailable>
-    /** Each dependency with `ok` or `down`, and the model list with `ok` or `expired`: for the operator. */
-    readonly details: Effect.Effect<string>
-  }
->()("tollgate/http/Readiness") {
-  static readonly layer = Layer.effect(
-    Readiness,
-    Effect.gen(function* () {
-      const keys = yield* KeyStore
-      const meter = yield* Meter
-      const backend = yield* Backend
-      const drain = yield* Drain
-      const discovery = yield* Discovery
-      const metrics = yield* Metrics
-      const nowMs = yield* makeMonotonicMs
-
-      const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
-        const log = new OutageLog(nowMs)
-        return ping.pipe(
-          timeoutDetached(probeTimeout),
-          Effect.tapError((cause) =>
-            log.failed(() =>
-              // The cause of a failed backend call names its address.
-              dependency === "backend"
-                ? Effect.logWarning("dependency not ready", { dependency })
-                : Effect.logWarning("dependency not ready", { dependency }, Cause.fail(cause))
-            )
-          ),
-          Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
-          Effect.match({ onFailure: () => false, onSuccess: () => true }),
-          (probe) => remembered(probe, 1000)
-        )
-      }
-      const probes = yield* Effect.all({
-        database: probeOf("database", keys.ping),
-        cache: probeOf("cache", meter.ping),
-        backend: probeOf("backend", backend.ping)
-      })
-      const all = Effect.all(probes, { concurrency: "unbounded" })
-      yield* metrics.probe({
-        name: "tollgate_ready",
-        help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
-        labels: ["dependency"],
-        read: Effect.map(all, (answers) =>
-          dependencies.map((dependency) => ({ labels: { dependency }, value: answers[dependency] ? 1 : 0 }))
-        )
-      })
-      const check = Effect.gen(function* () {
-        if (drain.draining()) return yield* new ShuttingDown()
-        const answers = yield* all
-        const down = dependencies.find((dependency) => !answers[dependency])
-        if (down !== undefined) {
-          return yield* new Unavailable({ gate: gates[down], cause: `${down} is not ready` })
-        }
-      })
-      const details = Effect.map(all, (answers) =>
-        [
-          ...dependencies.map((dependency) => `${dependency}=${answers[dependency] ? "ok" : "down"}`),
-          `models=${discovery.isExpired() ? "expired" : "ok"}`
-        ].join(", ")
-      )
-      return { check, details }
-    })
-  )
+export class Readiness extends Context.Service<Readiness>()("tollgate/http/Readiness", { make }) {
+  static readonly layer = Layer.effect(Readiness, make)
 }
 
 export const healthz = (context: RequestContext) => Effect.succeed(respondJson(context, { status: "ok" }))

@@ -191,9 +191,7 @@ it("when a file names a live layer or a twin, then it is part of the wiring", ()
   const wiring = (file: string) => ["src/App.ts", "cli/main.ts"].includes(file) || inTests(file)
   const named = imports.filter(
     ({ from, to }) =>
-      /^src\/.*\/(?:live|postgres|polling|RedisMeter|RedisQueueStore|client|memory|layer)\.ts$/.test(
-        to
-      ) &&
+      /^src\/.*\/(?:live|postgres|polling|RedisMeter|RedisQueueStore|client|memory|layer)\.ts$/.test(to) &&
       !wiring(from) &&
       path.posix.dirname(from) !== path.posix.dirname(to)
   )

@@ -63,79 +63,70 @@ const makeShare = (take: (more: number) => NoRoom | undefined): Share => {
   }
 }
 
-export class RequestBodies extends Context.Service<
-  RequestBodies,
-  {
-    /** Runs `use` with a share of the caller's memory, and takes the share back when `use` ends. */
-    withShare<A, E, R>(
-      caller: Caller,
-      use: (share: Share) => Effect.Effect<A, E, R>
-    ): Effect.Effect<A, E | RateLimited, R>
-    /** A share of the memory for bodies before authentication. */
-    early(): Share
-    /** bytes of all shares */
-    readonly bytes: () => number
+const make = Effect.fnUntraced(function* ({ maxBytes }: RequestBodiesOptions) {
+  const metrics = yield* Metrics
+  const shares = new FairShare(maxBytes)
+  /** number of bodies by key */
+  const bodies = new Map<string, number>()
+  let early = 0
+  const bytes = () => shares.total + early
+  yield* metrics.probe({
+    name: "tollgate_request_body_bytes",
+    help: "Bytes of request bodies that are being received or admitted",
+    read: Effect.sync(bytes)
+  })
+
+  const takeEarly = (more: number): NoRoom | undefined => {
+    if (more > 0 && early + more > maxBytes / 2) return crowded()
+    early += more
+    return undefined
   }
->()("tollgate/http/server/RequestBodies") {
-  static readonly layer = ({ maxBytes }: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
-    Layer.effect(
-      RequestBodies,
-      Effect.gen(function* () {
-        const metrics = yield* Metrics
-        const shares = new FairShare(maxBytes)
-        /** number of bodies by key */
-        const bodies = new Map<string, number>()
-        let early = 0
-        const bytes = () => shares.total + early
-        yield* metrics.probe({
-          name: "tollgate_request_body_bytes",
-          help: "Bytes of request bodies that are being received or admitted",
-          read: Effect.sync(bytes)
+
+  const takeFor = (caller: Caller) => {
+    // Keys share the memory, whatever their tenants are.
+    const owner = { tenantId: caller.keyId, keyId: caller.keyId }
+    return (more: number): NoRoom | undefined => {
+      if (more > 0 && !shares.tenantFits(owner, more)) {
+        return shares.heldByKey(owner) > maxBytes / 4 ? tooMany(caller) : crowded()
+      }
+      shares.take(owner, more)
+      return undefined
+    }
+  }
+
+  const count = ({ keyId }: Caller, more: number): void => {
+    const now = (bodies.get(keyId) ?? 0) + more
+    if (now === 0) bodies.delete(keyId)
+    else bodies.set(keyId, now)
+  }
+
+  return {
+    /** bytes of all shares */
+    bytes,
+    /** A share of the memory for bodies before authentication. */
+    early: (): Share => {
+      const share = makeShare(takeEarly)
+      return { ...share, grow: (bytes) => share.grow(Math.max(0, bytes - smallBytes)) }
+    },
+    /** Runs `use` with a share of the caller's memory, and takes the share back when `use` ends. */
+    withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
+      Effect.suspend((): Effect.Effect<A, E | RateLimited, R> => {
+        if ((bodies.get(caller.keyId) ?? 0) >= caller.limits.concurrent + spare)
+          return Effect.fail(tooMany(caller))
+        count(caller, 1)
+        const share = makeShare(takeFor(caller))
+        const close = Effect.sync(() => {
+          count(caller, -1)
+          share.close()
         })
-
-        const takeEarly = (more: number): NoRoom | undefined => {
-          if (more > 0 && early + more > maxBytes / 2) return crowded()
-          early += more
-          return undefined
-        }
-
-        const takeFor = (caller: Caller) => {
-          // Keys share the memory, whatever their tenants are.
-          const owner = { tenantId: caller.keyId, keyId: caller.keyId }
-          return (more: number): NoRoom | undefined => {
-            if (more > 0 && !shares.tenantFits(owner, more)) {
-              return shares.heldByKey(owner) > maxBytes / 4 ? tooMany(caller) : crowded()
-            }
-            shares.take(owner, more)
-            return undefined
-          }
-        }
-
-        const count = ({ keyId }: Caller, more: number): void => {
-          const now = (bodies.get(keyId) ?? 0) + more
-          if (now === 0) bodies.delete(keyId)
-          else bodies.set(keyId, now)
-        }
-
-        return {
-          bytes,
-          early: () => {
-            const share = makeShare(takeEarly)
-            return { ...share, grow: (bytes) => share.grow(Math.max(0, bytes - smallBytes)) }
-          },
-          withShare: <A, E, R>(caller: Caller, use: (share: Share) => Effect.Effect<A, E, R>) =>
-            Effect.suspend((): Effect.Effect<A, E | RateLimited, R> => {
-              if ((bodies.get(caller.keyId) ?? 0) >= caller.limits.concurrent + spare)
-                return Effect.fail(tooMany(caller))
-              count(caller, 1)
-              const share = makeShare(takeFor(caller))
-              const close = Effect.sync(() => {
-                count(caller, -1)
-                share.close()
-              })
-              return Effect.ensuring(use(share), close)
-            })
-        }
+        return Effect.ensuring(use(share), close)
       })
-    )
+  }
+})
+
+export class RequestBodies extends Context.Service<RequestBodies>()("tollgate/http/server/RequestBodies", {
+  make
+}) {
+  static readonly layer = (options: RequestBodiesOptions): Layer.Layer<RequestBodies, never, Metrics> =>
+    Layer.effect(RequestBodies, make(options))
 }

@@ -31,18 +31,6 @@ const leastTickMs = 50
 /** Stands for the address of a connection that was already reset. */
 const gone = ""
 
-export class Tarpit extends Context.Service<
-  Tarpit,
-  {
-    /** Waits for the turn of one refusal to `address`. Returns whether the refusal has an audit row of its own. */
-    turn(address: string): Effect.Effect<boolean>
-    /** The same without waiting. */
-    turnNow(address: string): Effect.Effect<boolean>
-  }
->()("tollgate/http/server/Tarpit") {
-  static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> => Layer.effect(Tarpit, make(options))
-}
-
 const make = Effect.fnUntraced(function* ({ burst, perSecond, rowsPerMinute }: TarpitOptions) {
   const nowMs = yield* makeMonotonicMs
   const rowRate = (addresses: number): Rate => ({
@@ -81,5 +69,14 @@ const make = Effect.fnUntraced(function* ({ burst, perSecond, rowsPerMinute }: T
       return (yield* taken(group)) && takeRow(group)
     })
 
-  return { turn: withRow(take), turnNow: withRow(takeNow) }
+  return {
+    /** Waits for the turn of one refusal to an address. Returns whether the refusal has an audit row of its own. */
+    turn: withRow(take),
+    /** The same without waiting. */
+    turnNow: withRow(takeNow)
+  }
 })
+
+export class Tarpit extends Context.Service<Tarpit>()("tollgate/http/server/Tarpit", { make }) {
+  static readonly layer = (options: TarpitOptions): Layer.Layer<Tarpit> => Layer.effect(Tarpit, make(options))
+}
