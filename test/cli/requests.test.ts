@@ -125,7 +125,7 @@ it.effect("when rows are committed late or out of order, then the list that grow
   }).pipe(Effect.scoped, Effect.provide(World))
 )
 
-it.effect("when many rows were written at one moment, then pages lose and repeat none", () =>
+it.effect("when many rows were written at one moment, then none is lost or repeated", () =>
   Effect.gen(function* () {
     const { acme } = yield* setUp
     const records = yield* Records

@@ -1,5 +1,5 @@
 /** Reads rows of the audit with their corrections. */
-import { Effect, Schema, Struct } from "effect"
+import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
@@ -160,13 +160,7 @@ export const readNewest = Effect.fnUntraced(function* (
   return { rows, exhausted: scanned === maxScanned }
 })
 
-/** `written` has the microseconds, which a date of JavaScript has not. */
-const writtenRows = makeRowReader(ofRequest, Schema.Struct({ ...RequestRow.fields, written: Schema.String }))
-
-/** One transaction of a gateway writes at most 500 rows. */
-const page = 5000
-
-/** The clock is read first: a row that is written meanwhile is found again next time. */
+/** In the order of writing. The clock is read first: a row that is written meanwhile is found again next time. */
 export const readWrittenSince = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   filter: RequestFilter,
@@ -175,22 +169,11 @@ export const readWrittenSince = Effect.fnUntraced(function* (
   const { now } = yield* oneRow({ now: Schema.Finite })(
     sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`
   )
-  const rows: Array<RequestRow> = []
-  let after = { at: new Date(since ?? now).toISOString(), id: "00000000-0000-0000-0000-000000000000" }
-  for (;;) {
-    const found = yield* writtenRows.all(sql`
-      SELECT ${sql.literal(columns(true))},
-        to_char(a.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS written
-      FROM audit_log a ${sql.literal(joined)}
-      WHERE a.completed_at >= ${after.at}::text::timestamptz
-        AND (a.completed_at, a.request_id) > (${after.at}::text::timestamptz, ${after.id}::text::uuid)
-        AND ${conditions(sql, filter)}
-      ORDER BY a.completed_at, a.request_id LIMIT ${page}`)
-    rows.push(...found.map(Struct.omit(["written"])))
-    const last = found.at(-1)
-    if (found.length < page || last === undefined) return { now, rows }
-    after = { at: last.written, id: last.requestId }
-  }
+  const rows = yield* requestRows.all(sql`
+    SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
+    WHERE a.completed_at >= ${new Date(since ?? now).toISOString()}::text::timestamptz AND ${conditions(sql, filter)}
+    ORDER BY a.completed_at, a.request_id LIMIT ${maxScanned}`)
+  return { now, rows }
 })
 
 const corrections = makeRowReader(

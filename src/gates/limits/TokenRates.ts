@@ -6,10 +6,11 @@
  * A model is known to stream once an answer to any key has shown it. For a key it stays so only while its own answers
  * are not kept back, so that the requests of one key do not slow down the others.
  *
- * At most `mostModels` models and `mostPairs` pairs of key and model are remembered. The one that answered longest
+ * At most `mostModels` models and `mostPairs` pairs of key and model are remembered. The one that was used longest
  * ago is forgotten first.
  */
 import { Context, Layer } from "effect"
+import { makeLruCache } from "../../infra/LruCache.ts"
 
 /** The speed of a model without an answer since the start of this process. */
 export const assumedRate = 50
@@ -25,57 +26,43 @@ const answers = 100
 /** The share of them that is not longer than what a request holds. */
 const share = 0.99
 
-/** Puts `value` at the end, and drops the first when there are more than `most`. */
-const remember = <A>(map: Map<string, A>, name: string, value: A, most: number): void => {
-  map.delete(name)
-  map.set(name, value)
-  if (map.size <= most) return
-  const { value: oldest } = map.keys().next()
-  if (oldest !== undefined) map.delete(oldest)
-}
-
 const pairOf = (key: string, model: string): string => `${key} ${model}`
 
 export class TokenRates {
-  readonly #rates = new Map<string, number>()
-  readonly #spoken = new Map<string, true>()
+  readonly #rates = makeLruCache<number>(mostModels)
+  readonly #spoken = makeLruCache<true>(mostModels)
   /** pairs of a key and a model whose last answer was kept back */
-  readonly #collected = new Map<string, true>()
-
+  readonly #collected = makeLruCache<true>(mostPairs)
   /** output tokens of the last answers of a model to a key that were not seen while they were generated */
-  readonly #unseen = new Map<string, ReadonlyArray<number>>()
-
-  get size(): number {
-    return this.#rates.size
-  }
+  readonly #unseen = makeLruCache<ReadonlyArray<number>>(mostPairs)
 
   /** Records an answer of `tokens` output tokens that took `ms` from the call to its last frame. */
   observe(model: string, tokens: number, ms: number): void {
     if (tokens < fewestTokens || ms <= 0) return
     const [rate, before] = [(tokens * 1000) / ms, this.#rates.get(model)]
-    remember(this.#rates, model, before === undefined ? rate : before + weight * (rate - before), mostModels)
+    this.#rates.set(model, before === undefined ? rate : before + weight * (rate - before))
   }
 
   /** Records that an answer of `model` to `key` was streamed as it was generated. */
   spoken(key: string, model: string): void {
-    remember(this.#spoken, model, true, mostModels)
+    this.#spoken.set(model, true)
     this.#collected.delete(pairOf(key, model))
   }
 
   /** Records that an answer of `model` to `key` was kept back. */
   collected(key: string, model: string): void {
-    remember(this.#collected, pairOf(key, model), true, mostPairs)
+    this.#collected.set(pairOf(key, model), true)
   }
 
   /** Whether `model` is likely to stream to `key`. */
   speaks(key: string, model: string): boolean {
-    return this.#spoken.has(model) && !this.#collected.has(pairOf(key, model))
+    return this.#spoken.get(model) === true && this.#collected.get(pairOf(key, model)) === undefined
   }
 
   /** Records an answer of `model` to `key` of `tokens` output tokens that was not seen while it was generated. */
   answeredUnseen(key: string, model: string, tokens: number): void {
     const pair = pairOf(key, model)
-    remember(this.#unseen, pair, [...(this.#unseen.get(pair) ?? []), tokens].slice(-answers), mostPairs)
+    this.#unseen.set(pair, [...(this.#unseen.get(pair) ?? []), tokens].slice(-answers))
   }
 
   /**
