@@ -442,10 +442,10 @@ export class Invariants {
     }
     for (const group of postgres.tenants.keys()) {
       if (waitingTenants.has(group)) continue
-      const keys = this.accounts().flatMap((one) =>
+      const accounts = this.accounts().flatMap((one) =>
         one.group === group && one.user === undefined ? [one.key] : []
       )
-      const { totals } = redis.counters.surveyGroup(group, keys, now)
+      const { totals } = redis.counters.survey({ group, accounts }, now, simulation.now)
       const wrong = differenceOf(
         group,
         totals,

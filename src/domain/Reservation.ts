@@ -16,8 +16,8 @@ export interface Account {
 /** The owner of counters: an account, or without `key` the group itself. */
 export interface CounterOwner {
   readonly group: string
-  readonly key?: string
-  readonly user?: string
+  readonly key?: string | undefined
+  readonly user?: string | undefined
 }
 
 /** The limits and budgets of each end user of a key. */

@@ -4,12 +4,12 @@ import { Array as Arr, Effect, Schema } from "effect"
 import { type Period, periods } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
-import type { Snapshot } from "../gates/meter/Meter.ts"
+import type { Meter, Snapshot, Surveyed } from "../gates/meter/Meter.ts"
 import { timeoutDetached } from "../infra/time.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 
 /** A tenant with more accounts is not compared: Redis reads all of them in one script. */
-export const mostAccounts = 2000
+const mostAccounts = 2000
 
 const Truth = Schema.Struct({
   owner: Schema.String,
@@ -23,8 +23,8 @@ type Truth = typeof Truth.Type
 const decodeTruths = Schema.decodeUnknownEffect(Schema.Array(Truth))
 const decodeAccounts = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ account: Schema.String })))
 
-/** Owners per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. */
-const atOnce = 100
+/** Owners per statement. It sums all days of a key: for 1,000 keys with three years each that took 4 s. A tenant has many keys. */
+const atOnce = { key: 100, user: 100, tenant: 1 } as const
 
 /** The rows of an owner `o`: `l` of the ledger, and its intents `i`. `k`: the keys of accounts. */
 const rowsOf = {
@@ -61,7 +61,9 @@ const kindOf = ({ key, user }: CounterOwner) =>
   user !== undefined ? "user" : key === undefined ? "tenant" : "key"
 
 /** The id of the user, the key or the tenant. */
-export const idOf = ({ group, key, user }: CounterOwner): string => user ?? key ?? group
+const idOf = ({ group, key, user }: CounterOwner): string => user ?? key ?? group
+
+export const nameOf = ({ group, key = "", user = "" }: CounterOwner): string => `${group}/${key}/${user}`
 
 /** The ledger's totals of each owner, and the number of its open intents, by its id. */
 export const readLedgerTotals = Effect.fnUntraced(function* (
@@ -71,7 +73,9 @@ export const readLedgerTotals = Effect.fnUntraced(function* (
 ) {
   const instant = new Date(at).toISOString()
   const reads = Object.values(Arr.groupBy(owners, kindOf)).flatMap((all) =>
-    Arr.chunksOf(all, atOnce).map((some) => truthsOf(pg, kindOf(some[0]), some.map(idOf), instant))
+    Arr.chunksOf(all, atOnce[kindOf(all[0])]).map((some) =>
+      truthsOf(pg, kindOf(some[0]), some.map(idOf), instant)
+    )
   )
   const truths = yield* Effect.all(reads)
   return new Map(truths.flat().map(({ owner, ...truth }) => [owner, truth]))
@@ -85,6 +89,49 @@ export const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
     Effect.flatMap(decodeAccounts),
     Effect.map((rows) => rows.map(({ account }) => account))
   )
+
+/** An owner, as the Meter reads its counters. */
+export const surveyedOf = (pg: PgClient.PgClient, { group, key, user }: CounterOwner) =>
+  key === undefined
+    ? Effect.map(readAccounts(pg, group), (accounts): Surveyed => ({ group, accounts }))
+    : Effect.succeed<Surveyed>({ group, key, ...(user === undefined ? {} : { user }) })
+
+export const hasCounters = ({ totals }: Snapshot): boolean =>
+  periods.some((period) => totals[period] !== undefined)
+
+/** Whether nothing will change the counters that the ledger does not have yet. */
+const isAtRest = ({ lapsed, open }: Snapshot, of: Surveyed): boolean =>
+  open === 0 && lapsed.length === 0 && (of.key !== undefined || of.accounts.length <= mostAccounts)
+
+/**
+ * The counters of owners, and then what the ledger says of them. `truth` is undefined for counters that do not exist or are not
+ * at rest.
+ */
+export const compareWithLedger = Effect.fnUntraced(function* <O extends CounterOwner>(
+  pg: PgClient.PgClient,
+  meter: Meter["Service"],
+  owners: ReadonlyArray<O>,
+  at: number
+) {
+  const found = yield* Effect.forEach(
+    owners,
+    Effect.fnUntraced(function* (owner) {
+      const surveyed = yield* surveyedOf(pg, owner)
+      return { owner, surveyed, survey: yield* meter.snapshot(surveyed, at) }
+    }),
+    { concurrency: 8 }
+  )
+  const resting = found.filter(({ survey, surveyed }) => hasCounters(survey) && isAtRest(survey, surveyed))
+  const truths = yield* readLedgerTotals(
+    pg,
+    resting.map(({ owner }) => owner),
+    at
+  )
+  return found.map((one) => ({
+    ...one,
+    truth: resting.includes(one) ? truths.get(idOf(one.owner)) : undefined
+  }))
+})
 
 /** Tokens by which the counters differ from the ledger, summed over the periods that have counters. */
 export const driftOf = (survey: Pick<Snapshot, "totals">, truth: Omit<Truth, "owner">): number =>

@@ -349,7 +349,10 @@ test("when a tenant's counter is too high, then it is named, and set to the ledg
   assert.deepInclude(differences[0], { kind: "counter", key: null, period: "total" })
   assert.match(differences[0]?.text ?? "", /^tenant acme: .* That is 485 too many/)
   assert.deepInclude((yield* prove("--repair")).mended, { counters: 1 })
-  assert.strictEqual((yield* meter.snapshotGroup(caller.tenantId, [], Date.now())).totals.total, 15)
+  assert.strictEqual(
+    (yield* meter.snapshot({ group: caller.tenantId, accounts: [] }, Date.now())).totals.total,
+    15
+  )
 })
 
 test("when a key has an open request, then its counter is not judged", function* () {

@@ -151,19 +151,19 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   })
 
   describe(`${name}: comparison of a group with the ledger`, () => {
-    const keys = ["one", "other", "unused"]
+    const all = { group, accounts: ["one", "other", "unused"] }
 
     test("when all accounts are idle and nothing has changed, then the counters of the group are repaired", function* () {
       const meter = yield* Meter
       const claims = claimsBy("one", { total: 1000 })
       yield* loadGroup({ day: 7, total: 100 })
       yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
-      const { mark, open, totals } = yield* meter.snapshotGroup(group, keys, noon)
+      const { mark, open, totals } = yield* meter.snapshot(all, noon)
       assert.deepStrictEqual([open, totals], [0, { day: 27, total: 120 }])
-      assert.isTrue(yield* meter.repairGroup(group, keys, noon, mark, { day: 27, month: 5, total: 110 }))
+      assert.isTrue(yield* meter.repair(all, noon, mark, { day: 27, month: 5, total: 110 }))
       assert.strictEqual(yield* spentOf(claims), 110)
       // A counter that the store does not know stays unknown.
-      assert.deepStrictEqual((yield* meter.snapshotGroup(group, keys, noon)).totals, {
+      assert.deepStrictEqual((yield* meter.snapshot(all, noon)).totals, {
         day: 27,
         total: 110
       })
@@ -176,11 +176,11 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       const claims = claimsBy("other", { total: 1000 })
       yield* loadGroup({ total: 100 })
       const a = yield* take(claims, ask("a", 30))
-      const { mark, open } = yield* meter.snapshotGroup(group, keys, noon)
+      const { mark, open } = yield* meter.snapshot(all, noon)
       assert.strictEqual(open, 1)
-      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
+      assert.isFalse(yield* meter.repair(all, noon, mark, { total: 0 }))
       yield* meter.settle(a, 30)
-      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 0 }))
+      assert.isFalse(yield* meter.repair(all, noon, mark, { total: 0 }))
       assert.strictEqual(yield* spentOf(claims), 130)
     })
 
@@ -188,9 +188,9 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       const meter = yield* Meter
       const claims = claimsBy("new", { total: 1000 })
       yield* loadGroup({ total: 100 })
-      const { mark } = yield* meter.snapshotGroup(group, keys, noon)
+      const { mark } = yield* meter.snapshot(all, noon)
       yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
-      assert.isFalse(yield* meter.repairGroup(group, keys, noon, mark, { total: 100 }))
+      assert.isFalse(yield* meter.repair(all, noon, mark, { total: 100 }))
       assert.strictEqual(yield* spentOf(claims), 125)
       assert.deepInclude(yield* left(claims), { budgets: {} })
     })

@@ -209,7 +209,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
           Effect.gen(function* () {
             const { lapsed, mark, open, totals } = yield* meter.snapshot(account, now)
             const repaired = yield* meter.repair(account, now, mark, { total: action.total })
-            const shared = yield* meter.snapshotGroup(group, ["k", "l"], now)
+            const shared = yield* meter.snapshot({ group, accounts: ["k", "l"] }, now)
             return [lapsed.toSorted(), open, totals, repaired, shared.open, shared.totals]
           })
         )

@@ -101,7 +101,7 @@ export const books: Effect.Effect<Books, never, PgClient.PgClient | Meter> = Eff
   }
   // Only tenants with a budget have a counter.
   for (const [tenant, spent] of tenants) {
-    const { totals } = yield* meter.snapshotGroup(tenant, [], Date.now())
+    const { totals } = yield* meter.snapshot({ group: tenant, accounts: [] }, Date.now())
     difference += Math.abs((totals.total ?? spent) - spent)
   }
   const unaudited = Math.abs(audit - ledger)

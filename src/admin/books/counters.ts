@@ -7,12 +7,12 @@
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import { type Period, periods } from "../../domain/Limits.ts"
+import type { Period } from "../../domain/Limits.ts"
 import type { Account } from "../../domain/Reservation.ts"
 import { accountOf } from "../../gates/keys/accounts.ts"
 import { type Meter, MeterDown, type Snapshot } from "../../gates/meter/Meter.ts"
 import { makeRowReader } from "../../infra/rows.ts"
-import { driftOf, idOf, mostAccounts, readAccounts, readLedgerTotals } from "../../ledger/counterTruths.ts"
+import { compareWithLedger, driftOf, hasCounters, nameOf, surveyedOf } from "../../ledger/counterTruths.ts"
 import { settleExpired } from "../../ledger/expiredHolds.ts"
 import { CountersDown } from "../Errors.ts"
 import { mostDifferences } from "./proof.ts"
@@ -55,9 +55,8 @@ const ownerRows = makeRowReader(
 const idRows = makeRowReader(() => "an intent", Schema.Struct({ id: Schema.String }))
 
 const first = "00000000-0000-0000-0000-000000000000"
-/** Accounts read at once, and calls of Redis at once. */
+/** Owners read at once. */
 const batch = 1000
-const atOnce = { concurrency: 8 }
 
 const orCountersDown = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   Effect.mapError(work, (error) =>
@@ -89,58 +88,23 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
       (rows) => rows.map(({ id }) => id)
     )
 
-  const judge = Effect.fnUntraced(function* (
-    owner: Owner,
-    survey: Snapshot,
-    truth: (Totals & { readonly open: number }) | undefined
-  ): Effect.fn.Return<Look, Effect.Error<ReturnType<typeof withoutIntent>>> {
-    const { lapsed, mark, open, totals } = survey
-    if (open > 0) return "busy"
-    if (lapsed.length > 0) {
-      const ids = yield* withoutIntent(lapsed)
-      return ids.length === 0 ? "busy" : { kind: "hold", owner, mark, ids }
-    }
-    if (truth === undefined) return "none"
-    if (truth.open > 0) return "busy"
-    if (driftOf(survey, truth) === 0) return "equal"
-    return { kind: "counter", owner, mark, counted: totals, ledger: truth }
-  })
-
-  const lookAtAccounts = Effect.fnUntraced(function* (owners: ReadonlyArray<Account>, at: number) {
-    const surveys = yield* Effect.forEach(
-      owners,
-      (owner) => Effect.map(meter.snapshot(owner, at), (survey) => ({ owner, survey })),
-      atOnce
-    )
-    const counted = surveys.flatMap(({ owner, survey: { lapsed, open, totals } }) =>
-      open === 0 && lapsed.length === 0 && periods.some((period) => totals[period] !== undefined)
-        ? [owner]
-        : []
-    )
-    const truths = yield* readLedgerTotals(pg, counted, at)
-    return yield* Effect.forEach(surveys, ({ owner, survey }) =>
-      Effect.map(judge(owner, survey, truths.get(idOf(owner))), (look) => [owner, look] as const)
-    )
-  })
-
-  const lookAtTenant = Effect.fnUntraced(function* (owner: { readonly group: string }, at: number) {
-    const keys = yield* readAccounts(pg, owner.group)
-    const survey = yield* meter.snapshotGroup(owner.group, keys.slice(0, mostAccounts), at)
-    const look = (found: Look) => [owner, found] as const
-    if (!periods.some((period) => survey.totals[period] !== undefined)) return look("none")
-    if (keys.length > mostAccounts) return look("busy")
-    const truth = (yield* readLedgerTotals(pg, [owner], at)).get(owner.group)
-    // Its keys are looked at for holds.
-    return look(truth === undefined ? "busy" : yield* judge(owner, { ...survey, lapsed: [] }, truth))
-  })
-
   const lookAt = Effect.fnUntraced(function* (owners: ReadonlyArray<Owner>, at: number) {
-    const keys = owners.flatMap((owner) => (owner.key === undefined ? [] : [owner]))
-    const groups = owners.filter(({ key }) => key === undefined)
-    return [
-      ...(yield* lookAtAccounts(keys, at)),
-      ...(yield* Effect.forEach(groups, (owner) => lookAtTenant(owner, at), atOnce))
-    ]
+    const compared = yield* compareWithLedger(pg, meter, owners, at)
+    const looks: Array<readonly [Owner, Look]> = []
+    for (const { owner, survey, truth } of compared) {
+      const { lapsed, mark, open, totals } = survey
+      const ids = open === 0 && lapsed.length > 0 ? yield* withoutIntent(lapsed) : []
+      const look = (): Look => {
+        if (ids.length > 0) return { kind: "hold", owner, mark, ids }
+        if (open > 0 || lapsed.length > 0) return "busy"
+        if (!hasCounters(survey)) return "none"
+        if (truth === undefined || truth.open > 0) return "busy"
+        if (driftOf(survey, truth) === 0) return "equal"
+        return { kind: "counter", owner, mark, counted: totals, ledger: truth }
+      }
+      looks.push([owner, look()])
+    }
+    return looks
   })
 
   /** `at`: an instant (epoch ms) of the day, month and total that are compared. */
@@ -149,7 +113,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     const waiting = new Map<string, { readonly owner: Owner; readonly look: Look; readonly times: number }>()
     let [compared, unwatched] = [0, 0]
     const note = (owner: Owner, look: Look): void => {
-      const name = `${owner.group}/${owner.key ?? ""}/${owner.user ?? ""}`
+      const name = nameOf(owner)
       const before = waiting.get(name)
       if (look === "none" || look === "equal") {
         if (look === "equal") compared += 1
@@ -196,14 +160,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
       yield* settleExpired(pg, meter, [{ account: owner, ids: difference.ids }], at)
       return true
     }
-    if (owner.key !== undefined) return yield* meter.repair(owner, at, mark, difference.ledger)
-    return yield* meter.repairGroup(
-      owner.group,
-      yield* readAccounts(pg, owner.group),
-      at,
-      mark,
-      difference.ledger
-    )
+    return yield* meter.repair(yield* surveyedOf(pg, owner), at, mark, difference.ledger)
   }, orCountersDown)
 
   return { compare, repair }

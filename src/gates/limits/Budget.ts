@@ -39,22 +39,17 @@ const make = Effect.gen(function* () {
 
   const rebuild = Effect.fnUntraced(function* (gap: Gap) {
     const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
-    const owner: CounterOwner = {
-      group: gap.group,
-      ...(gap.key === undefined ? {} : { key: gap.key }),
-      ...(gap.user === undefined ? {} : { user: gap.user })
-    }
     const missing = periods.flatMap((period) => {
       const counter = gap[period]
       return counter === undefined ? [] : [{ counter, period }]
     })
-    const spent = yield* ledger.spent(owner, instant, missing.at(-1)?.period ?? "day")
+    const spent = yield* ledger.spent(gap, instant, missing.at(-1)?.period ?? "day")
     yield* meter.load(
-      owner,
+      gap,
       missing.map(({ counter, period }) => ({ counter, tokens: spent[period] }))
     )
     // A request that is open at this moment may be in the ledger's figure and be counted once more.
-    yield* reconciler.compareSoon(owner)
+    yield* reconciler.compareSoon(gap)
   })
 
   /** One load of a gap at a time. It is forgotten when the last request that waits for it goes on. */

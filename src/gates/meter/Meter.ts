@@ -90,15 +90,20 @@ export interface Renewal {
   readonly exhausted: boolean
 }
 
-/** The state of an account, to compare it with the ledger. */
+/** Whose counters are compared with the ledger: an account, or a group with the accounts whose requests change its counters. */
+export type Surveyed =
+  | Account
+  | { readonly group: string; readonly accounts: ReadonlyArray<string>; readonly key?: undefined }
+
+/** The state of counters, to compare them with the ledger. */
 export interface Snapshot {
   /** the counters that exist, of the periods that contain the given instant */
   readonly totals: { readonly [P in Period]?: number }
-  /** requests whose lease has not ended */
+  /** requests whose lease has not ended; of a group: its accounts with an open request */
   readonly open: number
-  /** ids of requests whose lease has ended and that still hold tokens */
+  /** ids of requests of an account whose lease has ended and that still hold tokens */
   readonly lapsed: ReadonlyArray<string>
-  /** changes with every change of the account */
+  /** changes with every change of the counters, and of each account of a group */
   readonly mark: number
 }
 
@@ -146,34 +151,15 @@ export class Meter extends Context.Service<
       counters: ReadonlyArray<{ readonly counter: CounterName; readonly tokens: number }>
     ): Effect.Effect<void, MeterDown>
 
-    /** The account's totals for the instant `at` (epoch ms), without consuming anything. */
-    snapshot(account: Account, at: number): Effect.Effect<Snapshot, MeterDown>
+    /** The totals for the instant `at` (epoch ms), without consuming anything. */
+    snapshot(of: Surveyed, at: number): Effect.Effect<Snapshot, MeterDown>
 
     /**
      * Sets counters that exist to the figures of the ledger, if no request holds anything and nothing has changed since
      * the snapshot with `mark`. Returns whether it did.
      */
     repair(
-      account: Account,
-      at: number,
-      mark: number,
-      totals: { readonly [P in Period]?: number }
-    ): Effect.Effect<boolean, MeterDown>
-
-    /**
-     * The counters of a group for the instant `at`, beside its accounts `keys`. It is idle when no account has an open
-     * request; `open` counts those. `mark` changes with the counters and with each of the accounts.
-     */
-    snapshotGroup(
-      group: string,
-      keys: ReadonlyArray<string>,
-      at: number
-    ): Effect.Effect<Pick<Snapshot, "mark" | "open" | "totals">, MeterDown>
-
-    /** As `repair`, for the counters of a group: `keys` and `mark` are those of a snapshot. */
-    repairGroup(
-      group: string,
-      keys: ReadonlyArray<string>,
+      of: Surveyed,
       at: number,
       mark: number,
       totals: { readonly [P in Period]?: number }

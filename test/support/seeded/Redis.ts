@@ -3,7 +3,7 @@ import { Effect, Layer } from "effect"
 import type { CounterOwner, Reservation } from "../../../src/domain/Reservation.ts"
 import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../../src/gates/meter/memory/layer.ts"
-import { Meter, MeterDown } from "../../../src/gates/meter/Meter.ts"
+import { Meter, MeterDown, type Surveyed } from "../../../src/gates/meter/Meter.ts"
 import type { FairScheduler, Outcome } from "../../../src/gates/queue/FairScheduler.ts"
 import { QueueMemory } from "../../../src/gates/queue/memory.ts"
 import {
@@ -40,6 +40,8 @@ export interface Onlooker {
 }
 
 type Listener = (message: Message) => Effect.Effect<void>
+
+const kindOf = ({ key }: Surveyed): string => (key === undefined ? "a tenant" : "an account")
 
 export class Redis extends Store {
   readonly counters: MemoryMeter
@@ -128,12 +130,9 @@ export class Redis extends Store {
             at.load(owner, loaded)
           )
         ),
-      snapshot: (account, instant) => send("reads an account", at.snapshot(account, instant)),
-      repair: (account, instant, mark, totals) =>
-        send("repairs an account", at.repair(account, instant, mark, totals)),
-      snapshotGroup: (group, keys, instant) => send("reads a tenant", at.snapshotGroup(group, keys, instant)),
-      repairGroup: (group, keys, instant, mark, totals) =>
-        send("repairs a tenant", at.repairGroup(group, keys, instant, mark, totals)),
+      snapshot: (of, instant) => send(`reads ${kindOf(of)}`, at.snapshot(of, instant)),
+      repair: (of, instant, mark, totals) =>
+        send(`repairs ${kindOf(of)}`, at.repair(of, instant, mark, totals)),
       hasState: Effect.suspend(() =>
         send(
           "says whether it has lost its state",

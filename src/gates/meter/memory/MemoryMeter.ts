@@ -21,6 +21,7 @@ import {
   type ReserveRequest,
   Reserved,
   type Snapshot,
+  type Surveyed,
   type Verdict
 } from "../Meter.ts"
 import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../verdicts.ts"
@@ -235,42 +236,24 @@ export class MemoryMeter {
     for (const { counter, tokens } of counters) this.#totals.load(owner, counter, tokens, this.#epoch(now))
   }
 
-  survey(of: Account, instant: number, now: number): Snapshot {
-    const { lapsed, leases, mark } = this.#open(of, now)
+  survey(of: Surveyed, instant: number, now: number): Snapshot {
     const totals = this.#totals.amounts(of, instant)
+    if (of.key === undefined) {
+      const { accounts, group } = of
+      const open = accounts.filter((key) => (this.#accounts.get(nameOf(group, key))?.leases.size ?? 0) > 0)
+      return { totals, open: open.length, lapsed: [], mark: this.#groupMarks.get(group) ?? 0 }
+    }
+    const { lapsed, leases, mark } = this.#open(of, now)
     return { totals, open: leases.size - lapsed.length, lapsed: lapsed.slice(0, lapsedMost), mark }
   }
 
-  repair(of: Account, instant: number, mark: number, truth: Amounts, now: number): boolean {
-    const account = this.#open(of, now)
-    if (account.mark !== mark || account.leases.size > 0) return false
+  repair(of: Surveyed, instant: number, mark: number, truth: Amounts, now: number): boolean {
+    const survey = this.survey(of, instant, now)
+    if (survey.mark !== mark || survey.open > 0 || survey.lapsed.length > 0) return false
     this.#totals.replace(of, instant, truth, this.#epoch(now))
-    account.mark = this.#changes += 1
-    return true
-  }
-
-  surveyGroup(
-    group: string,
-    keys: ReadonlyArray<string>,
-    instant: number
-  ): Pick<Snapshot, "mark" | "open" | "totals"> {
-    const holding = keys.filter((key) => (this.#accounts.get(nameOf(group, key))?.leases.size ?? 0) > 0)
-    const mark = this.#groupMarks.get(group) ?? 0
-    return { totals: this.#totals.amounts({ group }, instant), open: holding.length, mark }
-  }
-
-  repairGroup(
-    group: string,
-    keys: ReadonlyArray<string>,
-    instant: number,
-    mark: number,
-    truth: Amounts,
-    now: number
-  ): boolean {
-    const survey = this.surveyGroup(group, keys, instant)
-    if (survey.mark !== mark || survey.open > 0) return false
-    this.#totals.replace({ group }, instant, truth, this.#epoch(now))
-    this.#groupMarks.set(group, (this.#changes += 1))
+    this.#changes += 1
+    if (of.key === undefined) this.#groupMarks.set(of.group, this.#changes)
+    else this.#open(of, now).mark = this.#changes
     return true
   }
 

@@ -27,12 +27,8 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
     peek: (claims) => now((at) => counters.peek(claims, at)),
     load: (owner, loaded) => now((at) => counters.load(owner, loaded, at)),
-    snapshot: (account, instant) => now((at) => counters.survey(account, instant, at)),
-    repair: (account, instant, mark, totals) =>
-      now((at) => counters.repair(account, instant, mark, totals, at)),
-    snapshotGroup: (group, keys, instant) => Effect.sync(() => counters.surveyGroup(group, keys, instant)),
-    repairGroup: (group, keys, instant, mark, totals) =>
-      now((at) => counters.repairGroup(group, keys, instant, mark, totals, at)),
+    snapshot: (of, instant) => now((at) => counters.survey(of, instant, at)),
+    repair: (of, instant, mark, totals) => now((at) => counters.repair(of, instant, mark, totals, at)),
     hasState: Effect.succeed(true),
     ping: Effect.void
   })

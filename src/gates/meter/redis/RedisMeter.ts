@@ -9,16 +9,19 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer, Record } from "effect"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
-import {
-  type Account,
-  type Claims,
-  claimsWithoutLimits,
-  type Reservation
-} from "../../../domain/Reservation.ts"
+import { type Claims, claimsWithoutLimits, type Reservation } from "../../../domain/Reservation.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
 import { livesOf, type MeterOptions, mostUsersOf } from "../bounds.ts"
-import { Meter, MeterDown, type Missing, type ReserveRequest, Reserved, type Verdict } from "../Meter.ts"
+import {
+  Meter,
+  MeterDown,
+  type Missing,
+  type ReserveRequest,
+  Reserved,
+  type Surveyed,
+  type Verdict
+} from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { makeAccountCalls, makeKeys } from "./accountCalls.ts"
 import { parseJson, readReply, type Reply } from "./replies.ts"
@@ -130,10 +133,6 @@ export const makeRedis = Effect.fnUntraced(function* (
   const callFor = (verb: AccountVerb, reservation: Reservation, own: ReadonlyArray<number>) =>
     callOnDay(verb, reservation.claims, reservation.id, reservation.admittedAt, own)
 
-  /** About the counters of an account at `instant`, and about no request. */
-  const callAbout = (verb: AccountVerb, account: Account, instant: number, own: ReadonlyArray<number>) =>
-    call(verb, claimsWithoutLimits(account), "", instant, own)
-
   const callGroup = Effect.fnUntraced(function* (
     verb: keyof typeof ofGroups,
     names: ReadonlyArray<string>,
@@ -144,10 +143,18 @@ export const makeRedis = Effect.fnUntraced(function* (
     return yield* decode(verb, parseJson(text))
   })
 
-  const keysOfGroup = (group: string, accounts: ReadonlyArray<string>, instant: number) => [
-    ...keys.countersOf({ group }, instant),
-    ...accounts.map((key) => keys.windowsOf({ group, key }))
-  ]
+  /** About the counters of `of` at `instant`, and about no request. */
+  const callAbout = (
+    verb: "survey" | "repair",
+    of: Surveyed,
+    instant: number,
+    own: ReadonlyArray<number>
+  ): Effect.Effect<Reply, MeterDown> => {
+    if (of.key !== undefined) return call(verb, claimsWithoutLimits(of), "", instant, own)
+    const { accounts, group } = of
+    const names = accounts.map((key) => keys.windowsOf({ group, key }))
+    return callGroup(`${verb}Group`, [...keys.countersOf({ group }, instant), ...names], own)
+  }
 
   return Meter.of({
     reserve: Effect.fnUntraced(function* (claims, ask) {
@@ -189,27 +196,15 @@ export const makeRedis = Effect.fnUntraced(function* (
       return Effect.asVoid(callGroup("load", names, values))
     },
 
-    snapshot: Effect.fnUntraced(function* (account, instant) {
-      const reply = yield* callAbout("survey", account, instant, [])
+    snapshot: Effect.fnUntraced(function* (of, instant) {
+      const reply = yield* callAbout("survey", of, instant, [])
       if (reply.tag !== "surveyed") return yield* unexpected("survey", reply)
       return { mark: reply.mark, open: reply.open, totals: reply.totals, lapsed: reply.ids }
     }),
 
-    repair: Effect.fnUntraced(function* (account, instant, mark, totals) {
-      const reply = yield* callAbout("repair", account, instant, [mark, ...amountsOf(totals)])
+    repair: Effect.fnUntraced(function* (of, instant, mark, totals) {
+      const reply = yield* callAbout("repair", of, instant, [mark, ...amountsOf(totals)])
       return reply.tag === "repaired" ? reply.done : yield* unexpected("repair", reply)
-    }),
-
-    snapshotGroup: Effect.fnUntraced(function* (group, accounts, instant) {
-      const reply = yield* callGroup("surveyGroup", keysOfGroup(group, accounts, instant), [])
-      if (reply.tag !== "surveyed") return yield* unexpected("surveyGroup", reply)
-      return { mark: reply.mark, open: reply.open, totals: reply.totals }
-    }),
-
-    repairGroup: Effect.fnUntraced(function* (group, accounts, instant, mark, totals) {
-      const names = keysOfGroup(group, accounts, instant)
-      const reply = yield* callGroup("repairGroup", names, [mark, ...amountsOf(totals)])
-      return reply.tag === "repaired" ? reply.done : yield* unexpected("repairGroup", reply)
     }),
 
     // It ends with a lease: a store whose clock was set forward has ended all leases, and gets them again.
