@@ -3,7 +3,6 @@ import { Deferred, Effect, Fiber, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
 import type { Budgets, Period } from "../../src/domain/Limits.ts"
-import type { CounterOwner } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
@@ -120,7 +119,7 @@ it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
 it.effect(
   "when counters of a key and of its tenant are missing, then each is loaded for its own owner",
   () => {
-    const asked: Array<readonly [CounterOwner, Period]> = []
+    const asked: Array<readonly [group: string, key: string | undefined, longest: Period]> = []
     return Effect.gen(function* () {
       yield* TestClock.setTime(noon)
       const [budget, meter] = [yield* Budget, yield* Meter]
@@ -140,13 +139,13 @@ it.effect(
         tenantBudgets: { day: { limit: 100, remaining: 80 }, month: { limit: 1000, remaining: 600 } }
       })
       assert.deepStrictEqual(asked, [
-        [{ group: "g", key: "k" }, "day"],
-        [{ group: "g" }, "month"]
+        ["g", "k", "day"],
+        ["g", undefined, "month"]
       ])
     }).pipe(
       Effect.provide(
         over((owner, _at, longest) => {
-          asked.push([owner, longest])
+          asked.push([owner.group, owner.key, longest])
           return Effect.succeed(owner.key === undefined ? { day: 20, month: 400, total: 6000 } : spent)
         })
       )
