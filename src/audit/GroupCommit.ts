@@ -7,6 +7,7 @@
  * fails because of the store, its submitters fail (`fail`), or its writer tries it again until it is written (`keep`).
  */
 import { Cause, Data, Deferred, Effect, Exit, Fiber, Latch, Option, Queue, type Scope } from "effect"
+import { Link, LinkedList } from "../infra/LinkedList.ts"
 import { afterIo, makeMonotonicMs } from "../infra/time.ts"
 
 /** The queue is full: nothing was accepted. */
@@ -55,11 +56,20 @@ export interface GroupCommitOptions<A, E> {
   readonly settled?: (item: A) => void
 }
 
-interface Entry<A, E> {
+class Entry<A, E> {
   readonly item: A
   readonly since: number
   readonly result: Deferred.Deferred<void, E | QueueClosed | Late>
-  isBeingWritten: boolean
+  /** its places in the lists below */
+  readonly pending = new Link(this)
+  readonly inTime = new Link(this)
+  isBeingWritten = false
+
+  constructor(item: A, since: number, result: Deferred.Deferred<void, E | QueueClosed | Late>) {
+    this.item = item
+    this.since = since
+    this.result = result
+  }
 }
 
 /** The first retry comes soon, so that a short failover is hardly noticed; later ones come every two seconds. */
@@ -73,14 +83,14 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const now = yield* makeMonotonicMs
   const queue = yield* Queue.unbounded<Item, Cause.Done>()
   /** accepted, and neither durable nor given up, the oldest first */
-  const pending = new Set<Item>()
+  const pending = new LinkedList<Item>()
   /** those of them that are not late yet */
-  const inTime = new Set<Item>()
+  const inTime = new LinkedList<Item>()
 
   const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): Effect.Effect<void> =>
     Effect.suspend(() => {
-      if (!pending.delete(entry)) return Effect.void
-      inTime.delete(entry)
+      if (!pending.remove(entry.pending)) return Effect.void
+      inTime.remove(entry.inTime)
       options.settled?.(entry.item)
       return Effect.asVoid(Deferred.done(entry.result, exit))
     })
@@ -94,15 +104,14 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     yield* accepted.await
     // Before the look: an item that comes after it opens the latch again.
     yield* accepted.close
-    for (let [oldest] = inTime; oldest !== undefined; [oldest] = inTime) {
-      yield* Effect.sleep(Math.max(0, oldest.since + lateAfterMs - now()))
+    for (;;) {
+      const { oldest } = inTime
+      if (oldest === undefined) return
+      const leftMs = oldest.since + lateAfterMs - now()
+      if (leftMs > 0) yield* Effect.andThen(Effect.sleep(leftMs), afterIo)
       // The result may have arrived while this process was too busy to see it.
-      yield* afterIo
-      for (const entry of inTime) {
-        if (entry.since + lateAfterMs > now()) break
-        inTime.delete(entry)
-        yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
-      }
+      else if (inTime.remove(oldest.inTime))
+        yield* Deferred.fail(oldest.result, new Late({ isBeingWritten: oldest.isBeingWritten }))
     }
   })
   if (options.lateAfterMs !== undefined)
@@ -149,10 +158,10 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     // A writer that waits is woken at the end of the turn.
     const taken = yield* Queue.takeBetween(queue, 1, options.maxBatch)
     // The submitters of the others have left.
-    let left: ReadonlyArray<Item> = taken.filter((entry) => pending.has(entry))
+    let left: ReadonlyArray<Item> = taken.filter((entry) => pending.has(entry.pending))
     for (const entry of left) entry.isBeingWritten = true
     for (let failures = 1; left.length > 0; failures += 1) {
-      left = (yield* attempt(left)).filter((entry) => pending.has(entry))
+      left = (yield* attempt(left)).filter((entry) => pending.has(entry.pending))
       if (left.length > 0) yield* Effect.sleep(pauseMs(failures))
     }
   })
@@ -163,17 +172,17 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   const accept = Effect.fnUntraced(function* (item: A) {
     const result = yield* Deferred.make<void, E | QueueClosed | Late>()
     if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
-    const entry: Item = { item, since: now(), result, isBeingWritten: false }
+    const entry: Item = new Entry(item, now(), result)
     // Before the offer: a fiber may be suspended between any two effects, and a writer must find what it takes.
     const isFirst = inTime.size === 0
-    pending.add(entry)
-    inTime.add(entry)
+    pending.add(entry.pending)
+    inTime.add(entry.inTime)
     if (yield* Queue.offer(queue, entry)) {
       if (isFirst) yield* accepted.open
       return entry
     }
-    pending.delete(entry)
-    inTime.delete(entry)
+    pending.remove(entry.pending)
+    inTime.remove(entry.inTime)
     return yield* new QueueClosed()
   }, Effect.uninterruptible)
 
@@ -184,22 +193,22 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
         Effect.flatMap(accept(item), (entry) =>
           Effect.onError(restore(Deferred.await(entry.result)), () =>
             Effect.sync(() => {
-              if (!entry.isBeingWritten) pending.delete(entry)
-              inTime.delete(entry)
+              if (!entry.isBeingWritten) pending.remove(entry.pending)
+              inTime.remove(entry.inTime)
             })
           )
         )
       ),
     backlog: () => pending.size,
     lagMs: () => {
-      const [oldest] = pending
+      const { oldest } = pending
       return oldest === undefined ? 0 : now() - oldest.since
     },
     close: (ms) =>
       Effect.gen(function* () {
         yield* Queue.end(queue)
         yield* Effect.timeoutOption(Fiber.awaitAll(writers), ms)
-        const lost = [...pending]
+        const lost = pending.all
         yield* Effect.forEach(lost, (entry) => settle(entry, Exit.fail(new QueueClosed())), { discard: true })
         return lost.length
       })

@@ -23,7 +23,7 @@ export type Party = Pick<Caller, "keyId" | "keyPrefix">
 /** The first part of a call has succeeded. */
 export interface Guarded<A, E> {
   readonly value: A
-  /** Reports once how the rest of the call ended. A client that left is no result. */
+  /** Reports how the rest of the call ended. A client that left is no result. Only the first report counts. */
   report(exit: Exit.Exit<unknown, E>): Effect.Effect<void>
 }
 
@@ -66,6 +66,26 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
       return log(party.keyPrefix, all, circuit?.record(own, ofKey, nowMs()))
     })
 
+  const run = Effect.fnUntraced(function* <A, E, R>(
+    party: Party,
+    head: Effect.Effect<A, E, R>,
+    verdictOf: (error: E) => Verdict
+  ) {
+    yield* check(party)
+    const pass = common.admit(nowMs())
+    const own = circuits.get(party.keyId)?.admit(nowMs()) ?? { generation: 0, probe: false }
+    let reported = false
+    const report = (exit: Exit.Exit<unknown, E>) =>
+      Effect.suspend(() => {
+        if (reported) return Effect.void
+        reported = true
+        return record(party, pass, own, resultOf(exit, verdictOf))
+      })
+    const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
+    yield* log(party.keyPrefix, common.began(pass), circuits.get(party.keyId)?.began(own))
+    return { value, report }
+  })
+
   return {
     check,
     /**
@@ -77,17 +97,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
       head: Effect.Effect<A, E, R>,
       verdictOf: (error: E) => Verdict
     ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R> =>
-      Effect.uninterruptibleMask((restore) =>
-        Effect.gen(function* () {
-          yield* check(party)
-          const pass = common.admit(nowMs())
-          const own = circuits.get(party.keyId)?.admit(nowMs()) ?? { generation: 0, probe: false }
-          const report = (exit: Exit.Exit<unknown, E>) => record(party, pass, own, resultOf(exit, verdictOf))
-          const value = yield* Effect.onError(restore(head), (cause) => report(Exit.failCause(cause)))
-          yield* log(party.keyPrefix, common.began(pass), circuits.get(party.keyId)?.began(own))
-          return { value, report }
-        })
-      ),
+      Effect.uninterruptibleMask((restore) => run(party, restore(head), verdictOf)),
     /** The state of the circuit for everybody. */
     state: Effect.sync(() => common.state(nowMs())),
     /** How many keys are refused by their own circuit. */

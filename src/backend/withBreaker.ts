@@ -1,5 +1,5 @@
 /** Calls the backend through the breaker, and reports the result of each call once. */
-import { Effect, Exit, Stream } from "effect"
+import { Effect, Exit, Pull, Scope, Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
@@ -40,7 +40,15 @@ export const streamWithBreaker = <R>(
   permit: Permit,
   head: Call<Frames, R>
 ): Effect.Effect<Frames, CallError, R> =>
-  Effect.map(spend(breaker, permit, head), ({ report, value }) => Stream.onExit(value, report))
+  Effect.map(spend(breaker, permit, head), ({ report, value }) =>
+    Stream.transformPull(value, (pull, scope) =>
+      Effect.as(
+        // For a stream whose rest nobody pulls. An error of its reader says nothing of the model server.
+        Scope.addFinalizerExit(scope, (exit) => report(Exit.isSuccess(exit) ? exit : Exit.interrupt())),
+        Effect.onError(pull, (cause) => report(Pull.doneExitFromCause(cause)))
+      )
+    )
+  )
 
 /** A call with one object. It is a success when the object is in. */
 export const callWithBreaker = <A, R>(

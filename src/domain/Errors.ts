@@ -25,6 +25,17 @@ export type Decided<A> = Result.Result<A, BadRequest>
 /** The decision to refuse a request with a 400. */
 export const refuse = (detail: string): Decided<never> => Result.fail(new BadRequest({ detail }))
 
+/**
+ * A decision in steps. The generator function is made once: V8 keeps the hidden class of each in old space, and with it what the
+ * function closes over, until the next full collection (`bench/RESULTS.md`).
+ */
+export const decide =
+  <Args extends ReadonlyArray<unknown>, A>(
+    steps: (...args: Args) => Generator<Result.Result<unknown, BadRequest>, A, never>
+  ) =>
+  (...args: Args): Decided<A> =>
+    Result.gen(() => steps(...args))
+
 /** 401: no usable key. The reasons are for the audit row only. */
 export class Unauthorized extends Data.TaggedError("Unauthorized")<{
   /** a key whose prefix is known, and which is disabled, revoked or expired, or whose tenant is disabled */

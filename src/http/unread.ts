@@ -73,12 +73,12 @@ export const readAhead = Effect.fnUntraced(function* (
   /** pieces of the final frame that are not sent */
   let rest: ReadonlyArray<Buffer> = []
   const take = (piece: Buffer) => Effect.as(count.take(piece), piece)
-  const finish = Effect.fnUntraced(function* (final: Frame) {
-    const [first, ...others] = piecesOf(Buffer.from(yield* end(final)))
-    yield* count.add([first, ...others])
-    rest = others
-    return yield* take(first)
-  })
+  const finish = (final: Frame) =>
+    Effect.flatMap(end(final), (text) => {
+      const [first, ...others] = piecesOf(Buffer.from(text))
+      rest = others
+      return Effect.andThen(count.add([first, ...others]), take(first))
+    })
   const pull: Pull.Pull<Buffer, GatewayError> = Effect.suspend(() => {
     const [next, ...others] = rest
     rest = others

@@ -7,16 +7,18 @@
  */
 import { Context, Effect, Layer } from "effect"
 import { ShuttingDown } from "../domain/Errors.ts"
+import { Link, LinkedList } from "./LinkedList.ts"
 
 const make = Effect.sync(() => {
   let draining = false
   let over = false
-  const listeners = new Set<() => void>()
+  const listeners = new LinkedList<() => void>()
   /** Calls `listener` at the cut, or at once after it. Returns a function that unregisters the listener. */
   const onCut = (listener: () => void): (() => void) => {
+    const link = new Link(listener)
     if (over) listener()
-    else listeners.add(listener)
-    return () => void listeners.delete(listener)
+    else listeners.add(link)
+    return () => void listeners.remove(link)
   }
   return {
     /** whether shutdown has begun */
@@ -25,7 +27,7 @@ const make = Effect.sync(() => {
     /** ends the requests that still run */
     cut: Effect.sync(() => {
       over = true
-      for (const listener of listeners) listener()
+      for (const listener of listeners.all) listener()
     }),
     onCut,
     /** Fails at the cut. */

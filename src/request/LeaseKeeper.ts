@@ -7,6 +7,7 @@ import { Context, Effect, Exit, Layer, Scope } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 import { Meter } from "../gates/meter/Meter.ts"
+import { Link, LinkedList } from "../infra/LinkedList.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { background, later, spaced } from "../observability/background.ts"
 import type { RequestCost } from "./RequestCost.ts"
@@ -43,7 +44,7 @@ export class LeaseKeeper extends Context.Service<
         const meter = yield* Meter
         const now = yield* makeMonotonicMs
         const heartbeatMs = (options.leaseS * 1000) / 4
-        const running = new Set<Lease>()
+        const running = new LinkedList<Lease>()
 
         /** Renews the slot of a settled request whose answer is still being written. */
         const renewSlot = ({ reservation, slotKept }: RequestCost) =>
@@ -66,7 +67,7 @@ export class LeaseKeeper extends Context.Service<
           )
         const heartbeat = Effect.suspend(() => {
           const at = now()
-          const due = [...running].filter((lease) => lease.due <= at)
+          const due = running.all.filter((lease) => lease.due <= at)
           for (const lease of due) lease.due = at + heartbeatMs
           return renewAll(due)
         })
@@ -74,7 +75,7 @@ export class LeaseKeeper extends Context.Service<
 
         const reRegister = Effect.suspend(() =>
           running.size === 0 ? Effect.succeed(true) : meter.hasState
-        ).pipe(Effect.flatMap((hasState) => (hasState ? Effect.void : renewAll(running))))
+        ).pipe(Effect.flatMap((hasState) => (hasState ? Effect.void : renewAll(running.all))))
         yield* background("lease_reregistration", reRegister, later(spaced(reRegisterMs)))
 
         return {
@@ -82,11 +83,11 @@ export class LeaseKeeper extends Context.Service<
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) =>
             Effect.flatMap(Effect.scope, (scope) => {
-              const lease = { hold, due: now() + heartbeatMs }
+              const lease = new Link({ hold, due: now() + heartbeatMs })
               running.add(lease)
               return Scope.addFinalizer(
                 scope,
-                Effect.sync(() => running.delete(lease))
+                Effect.sync(() => running.remove(lease))
               )
             })
         }

@@ -2,7 +2,7 @@
  * Calls the backend with a permit. It marks the call as sent, keeps the lease alive, and refunds the tokens when the
  * backend fails before its first frame.
  */
-import { Effect, Exit, Scope, Stream } from "effect"
+import { Effect, Exit, Scope } from "effect"
 import type { AnswerShare } from "../backend/AnswerMemory.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
@@ -75,7 +75,7 @@ export const makeForward = Effect.gen(function* () {
     ).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
     context.firstFrameMs = nowMs() - context.arrivedMs
     yield* metrics.firstFrame(context.firstFrameMs, model.name)
-    return Stream.onExit(meterStream(answer, hold, context.transcript), (exit) =>
+    return meterStream(answer, hold, context.transcript, (exit) =>
       Effect.andThen(Scope.close(scope, exit), place?.giveBack ?? Effect.void)
     )
   })

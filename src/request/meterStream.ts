@@ -9,7 +9,7 @@
  * `Unavailable` when its hold is used up. The final frame has the charged counts; the request is finished before the
  * client gets it.
  */
-import { Array as Arr, Cause, Effect, type Pull, Stream } from "effect"
+import { Array as Arr, Cause, Effect, type Exit, type Pull, Scope, Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import { bytesPerToken } from "../domain/Usage.ts"
@@ -25,11 +25,15 @@ type Failure = BackendFailed | ShuttingDown | Unavailable
 /** Ends with the one frame that is `done`. */
 export type Answer = Stream.Stream<Frame, Failure>
 
-/** Passes on the part of each chunk that the hold covers, up to the frame that is `done`. The stream can be run once. */
+/**
+ * Passes on the part of each chunk that the hold covers, up to the frame that is `done`. The stream can be run once; `over` is run
+ * when its run ends.
+ */
 export const meterStream = (
   frames: Stream.Stream<Frame, Failure>,
   hold: Hold,
-  transcript: Transcript | undefined
+  transcript: Transcript | undefined,
+  over: (exit: Exit.Exit<unknown, unknown>) => Effect.Effect<void>
 ): Answer => {
   const { cost } = hold
   const count = cost.output
@@ -97,12 +101,12 @@ export const meterStream = (
     return Effect.sync(() => (waiting.length === 0 ? [] : cutToHold(waiting, count.estimate)))
   }
 
-  return Stream.transformPull(frames, (pull) => {
+  return Stream.transformPull(frames, (pull, scope) => {
     const metering = Effect.matchCauseEffect(pull, { onFailure: stop, onSuccess: meter })
     const next: Pull.Pull<Frames, Failure> = Effect.suspend(
       () => ending ?? Effect.filterOrElse(metering, Arr.isReadonlyArrayNonEmpty, () => next)
     )
-    return Effect.succeed(next)
+    return Effect.as(Scope.addFinalizerExit(scope, over), next)
   })
 }
 

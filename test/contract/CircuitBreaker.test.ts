@@ -62,6 +62,15 @@ describe("CircuitBreaker: one key", () => {
     yield* serve("other")
   })
 
+  test("when the end of a call is reported twice, then only the first report counts", function* () {
+    for (let call = 0; call < 5; call += 1) {
+      const { report } = yield* okOf("key")
+      yield* report(Exit.void)
+      yield* report(Exit.fail(broken))
+    }
+    assert.strictEqual(yield* openKeys, 0)
+  })
+
   test("when five calls of a key fail in a row, then its next one is refused without a call, and others go on", function* () {
     yield* times(4, fail)
     assert.strictEqual(yield* openKeys, 0)

@@ -63,7 +63,7 @@ export class MeteredRequest {
       Stream.flattenArray(Stream.fromIterable(chunks)),
       isWhole ? Stream.empty : Stream.fail(new BackendFailed({ fault: "cut" }))
     )
-    const pull = Stream.toPull(meterStream(frames, this.hold, undefined))
+    const pull = Stream.toPull(meterStream(frames, this.hold, undefined, () => Effect.void))
     this.#pull = Effect.runSync(Scope.provide(pull, this.#scope))
   }
 

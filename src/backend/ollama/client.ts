@@ -8,6 +8,7 @@
  */
 import { Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"
+import type { Facts } from "../../domain/Evidence.ts"
 import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
@@ -159,21 +160,22 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Effect.mapError((error) => (error instanceof TransportError ? fromTransport(error) : error))
     )
 
+  const readObject = Effect.fnUntraced(function* <A>(
+    path: Path,
+    body: string | null,
+    expected: Expected<A>,
+    share: AnswerShare,
+    leftMs: LeftMs
+  ) {
+    const { call } = yield* send(path, body, leftMs)
+    const text = yield* readAll(call, expected.limit, share)
+    yield* share.collect(text.length * expected.factor)
+    return yield* expected.decode(text)
+  }, Effect.scoped)
+
   /** Reads an answer of one JSON object. */
   const ask = <A>(path: Path, body: string | null, expected: Expected<A>, share: AnswerShare, ms: number) =>
-    Effect.suspend(() => {
-      const leftMs = timer(ms)
-      return attempt(
-        Effect.scoped(
-          Effect.gen(function* () {
-            const { call } = yield* send(path, body, leftMs)
-            const text = yield* readAll(call, expected.limit, share)
-            yield* share.collect(text.length * expected.factor)
-            return yield* expected.decode(text)
-          })
-        )
-      )
-    })
+    Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms))))
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
@@ -201,7 +203,32 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       Pull.catchDone(() => endedEarly)
     )
     call.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
-    return Stream.concat(Stream.fromArray(first), Stream.fromPull(Effect.succeed(pull)))
+    let ahead: typeof first | undefined = first
+    const next: typeof pull = Effect.suspend(() => {
+      const frames = ahead
+      ahead = undefined
+      return frames === undefined ? pull : Effect.succeed(frames)
+    })
+    return Stream.fromPull(Effect.succeed(next))
+  })
+
+  /** Begins an answer in frames to a call as it is `asked`. */
+  const begin = Effect.fnUntraced(function* (
+    kind: FrameKind,
+    { call, model, place, request }: Facts<"Audit">,
+    share: AnswerShare,
+    asked: ModelCall
+  ) {
+    const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
+    const own = timer(options.firstByteTimeoutMs)
+    const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
+    const body = streamBodyOf(model.name, asked, place)
+    const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
+    return yield* Effect.mapError(endingSoon(opening), (error) =>
+      own() > 0 && wasLate(error)
+        ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
+        : error
+    )
   })
 
   return Backend.of({
@@ -209,31 +236,15 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { request } = permit.facts
       const { kind } = request
       if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
-      return yield* streamWithBreaker(breaker, permit, ({ call, model, place }) => {
-        const begin = Effect.fnUntraced(function* (asked: ModelCall) {
-          const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
-          const own = timer(options.firstByteTimeoutMs)
-          const limits: AnswerLimits = {
-            bounds: frameBoundsOf(call),
-            share,
-            isFolded: !request.stream,
-            heard: frame
-          }
-          const body = streamBodyOf(model.name, asked, place)
-          const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
-          return yield* Effect.mapError(endingSoon(opening), (error) =>
-            own() > 0 && wasLate(error)
-              ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
-              : error
-          )
-        })
-        if (!hasLevel(call)) return begin(call)
-        if (levelless.has(model.digest)) return begin(withoutLevel(call))
+      return yield* streamWithBreaker(breaker, permit, (admitted) => {
+        const { call, model } = admitted
+        if (!hasLevel(call)) return begin(kind, admitted, share, call)
+        if (levelless.has(model.digest)) return begin(kind, admitted, share, withoutLevel(call))
         // A model that takes no level may reason all the same.
-        return Effect.catchIf(begin(call), refusesLevel, () => {
+        return Effect.catchIf(begin(kind, admitted, share, call), refusesLevel, () => {
           if (levelless.size >= mostLevelless) levelless.clear()
           levelless.add(model.digest)
-          return begin(withoutLevel(call))
+          return begin(kind, admitted, share, withoutLevel(call))
         })
       })
     }),

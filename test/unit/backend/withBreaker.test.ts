@@ -27,9 +27,14 @@ const told = Effect.fnUntraced(function* <A, E>(
         value,
         report: (exit) =>
           Effect.sync(() => {
-            if (Exit.isSuccess(exit)) return reports.push("success")
-            const error = Option.getOrUndefined(Cause.findErrorOption(exit.cause))
-            return reports.push(error === undefined ? "ignored" : verdictOf(error))
+            // Only the first report counts.
+            if (reports.length > 0) return
+            const error = Exit.isFailure(exit)
+              ? Option.getOrUndefined(Cause.findErrorOption(exit.cause))
+              : undefined
+            reports.push(
+              Exit.isSuccess(exit) ? "success" : error === undefined ? "ignored" : verdictOf(error)
+            )
           })
       })),
     state: Effect.succeed("closed"),

@@ -1,7 +1,7 @@
 /** The requests of `POST /v1/messages` and of `POST /v1/messages/count_tokens` (docs/protocol.md, "Messages requests"). */
 import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
-import type { DecodedRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
+import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
@@ -103,15 +103,14 @@ const thinkOf = ({ output_config, thinking }: typeof Count.Type): Json | undefin
   }
 }
 
-const promptOf = (request: typeof Count.Type): Decided<JsonObject> =>
-  Result.gen(function* () {
-    return present({
-      messages: yield* nativeMessages(request.system, request.messages),
-      tools: yield* toolsOf(request),
-      format: request.output_config?.format?.schema,
-      think: thinkOf(request)
-    })
+const promptOf = decide(function* (request: typeof Count.Type) {
+  return present({
+    messages: yield* nativeMessages(request.system, request.messages),
+    tools: yield* toolsOf(request),
+    format: request.output_config?.format?.schema,
+    think: thinkOf(request)
   })
+})
 
 /** Claude Code sends ids of a device and a session as JSON, which name nobody. */
 const endUserOf = ({ metadata }: typeof Messages.Type): { readonly endUser?: string } => {
@@ -123,22 +122,21 @@ const fieldNames = { schema: "output_config.format.schema", toolSchema: "input_s
 
 export const messagesRequest = requestDecoder(
   Messages,
-  (request: typeof Messages.Type, bounds: Bounds) =>
-    Result.gen(function* () {
-      const { model, stop_sequences: stop, stream, temperature, top_k, top_p } = request
-      return {
-        kind: "chat",
-        model,
-        ...endUserOf(request),
-        stream: stream ?? false,
-        body: yield* promptOf(request),
-        options: samplingOf(
-          present({ temperature, top_k, top_p, stop: stop === null || stop?.length === 0 ? undefined : stop })
-        ),
-        thinkIfAble: true,
-        ...(yield* boundMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap, true))
-      } satisfies DecodedRequest
-    }),
+  decide(function* (request: typeof Messages.Type, bounds: Bounds) {
+    const { model, stop_sequences: stop, stream, temperature, top_k, top_p } = request
+    return {
+      kind: "chat",
+      model,
+      ...endUserOf(request),
+      stream: stream ?? false,
+      body: yield* promptOf(request),
+      options: samplingOf(
+        present({ temperature, top_k, top_p, stop: stop === null || stop?.length === 0 ? undefined : stop })
+      ),
+      thinkIfAble: true,
+      ...(yield* boundMaxTokens("max_tokens", request.max_tokens, bounds.numPredictCap, true))
+    } satisfies DecodedRequest
+  }),
   fieldNames
 )
 

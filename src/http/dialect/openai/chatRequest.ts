@@ -1,5 +1,6 @@
 /** The request of `POST /v1/chat/completions`. A field that cannot be honoured is a 400 (docs/protocol.md, "OpenAI requests"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -60,35 +61,34 @@ const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type) => {
 
 export const chatRequest = requestDecoder(
   Chat,
-  (chat: typeof Chat.Type, { lowersOutput, numPredictCap }: Bounds) =>
-    Result.gen(function* () {
-      const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, numPredictCap, lowersOutput)
-      const bound = yield* boundMaxTokens(
-        "max_completion_tokens",
-        chat.max_completion_tokens,
-        numPredictCap,
-        lowersOutput
-      )
-      const messages = yield* nativeMessages(chat.messages)
-      const tools = yield* toolsOf(chat)
-      return {
-        kind: "chat",
-        model: chat.model,
-        ...endUserClaim(chat),
-        stream: chat.stream ?? false,
-        usageChunk: chat.stream_options?.include_usage === true,
-        body: present({
-          messages,
-          tools,
-          format: formatOf(chat.response_format),
-          think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
-          logprobs: chat.logprobs,
-          top_logprobs: chat.top_logprobs
-        }),
-        options: samplingOf(chat),
-        thinkIfAble: true,
-        ...(bound.maxTokens === undefined ? legacy : bound)
-      } satisfies DecodedRequest
-    }),
+  decide(function* (chat: typeof Chat.Type, { lowersOutput, numPredictCap }: Bounds) {
+    const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, numPredictCap, lowersOutput)
+    const bound = yield* boundMaxTokens(
+      "max_completion_tokens",
+      chat.max_completion_tokens,
+      numPredictCap,
+      lowersOutput
+    )
+    const messages = yield* nativeMessages(chat.messages)
+    const tools = yield* toolsOf(chat)
+    return {
+      kind: "chat",
+      model: chat.model,
+      ...endUserClaim(chat),
+      stream: chat.stream ?? false,
+      usageChunk: chat.stream_options?.include_usage === true,
+      body: present({
+        messages,
+        tools,
+        format: formatOf(chat.response_format),
+        think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
+        logprobs: chat.logprobs,
+        top_logprobs: chat.top_logprobs
+      }),
+      options: samplingOf(chat),
+      thinkIfAble: true,
+      ...(bound.maxTokens === undefined ? legacy : bound)
+    } satisfies DecodedRequest
+  }),
   { schema: "response_format.json_schema.schema", toolSchema: "function.parameters" }
 )

@@ -1,5 +1,6 @@
 /** The request of `POST /v1/completions`. The model's own template applies (docs/protocol.md, "OpenAI requests"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -21,25 +22,24 @@ const Completion = Schema.Struct({
 
 export const completionRequest = requestDecoder(
   Completion,
-  (completion: typeof Completion.Type, { lowersOutput, numPredictCap }: Bounds) =>
-    Result.gen(function* () {
-      const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
-      const logprobs = completion.logprobs ?? undefined
-      return {
-        kind: "generate",
-        model: completion.model,
-        ...endUserClaim(completion),
-        stream: completion.stream ?? false,
-        usageChunk: completion.stream_options?.include_usage === true,
-        ...(completion.echo === true ? { echo: prompt } : {}),
-        body: present({
-          prompt,
-          suffix: completion.suffix,
-          logprobs: logprobs === undefined ? undefined : true,
-          top_logprobs: logprobs
-        }),
-        options: samplingOf(completion),
-        ...(yield* boundMaxTokens("max_tokens", completion.max_tokens, numPredictCap, lowersOutput))
-      } satisfies DecodedRequest
-    })
+  decide(function* (completion: typeof Completion.Type, { lowersOutput, numPredictCap }: Bounds) {
+    const prompt = typeof completion.prompt === "string" ? completion.prompt : completion.prompt[0]
+    const logprobs = completion.logprobs ?? undefined
+    return {
+      kind: "generate",
+      model: completion.model,
+      ...endUserClaim(completion),
+      stream: completion.stream ?? false,
+      usageChunk: completion.stream_options?.include_usage === true,
+      ...(completion.echo === true ? { echo: prompt } : {}),
+      body: present({
+        prompt,
+        suffix: completion.suffix,
+        logprobs: logprobs === undefined ? undefined : true,
+        top_logprobs: logprobs
+      }),
+      options: samplingOf(completion),
+      ...(yield* boundMaxTokens("max_tokens", completion.max_tokens, numPredictCap, lowersOutput))
+    } satisfies DecodedRequest
+  })
 )

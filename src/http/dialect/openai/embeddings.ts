@@ -1,7 +1,7 @@
 /** `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests" and "OpenAI answers"). */
 import { endianness } from "node:os"
-import { Result, Schema } from "effect"
-import { refuse } from "../../../domain/Errors.ts"
+import { Schema } from "effect"
+import { decide, refuse } from "../../../domain/Errors.ts"
 import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
@@ -34,8 +34,9 @@ const Request = Schema.Struct({
   encoding_format: absentable(Encoding, "`float`, or `base64` of little-endian float32")
 })
 
-export const embeddingsRequest = requestDecoder(Request, (embeddings: typeof Request.Type) =>
-  Result.gen(function* () {
+export const embeddingsRequest = requestDecoder(
+  Request,
+  decide(function* (embeddings: typeof Request.Type) {
     if (!isInput(embeddings.input)) return yield* notInput
     // In a list, an empty string counts as a text.
     const input = typeof embeddings.input === "string" ? [embeddings.input] : embeddings.input

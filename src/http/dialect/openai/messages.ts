@@ -1,6 +1,6 @@
 /** Messages of the OpenAI surface in the shape of Ollama (docs/protocol.md, "OpenAI requests"). */
 import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
+import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { isObject } from "../../../domain/json.ts"
 import { parseJson } from "../strictJson.ts"
@@ -74,31 +74,28 @@ export const argumentsOf = (text: string | null | undefined, path: string): Deci
   return isObject(parsed) ? Result.succeed(parsed) : refuse(`${path}: expected a JSON object as text`)
 }
 
-export const nativeMessages: (messages: ReadonlyArray<Message>) => Decided<ReadonlyArray<JsonObject>> = (
-  messages: ReadonlyArray<Message>
-) =>
-  Result.gen(function* () {
-    const native: Array<JsonObject> = []
-    const made = new Calls()
-    for (const [index, message] of messages.entries()) {
-      const path = `messages.${index}`
-      const calls: Array<JsonObject> = []
-      for (const [i, call] of (message.tool_calls ?? []).entries()) {
-        const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
-        calls.push(made.call(call.id, call.function.name, args))
-      }
-      // Clients send back the assistant's messages, also those without content.
-      const isEmpty = message.content === undefined || message.content === null
-      if (isEmpty && calls.length === 0 && message.role !== "assistant")
-        return yield* refuse(`${path}.content: missing`)
-      const [content, role] = [message.content ?? "", roleOf(message.role)]
-      const thinking = message.reasoning ?? message.reasoning_content
-      const said = { text: textOf(content), thinking, images: imagesOf(content), calls }
-      native.push(
-        role === "tool"
-          ? made.result(message.tool_call_id, said, message.name)
-          : nativeMessage({ role, ...said })
-      )
+export const nativeMessages = decide(function* (messages: ReadonlyArray<Message>) {
+  const native: Array<JsonObject> = []
+  const made = new Calls()
+  for (const [index, message] of messages.entries()) {
+    const path = `messages.${index}`
+    const calls: Array<JsonObject> = []
+    for (const [i, call] of (message.tool_calls ?? []).entries()) {
+      const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
+      calls.push(made.call(call.id, call.function.name, args))
     }
-    return native
-  })
+    // Clients send back the assistant's messages, also those without content.
+    const isEmpty = message.content === undefined || message.content === null
+    if (isEmpty && calls.length === 0 && message.role !== "assistant")
+      return yield* refuse(`${path}.content: missing`)
+    const [content, role] = [message.content ?? "", roleOf(message.role)]
+    const thinking = message.reasoning ?? message.reasoning_content
+    const said = { text: textOf(content), thinking, images: imagesOf(content), calls }
+    native.push(
+      role === "tool"
+        ? made.result(message.tool_call_id, said, message.name)
+        : nativeMessage({ role, ...said })
+    )
+  }
+  return native
+})

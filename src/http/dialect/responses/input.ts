@@ -1,6 +1,6 @@
 /** The input of `POST /v1/responses`: a text, or items, as messages of Ollama (docs/protocol.md, "Responses requests"). */
 import { Result, Schema } from "effect"
-import { type Decided, refuse } from "../../../domain/Errors.ts"
+import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
@@ -188,14 +188,13 @@ const addItem = (history: History, item: typeof Item.Type, path: string): Decide
 }
 
 /** `instructions` come first, as a message of the system. */
-export const nativeMessages: (
+export const nativeMessages = decide(function* (
   input: typeof Input.Type,
   instructions: string | null | undefined
-) => Decided<ReadonlyArray<JsonObject>> = (input, instructions) =>
-  Result.gen(function* () {
-    const history = new History()
-    if (typeof instructions === "string") history.message("system", partsOf(instructions))
-    if (typeof input === "string") history.message("user", partsOf(input))
-    else for (const [i, item] of input.entries()) yield* addItem(history, item, `input.${i}`)
-    return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
-  })
+) {
+  const history = new History()
+  if (typeof instructions === "string") history.message("system", partsOf(instructions))
+  if (typeof input === "string") history.message("user", partsOf(input))
+  else for (const [i, item] of input.entries()) yield* addItem(history, item, `input.${i}`)
+  return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
+})

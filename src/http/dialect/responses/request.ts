@@ -2,7 +2,8 @@
  * The request of `POST /v1/responses`, as the chat of `/v1/chat/completions`. Nothing is stored here, so what refers to stored
  * things is a 400 (docs/protocol.md, "Responses requests").
  */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../../../domain/json.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
@@ -63,42 +64,41 @@ const formatOf = (format: typeof Format.Type | null | undefined): Json | undefin
 
 export const responsesRequest = requestDecoder(
   Responses,
-  (request: Responses, bounds: Bounds) =>
-    Result.gen(function* () {
-      // Agents ask for more than they need.
-      const bound = yield* boundMaxTokens(
-        "max_output_tokens",
-        request.max_output_tokens,
-        bounds.numPredictCap,
-        true
-      )
-      const format = request.text?.format
-      return {
-        kind: "chat",
-        model: request.model,
-        ...endUserClaim(request),
-        stream: request.stream ?? false,
-        body: present({
-          messages: yield* nativeMessages(request.input, request.instructions),
-          tools: yield* nativeTools(request.tools, request.tool_choice),
-          format: formatOf(format),
-          think: thinkOf(request.reasoning?.effort)
-        }),
-        options: samplingOf(present({ temperature: request.temperature, top_p: request.top_p })),
-        thinkIfAble: true,
-        ...bound,
-        echoed: present({
-          instructions: request.instructions,
-          tools: request.tools,
-          tool_choice: request.tool_choice,
-          text: format === undefined || format === null ? undefined : { format },
-          reasoning: request.reasoning,
-          temperature: request.temperature,
-          top_p: request.top_p,
-          max_output_tokens: bound.maxTokens,
-          metadata: request.metadata
-        })
-      } satisfies DecodedRequest
-    }),
+  decide(function* (request: Responses, bounds: Bounds) {
+    // Agents ask for more than they need.
+    const bound = yield* boundMaxTokens(
+      "max_output_tokens",
+      request.max_output_tokens,
+      bounds.numPredictCap,
+      true
+    )
+    const format = request.text?.format
+    return {
+      kind: "chat",
+      model: request.model,
+      ...endUserClaim(request),
+      stream: request.stream ?? false,
+      body: present({
+        messages: yield* nativeMessages(request.input, request.instructions),
+        tools: yield* nativeTools(request.tools, request.tool_choice),
+        format: formatOf(format),
+        think: thinkOf(request.reasoning?.effort)
+      }),
+      options: samplingOf(present({ temperature: request.temperature, top_p: request.top_p })),
+      thinkIfAble: true,
+      ...bound,
+      echoed: present({
+        instructions: request.instructions,
+        tools: request.tools,
+        tool_choice: request.tool_choice,
+        text: format === undefined || format === null ? undefined : { format },
+        reasoning: request.reasoning,
+        temperature: request.temperature,
+        top_p: request.top_p,
+        max_output_tokens: bound.maxTokens,
+        metadata: request.metadata
+      })
+    } satisfies DecodedRequest
+  }),
   { schema: "text.format.schema", toolSchema: "parameters" }
 )
