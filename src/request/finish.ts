@@ -11,7 +11,7 @@ import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import type { Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
-import { totalTokens, type Usage } from "../domain/Usage.ts"
+import { noUsage, totalTokens, type Usage } from "../domain/Usage.ts"
 import { SettlementQueue } from "../gates/limits/SettlementQueue.ts"
 import { ModelRates } from "../gates/limits/TokenRates.ts"
 import { Meter } from "../gates/meter/Meter.ts"
@@ -162,7 +162,9 @@ export const makeFinish = Effect.gen(function* () {
     const free = isFree(context, outcome)
     context.end(outcome, now)
     const hasLeft = outcome.status === outcomes.clientLeft.status
-    const usage = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
+    const used = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
+    // A defect may come after the call was recorded and before it was made.
+    const usage = free ? noUsage : used
     cost.settle(slot === "kept")
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =

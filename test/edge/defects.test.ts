@@ -1,41 +1,77 @@
 /**
- * A defect in whichever part of the gateway, at whichever step: the client is told as much as an `internal_error`, the
- * request is audited and charged once, its slot and hold are free, and the next one is served.
+ * A defect in whichever part of the gateway, at whichever step, which no error type has foreseen: the client is told as much as
+ * an `internal_error`, the request is audited and charged once, its slot and hold are free, and the next one is served.
  */
 import { assert, layer } from "@effect/vitest"
-import { Layer } from "effect"
-import { SqlClient } from "effect/sql"
-import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
-import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
-import { settledBooks } from "../support/books.ts"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { call, eventually, Fake, hello, layerFake, newKey } from "../support/Gateway.ts"
-import { layerSabotaged, Sabotage } from "../support/Sabotage.ts"
-import { layerReadyRedis } from "../support/TestMeter.ts"
-import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { layerTestRedis } from "../support/TestRedis.ts"
-import { quickHash } from "../support/quickHash.ts"
+import { Context, Effect, Layer, Stream } from "effect"
+import { HttpServer } from "effect/http"
+import { Audit } from "../../src/audit/Audit.ts"
+import { Backend } from "../../src/backend/Backend.ts"
+import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
+import { Budget } from "../../src/gates/limits/Budget.ts"
+import { Limiter } from "../../src/gates/limits/Limiter.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
+import { Discovery } from "../../src/gates/models/Discovery.ts"
+import { layerLogging } from "../../src/observability/logging.ts"
+import { Metrics } from "../../src/observability/Metrics.ts"
+import { layerInMemory, memoryModel } from "../support/inMemory.ts"
+import { intercept } from "../support/intercept.ts"
 import { testWith } from "../support/testWith.ts"
+import { AuditMemory } from "../support/twins/Audit.ts"
+import { layerMemory as layerBackend, replyWith } from "../support/twins/Backend.ts"
+import { makeMemory as makeKeys, memoryKey } from "../support/twins/KeyStore.ts"
+import { hello } from "../support/Gateway.ts"
+import { eventually } from "../support/wait.ts"
 
-/** Long: no heartbeat comes in the time of a case, so a part that is armed breaks in the request itself. */
-const leaseS = 30
-const budget = 100_000
-const estimate = 10
+/** What breaks, once, the next time it is used, by name: `Meter.settle`. */
+const armed: { part: string | undefined } = { part: undefined }
 
-const world = layerSabotaged({ CONCURRENCY_LEASE_S: String(leaseS) }).pipe(
-  Layer.provideMerge(
-    layerRegistry({ namespace: "tg_", hash: quickHash, defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
-  ),
-  Layer.provideMerge(layerRedisMeter({ leaseS }).pipe(Layer.provide(layerReadyRedis))),
-  Layer.provideMerge(Layer.fresh(layerFake)),
-  Layer.provideMerge(layerTestPostgres()),
-  Layer.provideMerge(Layer.fresh(layerTestRedis))
+const breakable = <S extends object>(name: string, service: S): S =>
+  intercept(service, (part) =>
+    Effect.suspend(() => {
+      if (armed.part !== `${name}.${part}`) return Effect.void
+      armed.part = undefined
+      return Effect.die(new Error(`a defect in ${name}.${part}`))
+    })
+  )
+
+const layerBreakable = Layer.effectContext(
+  Effect.gen(function* () {
+    return Context.make(KeyStore, breakable("KeyStore", yield* KeyStore)).pipe(
+      Context.add(Discovery, breakable("Discovery", yield* Discovery)),
+      Context.add(Budget, breakable("Budget", yield* Budget)),
+      Context.add(Meter, breakable("Meter", yield* Meter)),
+      Context.add(Audit, breakable("Audit", yield* Audit)),
+      Context.add(Backend, breakable("Backend", yield* Backend)),
+      Context.add(Metrics, breakable("Metrics", yield* Metrics))
+    )
+  })
 )
+
+/** On the parts that can break, so that they break inside the Limiter too. */
+const layerBreakableLimiter = Layer.effect(
+  Limiter,
+  Effect.map(Limiter, (limiter) => breakable("Limiter", limiter))
+).pipe(Layer.provide(Layer.fresh(Limiter.layer)))
+
+const keys = makeKeys()
+/** What the model says next; without it, two words, which with their prompt are 10 tokens. */
+const script: Array<Stream.Stream<Stream.Success<ReturnType<typeof replyWith>>>> = []
+
+const gateway = layerInMemory({
+  keyStore: keys.layer,
+  backend: layerBackend({
+    models: Effect.succeed([memoryModel("m:latest")]),
+    reply: ({ maxTokens }) =>
+      Effect.sync(() => script.shift() ?? replyWith(["Hello", " world"], maxTokens, 8))
+  }),
+  over: Layer.provideMerge(layerBreakableLimiter, layerBreakable)
+}).pipe(Layer.provide(layerLogging({ logLevel: "fatal", production: false })))
 
 interface Step {
   readonly part: string
   readonly status: number
-  /** tokens charged; a backend that was called is paid for what was seen of its answer */
+  /** tokens charged: a backend that was called is paid for what was seen of its answer */
   readonly tokens: number
   /** what the audit row says of it, where that is not what the client was told */
   readonly audited?: number
@@ -44,86 +80,85 @@ interface Step {
   readonly cold?: boolean
 }
 
-const before: ReadonlyArray<Step> = [
-  "KeyStore.verify",
-  "Discovery.resolve",
-  "Limiter.reserve",
-  "Meter.reserve",
-  "Audit.open"
-].map((part) => ({ part, status: 500, tokens: 0 }))
-
-const cold: ReadonlyArray<Step> = [{ part: "Budget.restore", status: 500, tokens: 0, cold: true }]
-
-const after: ReadonlyArray<Step> = [
-  { part: "Backend.forward", status: 500, tokens: estimate },
-  { part: "Metrics.firstFrame", status: 500, tokens: estimate },
-  { part: "Metrics.observe", status: 200, tokens: 10 },
-  { part: "Meter.settle", status: 200, tokens: 10 },
-  { part: "Audit.close", status: 500, tokens: 10 }
-]
-
+const estimate = 10
 /** Output tokens after which a stream asks for more than the 256 it holds at first. */
 const seen = 193
 
-const streams: ReadonlyArray<Step> = [
+const steps: ReadonlyArray<Step> = [
+  { part: "KeyStore.verify", status: 500, tokens: 0 },
+  { part: "Discovery.resolve", status: 500, tokens: 0 },
+  { part: "Limiter.reserve", status: 500, tokens: 0 },
+  { part: "Meter.reserve", status: 500, tokens: 0 },
+  { part: "Audit.open", status: 500, tokens: 0 },
+  { part: "Budget.restore", status: 500, tokens: 0, cold: true },
+  { part: "Backend.forward", status: 500, tokens: 0 },
+  { part: "Metrics.firstFrame", status: 500, tokens: estimate },
+  { part: "Metrics.observe", status: 200, tokens: 10 },
+  { part: "Meter.settle", status: 200, tokens: 10 },
+  { part: "Audit.close", status: 500, tokens: 10 },
   { part: "Meter.renew", status: 200, audited: 500, tokens: estimate + seen, stream: true }
 ]
 
-layer(world, { excludeTestServices: true })("a defect", (it) => {
+const call = Effect.fnUntraced(function* (path: string, init: RequestInit = {}) {
+  const { address } = yield* HttpServer.HttpServer
+  return yield* Effect.promise(async (signal) => {
+    const response = await fetch(new URL(path, HttpServer.formatAddress(address)), { signal, ...init })
+    return { status: response.status, headers: response.headers, text: await response.text() }
+  })
+})
+
+layer(gateway, { excludeTestServices: true })("a defect", (it) => {
   const test = testWith(it.effect)
 
-  for (const { part, status, tokens, audited = status, cold: isNew = false, stream = false } of [
-    ...before,
-    ...cold,
-    ...after,
-    ...streams
-  ]) {
+  for (const { part, status, tokens, audited = status, cold = false, stream = false } of steps) {
     test(`when it is in ${part}, then it is a 500 in the error shape`, function* () {
-      const [backend, registry, sabotage, sql] = [
-        yield* Fake,
-        yield* Registry,
-        yield* Sabotage,
-        yield* SqlClient.SqlClient
-      ]
-      const { secret, prefix } = yield* newKey({ concurrent: 1 })
-      yield* registry.setBudgets(prefix, { total: budget })
-      const warm = isNew ? yield* newKey() : { secret }
-      const chat = (id: string, by = secret) =>
-        call("/api/chat", { secret: by, body: hello({ stream }), headers: { "x-request-id": id } })
-      assert.strictEqual(
-        (yield* eventually(chat("first", warm.secret), (answer) => answer.status === 200)).status,
-        200
-      )
-      if (stream) {
-        const words = Array.from({ length: 400 }, () => wire.chat("x"))
-        // The first answer long enough to be looked after makes Redis remember that it was there: not the defect's turn.
-        backend.script({
-          does: "stream",
-          lines: [...words, wire.done("chat", { eval_count: 400 })],
-          gapMs: 1
+      const [{ intents, rows }, meter] = [yield* AuditMemory, yield* Meter]
+      const newKey = () => {
+        const key = memoryKey({ budgets: { total: 100_000 } })
+        keys.add(key)
+        return key
+      }
+      const key = newKey()
+      const chat = (id: string, { secret } = key) =>
+        call("/api/chat", {
+          method: "POST",
+          headers: {
+            authorization: `Bearer ${secret}`,
+            "content-type": "application/json",
+            "x-request-id": id
+          },
+          body: JSON.stringify(hello({ stream }))
         })
+      assert.strictEqual((yield* chat("first", cold ? newKey() : key)).status, 200)
+      if (stream) {
+        const words = replyWith(
+          Array.from({ length: 400 }, () => "x"),
+          400
+        )
+        // The first answer long enough to be looked after makes the store remember that it was there: not the defect's turn.
+        script.push(words, Stream.concat(Stream.take(words, seen), Stream.never))
         assert.strictEqual((yield* chat("looked-after")).status, 200)
-        // However the words are read, none comes after those that make the stream ask for more.
-        backend.script({ does: "stream", lines: words.slice(0, seen), ends: "hang" })
       }
       const id = `broken-${part}`
-      sabotage.arm(part)
+      armed.part = part
       const answer = yield* chat(id)
-      assert.isTrue(sabotage.sprung())
+      assert.isUndefined(armed.part)
       assert.strictEqual(answer.status, status, answer.text)
-      const rows = yield* eventually(
-        sql<{ readonly status: number; readonly tokens: number }>`
-            SELECT status, (tokens_in + tokens_out)::float8 AS tokens FROM audit_log WHERE client_request_id = ${id}`,
-        (found) => found.length > 0
-      )
+      const written = Effect.sync(() => [...rows.values()].filter((row) => row.client_request_id === id))
+      const found = yield* eventually(written, ({ length }) => length > 0)
       assert.deepStrictEqual(
-        rows.map((row) => ({ ...row })),
-        [{ status: audited, tokens }]
+        found.map((row) => [row.status, row.tokens_in + row.tokens_out]),
+        [[audited, tokens]]
       )
-      const next = yield* eventually(chat("next"), (answer) => answer.status === 200)
-      assert.strictEqual(next.status, 200, next.text)
-      const { open, difference } = yield* settledBooks(leaseS + 5)
-      assert.deepStrictEqual({ open, difference }, { open: 0, difference: 0 })
+      assert.strictEqual((yield* chat("next")).status, 200)
+      // Nothing is open, and the counters have what the log has.
+      const { caller } = key
+      const survey = meter.snapshot({ group: caller.tenantId, key: caller.accountId }, Date.now())
+      const own = [...rows.values()].filter((row) => row.key_id === caller.keyId)
+      const total = own.reduce((sum, row) => sum + row.tokens_in + row.tokens_out, 0)
+      const settled = yield* eventually(survey, ({ open, totals }) => open === 0 && totals.total === total)
+      assert.deepStrictEqual([settled.open, settled.lapsed, settled.totals.total], [0, [], total])
+      assert.strictEqual(intents.size, 0)
     })
   }
 
@@ -132,18 +167,15 @@ layer(world, { excludeTestServices: true })("a defect", (it) => {
     ["KeyStore.ping", "/readyz"]
   ] as const) {
     test(`when it is in ${part}, then it is a 500 in the error shape, though ${path} has no audit row`, function* () {
-      const sabotage = yield* Sabotage
-      sabotage.arm(part)
+      armed.part = part
       // Readiness may be a second old: the metrics ask for it as well.
-      const answer = yield* eventually(call(path), () => sabotage.sprung())
-      assert.isTrue(sabotage.sprung())
+      const answer = yield* eventually(call(path), () => armed.part === undefined)
       assert.strictEqual(answer.status, 500)
       assert.deepStrictEqual(JSON.parse(answer.text), {
         error: { message: "internal error", type: "internal_error", code: 500 },
         request_id: answer.headers.get("x-request-id")
       })
-      const next = yield* eventually(call(path), ({ status }) => status === 200)
-      assert.strictEqual(next.status, 200)
+      assert.strictEqual((yield* eventually(call(path), ({ status }) => status === 200)).status, 200)
     })
   }
 })

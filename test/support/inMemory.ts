@@ -64,7 +64,11 @@ export interface InMemoryOptions {
   readonly drainMs?: number
   /** default: a free port of this machine, and the default settings */
   readonly server?: Partial<Server.ServerOptions>
+  /** parts that the server gets in place of those they are made of */
+  readonly over?: Layer.Layer<Over, never, Layer.Success<ReturnType<typeof layerGatesInMemory>>>
 }
+
+type Over = Audit | Backend | Budget | Discovery | KeyStore | Limiter | Meter | Metrics.Metrics
 
 /** A random secret of this process only. */
 export const layerContextSecret: Layer.Layer<ContextSecret> = Layer.sync(ContextSecret, () => {
@@ -148,4 +152,4 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     numCtxCap: undefined,
     refusesOverflow: false,
     ...options.server
-  }).pipe(Layer.provideMerge(layerGatesInMemory(options)))
+  }).pipe(Layer.provide(options.over ?? Layer.empty), Layer.provideMerge(layerGatesInMemory(options)))
