@@ -226,12 +226,6 @@ describe("Discovery: polling in time", () => {
     assert.isAtMost(host.polls, 15)
   })
 
-  it.effect("when the backend does not answer, then the start does not wait for it", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* Effect.provide(effective("all"), polling(Effect.never)), [])
-    })
-  )
-
   it.effect("when polling fails, then the log says why and not where the backend is", () =>
     Effect.gen(function* () {
       const lines: Array<string> = []

@@ -167,11 +167,6 @@ export const suite = (
       }
     )
 
-    check("when nothing is installed, then everything is denied", [], function* () {
-      assert.deepStrictEqual(yield* effective("all"), [])
-      assert.strictEqual(yield* resolved("all", "a:7b"), none)
-    })
-
     check(
       "when a name is not valid or comes twice, then it is left out",
       ["a:1", "a:1", "bad\u0000name", "new\nline", "sp ace", "", "x".repeat(351), "ok:1"].map(modelNamed),

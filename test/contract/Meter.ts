@@ -129,54 +129,11 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       assert.deepInclude(yield* take(claims, ask("c", 1)), { held: 1, available: 60 })
     })
 
-    test("when tokens are used, then they count for 60 seconds from their use, and held ones until then", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ tpm: 100 })
-      const a = yield* take(claims, ask("a", 80))
-      for (let i = 0; i < 9; i++) {
-        yield* TestClock.adjust("20 seconds")
-        yield* meter.renew(a, 0, 80)
-      }
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 20)
-      yield* meter.settle(a, 70)
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
-      yield* TestClock.adjust("59999 millis")
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 30)
-      yield* TestClock.adjust("1 millis")
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
-    })
-
-    test("when less is left than asked for, then the hold is the smallest remainder, and with nothing left tokens are refused", function* () {
-      const claims = claimsOf({ tpm: 100, budgets: { total: 1000 } })
-      yield* load(claims, { total: 930 })
-      const a = yield* take(claims, ask("a", 50))
-      assert.deepStrictEqual([a.held, a.available], [50, 70])
-      const b = yield* take(claims, ask("b", 50))
-      assert.deepStrictEqual([b.held, b.available], [20, 20])
-      const { by, retryAfterS, limit } = refused(yield* reserve(claims, ask("c", 1)))
-      // Requests that run hold the rest.
-      assert.deepStrictEqual([by, limit, retryAfterS], ["total", 1000, 1])
-      const tight = claimsOf({ tpm: 70, budgets: { total: 2000 } })
-      assert.strictEqual(refused(yield* reserve(tight, ask("c", 1))).by, "tokens")
-    })
-
     test("when a request asks for no tokens, then it is not refused for lack of them", function* () {
       const claims = claimsOf({ tpm: 10, budgets: { day: 10 } })
       yield* load(claims, { day: 10 })
       yield* (yield* Meter).settle(yield* take(claimsOf({ tpm: 10 }), ask("a", 10)), 10)
       assert.strictEqual((yield* take(claims, ask("b", 0, false))).held, 0)
-    })
-
-    test("when several limits are reached, then the refusal names the first of requests, tokens, concurrency, budgets", function* () {
-      const full = { rpm: 1, tpm: 10, concurrent: 1, budgets: { day: 10 } }
-      yield* load(claimsOf(full), { day: 0 })
-      yield* take(claimsOf(full), ask("a", 10))
-      const by = (terms: Terms) =>
-        Effect.map(reserve(claimsOf({ ...full, ...terms }), ask("b", 1)), (verdict) => refused(verdict).by)
-      assert.strictEqual(yield* by({}), "requests")
-      assert.strictEqual(yield* by({ rpm: 9 }), "tokens")
-      assert.strictEqual(yield* by({ rpm: 9, tpm: 99 }), "concurrency")
-      assert.strictEqual(yield* by({ rpm: 9, tpm: 99, concurrent: 9 }), "day")
     })
 
     test("when a request is refused, then nothing is consumed", function* () {
@@ -253,20 +210,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
   })
 
   describe(`${name}: once per request id`, () => {
-    test("when a reserve is repeated, then it answers as the first did and takes nothing more", function* () {
-      const claims = claimsOf({ rpm: 5, tpm: 100, concurrent: 2, budgets: { day: 100 } })
-      yield* load(claims, { day: 40 })
-      const first = granted(yield* reserve(claims, ask("a", 30)))
-      assert.strictEqual(first.reservation.admittedAt, noon)
-      yield* TestClock.adjust("5 seconds")
-      for (let i = 0; i < 10; i++) {
-        const again = granted(yield* reserve(claims, ask("a", 30)))
-        assert.deepStrictEqual(again.reservation, first.reservation)
-        assert.deepStrictEqual(amounts(again.headroom), amounts(first.headroom))
-      }
-      assert.deepStrictEqual(yield* left(claims), amounts(first.headroom))
-    })
-
     test("when a settle is repeated or followed by others, then it counts once", function* () {
       const meter = yield* Meter
       const claims = claimsOf({ tpm: 100, concurrent: 2, budgets: { total: 100 } })
@@ -296,14 +239,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       yield* meter.cancel({ id: a.id, claims })
       yield* meter.settle(a, 44)
       assert.deepStrictEqual(yield* left(claims), before)
-    })
-
-    test("when a reserve arrives after its own cancel, then it takes nothing", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ rpm: 1, concurrent: 1 })
-      yield* meter.cancel({ id: "late", claims })
-      assert.isTrue(yield* denied(claims, ask("late", 30)))
-      assert.strictEqual((yield* take(claims, ask("next", 30))).held, 30)
     })
 
     test("when counts are nonsense, then nothing becomes wrong", function* () {

@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { Meter, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
-import { ask, atNoon, buckets, claimsOf, left, load, noon, refused, reserve, take, Wipe } from "./Meter.ts"
+import { ask, atNoon, buckets, claimsOf, load, noon, refused, reserve, take, Wipe } from "./Meter.ts"
 
 const group = "g"
 
@@ -55,32 +55,6 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.strictEqual((yield* take(one, ask("d", 60))).held, 40)
     })
 
-    test("when a request is settled, then its account and its group are charged with the same", function* () {
-      const meter = yield* Meter
-      const claims = claimsBy("one", { day: 100 }, { day: 90 })
-      yield* loadGroup({ day: 0 })
-      yield* load(claims, { day: 0 })
-      const headroom = yield* meter.settle(yield* take(claims, ask("a", 30)), 20)
-      assert.deepInclude(headroom, {
-        budgets: { day: { limit: 90, remaining: 70 } },
-        tenantBudgets: { day: { limit: 100, remaining: 80 } }
-      })
-    })
-
-    test("when budgets of both are spent, then the last to end decides, and of two that end together the account's", function* () {
-      const by = (tenantBudgets: Budgets, budgets: Budgets) =>
-        Effect.map(reserve(claimsBy("one", tenantBudgets, budgets), ask("a", 1)), (verdict) => {
-          const refusal = refused(verdict)
-          return [refusal.by, refusal.scope]
-        })
-      yield* loadGroup({ day: 5, month: 5, total: 5 })
-      yield* load(claimsOf({}, { group, key: "one" }), { day: 5, month: 5, total: 5 })
-      assert.deepStrictEqual(yield* by({ day: 5 }, { month: 5 }), ["month", "key"])
-      assert.deepStrictEqual(yield* by({ month: 5 }, { day: 5 }), ["month", "tenant"])
-      assert.deepStrictEqual(yield* by({ month: 5 }, { month: 5 }), ["month", "key"])
-      assert.deepStrictEqual(yield* by({ total: 5 }, { day: 5, month: 5 }), ["total", "tenant"])
-    })
-
     test("when counters of the group are missing, then nobody is admitted, and they are named apart", function* () {
       const claims = claimsBy("one", { day: 10, total: 10 }, { day: 10 })
       const missing = { tenantCounters: { day: buckets.day, total: buckets.total } }
@@ -92,16 +66,6 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.deepStrictEqual(yield* reserve(claims, ask("a", 5)), new Missing({ counters: {}, ...missing }))
       yield* loadGroup({ day: 0, total: 0 })
       assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
-    })
-
-    test("when a stream asks for more, then it gets no more than the group has", function* () {
-      const meter = yield* Meter
-      const [one, other] = [claimsBy("one", { total: 100 }), claimsBy("other", { total: 100 })]
-      yield* loadGroup({ total: 0 })
-      const a = yield* take(one, ask("a", 30))
-      yield* take(other, ask("b", 50))
-      assert.deepStrictEqual(yield* meter.renew(a, 30, 90), { held: 50, exhausted: true })
-      assert.strictEqual(yield* spentOf(one), 100)
     })
 
     test("when nobody claims the group's budget, then its counter is kept up all the same", function* () {
@@ -182,17 +146,6 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       yield* meter.settle(a, 30)
       assert.isFalse(yield* meter.repair(all, noon, mark, { total: 0 }))
       assert.strictEqual(yield* spentOf(claims), 130)
-    })
-
-    test("when a request of an account that is not named came and went, then the group is not repaired", function* () {
-      const meter = yield* Meter
-      const claims = claimsBy("new", { total: 1000 })
-      yield* loadGroup({ total: 100 })
-      const { mark } = yield* meter.snapshot(all, noon)
-      yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
-      assert.isFalse(yield* meter.repair(all, noon, mark, { total: 100 }))
-      assert.strictEqual(yield* spentOf(claims), 125)
-      assert.deepInclude(yield* left(claims), { budgets: {} })
     })
   })
 }

@@ -9,23 +9,6 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: leases`, () => {
-    test("when nobody renews a slot, then it is free at the end of its lease, and its hold is kept until it is settled", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
-      yield* load(claims, { day: 0 })
-      const a = yield* take(claims, ask("a", 60))
-      yield* TestClock.adjust("29999 millis")
-      assert.strictEqual(refused(yield* reserve(claims, ask("b", 10))).by, "concurrency")
-      yield* TestClock.adjust("1 millis")
-      const headroom = yield* left(claims)
-      assert.deepStrictEqual([headroom.tokens.remaining, headroom.budgets.day?.remaining], [40, 940])
-      assert.strictEqual((yield* take(claims, ask("b", 90))).held, 40)
-      // The reconciler comes late; it is exact all the same, once.
-      for (let i = 0; i < 3; i++) yield* meter.settle(a, 25)
-      const after = yield* left(claims)
-      assert.deepStrictEqual([after.tokens.remaining, after.budgets.day?.remaining], [35, 935])
-    })
-
     test("when a lease has ended, then the request is named until it is renewed, settled or cancelled", function* () {
       const meter = yield* Meter
       const claims = claimsOf({ concurrent: 9, tpm: 100, budgets: { day: 1000 } })
@@ -47,20 +30,6 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       const { budgets, tokens } = yield* meter.settle(a, 5)
       assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [85, 985])
       assert.deepStrictEqual(yield* survey, [0])
-    })
-
-    test("when a prompt will be charged in full, then it is held in full, and nothing is admitted when nothing is left", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })
-      yield* load(claims, { day: 0 })
-      const a = yield* take(claims, { ...ask("a", 96), least: 10 })
-      const b = yield* take(claims, { ...ask("b", 96), least: 10 })
-      assert.deepStrictEqual([a.held, b.held, b.available], [96, 10, 4])
-      assert.strictEqual(refused(yield* reserve(claims, { ...ask("c", 96), least: 10 })).by, "day")
-      // Its end cannot be told: what is left is what the ledger has left all the same.
-      assert.strictEqual((yield* meter.settle(a, 10)).budgets.day?.remaining, 80)
-      assert.strictEqual((yield* meter.settle(b, 10)).budgets.day?.remaining, 80)
-      assert.strictEqual((yield* take(claims, { ...ask("d", 5), least: 10 })).held, 5)
     })
 
     test("when a slot is renewed, then it stays taken", function* () {

@@ -23,33 +23,12 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
   const test = atNoon(layer)
 
   describe(`${name}: totals`, () => {
-    test("when the store does not know a total, then the total is named and nothing is written", function* () {
-      const claims = claimsOf({ rpm: 1, budgets: { day: 10, month: 20, total: 30 } })
-      const verdict = yield* reserve(claims, ask("a", 5))
-      assert.deepStrictEqual(verdict, new Missing({ counters: buckets }))
-      assert.deepStrictEqual(yield* (yield* Meter).peek(claims), new Missing({ counters: buckets }))
-      yield* load(claims, { day: 0, total: 0 })
-      assert.deepStrictEqual(
-        yield* reserve(claims, ask("a", 5)),
-        new Missing({ counters: { month: buckets.month } })
-      )
-      yield* load(claims, { month: 0 })
-      assert.strictEqual((yield* take(claims, ask("a", 5))).held, 5)
-    })
-
     test("when a total exists, then load does not change it", function* () {
       const claims = claimsOf({ budgets: { day: 100 } })
       yield* load(claims, { day: 70 })
       yield* take(claims, ask("a", 10))
       yield* load(claims, { day: 0 })
       assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 20)
-    })
-
-    test("when no budget claims a total, then it is kept up to date", function* () {
-      const claims = claimsOf({ budgets: { day: 100 } })
-      yield* load(claims, { day: 0 })
-      yield* (yield* Meter).settle(yield* take(claimsOf({}), ask("a", 60)), 50)
-      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 50)
     })
 
     test("when only requests that run fill a budget, then it is held and not spent, and what is spent decides first", function* () {
@@ -200,30 +179,6 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
     const spent = (claims: Claims) =>
       Effect.map(left(claims), ({ budgets: { total } }) => 1000 - (total?.remaining ?? 0))
 
-    test("when a total has drifted and nothing is under way, then it is set to the truth", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ budgets: { day: 1000, total: 1000 } })
-      yield* load(claims, { day: 7, total: 100 })
-      const survey = yield* meter.snapshot(claims.account, noon)
-      assert.deepStrictEqual([survey.totals, survey.open], [{ day: 7, total: 100 }, 0])
-      const repair = meter.repair(claims.account, noon, survey.mark, { day: 7, month: 3, total: 90 })
-      assert.isTrue(yield* repair)
-      assert.strictEqual(yield* spent(claims), 90)
-      // A total the store does not know stays unknown: it is the Budget that loads it.
-      assert.deepStrictEqual((yield* meter.snapshot(claims.account, noon)).totals, { day: 7, total: 90 })
-    })
-
-    test("when a request came and went after the survey, then nothing is repaired", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ budgets: { total: 1000 } })
-      yield* load(claims, { total: 100 })
-      yield* meter.settle(yield* take(claims, ask("before", 10)), 0)
-      const { mark } = yield* meter.snapshot(claims.account, noon)
-      yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
-      assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
-      assert.strictEqual(yield* spent(claims), 125)
-    })
-
     test("when a request runs, or its hold is left after its lease, then nothing is repaired", function* () {
       const meter = yield* Meter
       const claims = claimsOf({ budgets: { total: 1000 } })
@@ -242,31 +197,6 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 140 }))
       yield* meter.settle(a, 5)
       assert.strictEqual(yield* spent(claims), 140)
-    })
-
-    test("when store and ledger both missed a request at the repair, then it is charged all the same", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ budgets: { total: 1000 } })
-      yield* load(claims, { total: 100 })
-      const a = yield* take(claims, ask("a", 30))
-      yield* yield* Wipe
-      yield* load(claims, { total: 110 })
-      const { mark } = yield* meter.snapshot(claims.account, noon)
-      assert.isTrue(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
-      yield* meter.settle(a, 20)
-      assert.strictEqual(yield* spent(claims), 120)
-    })
-
-    test("when a survey is repeated, then it consumes nothing and answers the same", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ budgets: { total: 1000 } })
-      assert.deepStrictEqual((yield* meter.snapshot(claims.account, noon)).totals, {})
-      yield* load(claims, { total: 100 })
-      yield* take(claims, ask("a", 30))
-      const before = yield* left(claims)
-      const first = yield* meter.snapshot(claims.account, noon)
-      assert.deepStrictEqual(yield* meter.snapshot(claims.account, noon), first)
-      assert.deepStrictEqual(yield* left(claims), before)
     })
   })
 }

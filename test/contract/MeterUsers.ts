@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import { type Claims, userAccountOf } from "../../src/domain/Reservation.ts"
-import { Meter, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
+import { Meter, Missing } from "../../src/gates/meter/Meter.ts"
 import {
   ask,
   atNoon,
@@ -85,28 +85,6 @@ export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       yield* take(ada, ask("f"))
     })
 
-    test("when the key has nothing left, then each user is refused, and told that it is the key", function* () {
-      const [ada, bob] = [claimsBy("ada", {}, { concurrent: 1 }), claimsBy("bob", {}, { concurrent: 1 })]
-      yield* take(ada, ask("a"))
-      assert.deepStrictEqual(yield* refusalOf(bob, "b"), ["concurrency", "key", 1, 1])
-    })
-
-    test("when the budget of a user is spent, then it alone is refused, and no request of it is held further", function* () {
-      const meter = yield* Meter
-      const [ada, bob] = [
-        claimsBy("ada", { budgets: { day: 100 } }),
-        claimsBy("bob", { budgets: { day: 100 } })
-      ]
-      yield* loadUser("ada", { day: 30 })
-      yield* loadUser("bob", { day: 0 })
-      const a = yield* take(ada, ask("a", 50))
-      assert.deepStrictEqual(yield* meter.renew(a, 50, 90), { held: 70, exhausted: true })
-      const headroom = yield* meter.settle(a, 70)
-      assert.deepInclude(headroom, { budgets: {}, userBudgets: { day: { limit: 100, remaining: 0 } } })
-      assert.deepStrictEqual(yield* refusalOf(ada, "b"), ["day", "user", 100, 43_200])
-      assert.strictEqual((yield* take(bob, ask("c", 50))).held, 50)
-    })
-
     test("when counters of a user are missing, then it is not admitted, and they are named apart", function* () {
       const claims = claimsBy("ada", { budgets: { day: 10, total: 10 } })
       assert.deepStrictEqual(
@@ -115,24 +93,6 @@ export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       )
       yield* loadUser("ada", { day: 0, total: 4 })
       assert.deepStrictEqual((yield* take(claims, ask("a", 50))).held, 6)
-    })
-
-    test("when many come at once for one user, then its budget is held to the token", function* () {
-      const claims = claimsBy("ada", { budgets: { total: 1000 } })
-      yield* loadUser("ada", { total: 0 })
-      const verdicts = yield* Effect.forEach(
-        Array.from({ length: 100 }, (_, i) => i),
-        (i) => reserve(claims, ask(`p${i}`, 70)),
-        { concurrency: "unbounded" }
-      )
-      const held = verdicts.flatMap((verdict) =>
-        verdict instanceof Reserved ? [verdict.reservation.held] : []
-      )
-      assert.deepStrictEqual(
-        held.reduce((sum, tokens) => sum + tokens, 0),
-        1000
-      )
-      assert.lengthOf(held, 15)
     })
 
     test("when the store has lost everything, then a request that runs is there again, for the key and the user", function* () {

@@ -68,13 +68,6 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
     )
 
   describe(name, () => {
-    test("when a place is free, then a request gets it at once; when none is, then it waits", function* (a, b) {
-      assert.instanceOf(yield* a.enter(ticket("1"), bounds), Granted)
-      assert.instanceOf(yield* b.enter(ticket("2"), bounds), Granted)
-      assert.instanceOf(yield* a.enter(ticket("3"), bounds), Waiting)
-      assert.instanceOf(yield* a.enter(ticket("1"), bounds), Granted, "asked again, it answers the same")
-    })
-
     test("when a request ends on one replica, then the next one is told on its own", function* (a, b) {
       const told: Array<string> = []
       yield* b.onMessage(({ id }) => Effect.sync(() => void told.push(`b ${id}`)))

@@ -98,35 +98,6 @@ test("when there are two writers, then at most two writes run at once and each h
   assert.deepStrictEqual(store.rows, [1, 2, 3, 4, 5, 6])
 })
 
-test("when it closes, then it waits for every writer", function* () {
-  const { commit, store } = yield* make({ writers: 2 })
-  const first = yield* held(store)
-  yield* Effect.asVoid(commit.offer(1))
-  yield* turn
-  const second = yield* held(store)
-  yield* Effect.asVoid(commit.offer(2))
-  yield* turn
-  const closing = yield* fork(commit.close(5000))
-  yield* second
-  yield* turn
-  assert.isUndefined(closing.pollUnsafe())
-  yield* first
-  assert.strictEqual(yield* Fiber.join(closing), 0)
-  assert.deepStrictEqual(store.rows, [2, 1])
-})
-
-test("when a write has not happened yet, then its submitter still waits", function* () {
-  const { commit, store } = yield* make()
-  const release = yield* held(store)
-  const fiber = yield* fork(commit.submit(1))
-  yield* Effect.yieldNow
-  assert.isUndefined(fiber.pollUnsafe())
-  assert.deepStrictEqual(store.rows, [])
-  yield* release
-  yield* Fiber.join(fiber)
-  assert.deepStrictEqual(store.rows, [1])
-})
-
 test("when many items come, then no batch is larger than its bound and the queue refuses more than its capacity", function* () {
   const { commit, store } = yield* make({ maxBatch: 2, capacity: 5 })
   const release = yield* held(store)
@@ -169,15 +140,6 @@ test("when a row cannot be encoded, then its submitter fails and the other rows 
   })
   assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
   assert.deepStrictEqual(written, [1, 3])
-})
-
-test("when the store fails, then its submitters fail and the next write is tried", function* () {
-  const { commit, store } = yield* make()
-  store.down = true
-  assert.deepInclude(yield* Effect.flip(commit.submit(1)), { _tag: "StoreDown" })
-  store.down = false
-  yield* commit.submit(2)
-  assert.deepStrictEqual(store.rows, [2])
 })
 
 test("when the store comes back, then the kept items are written in order, and the lag was shown meanwhile", function* () {
@@ -248,17 +210,6 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
   yield* TestClock.adjust("5 seconds")
   assert.strictEqual(yield* Fiber.join(ending), 2)
   for (const written of lost) assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
-})
-
-test("when a write hangs, then closing still ends in time", function* () {
-  const { commit, store } = yield* make()
-  const release = yield* held(store)
-  const written = yield* commit.offer(1)
-  const closing = yield* fork(commit.close(1000))
-  yield* TestClock.adjust("1 seconds")
-  assert.strictEqual(yield* Fiber.join(closing), 1)
-  assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
-  yield* release
 })
 
 test("when items are late, then each wait ends after its own time, and only submitted items that nobody writes are taken back", function* () {

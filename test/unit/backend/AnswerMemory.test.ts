@@ -40,16 +40,6 @@ describe("answers that are collected", () => {
     assert.strictEqual(yield* memory.bytes, 0)
   })
 
-  test("when a request ends, then its memory is given back", function* () {
-    const memory = yield* AnswerMemory
-    const one = yield* request("a")
-    yield* one.collect(mib)
-    yield* one.hold(2 * mib)
-    assert.strictEqual(yield* memory.bytes, 2 * mib)
-    yield* one.end
-    assert.strictEqual(yield* memory.bytes, 0)
-  })
-
   test("when the keys of one tenant collect as much as they can, then another tenant's answer does not wait", function* () {
     const memory = yield* AnswerMemory
     for (let i = 0; i < 12; i += 1) {

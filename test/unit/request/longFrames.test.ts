@@ -96,8 +96,6 @@ describe("a frame with more than one token", () => {
   })
 
   for (const [name, frame] of Object.entries<Partial<Frame>>({
-    text: { text: words(100) },
-    thinking: { thinking: words(100) },
     "a tool call": { toolCalls: [{ name: "f", arguments: { a: words(100) } }] },
     "log probabilities alone": { logprobs: [{ token: words(100), logprob: -1 }] }
   }))
@@ -112,16 +110,6 @@ describe("a frame with more than one token", () => {
         assert.isAtLeast(one.shown.length, 10, "and nothing is cut")
       }
     })
-
-  it("when the backend's count can be true, then it is what is charged", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model, wish({ tools: [] }))
-    const last = final({ promptEvalCount: 40, evalCount: 130 })
-    one.answer([[{ ...base, toolCalls: [{ name: "f", arguments: { a: words(100) } }] }], [last]])
-    read(one)
-    assert.strictEqual(one.shown.at(-1), last)
-    assert.strictEqual(model.spent, 170)
-  })
 
   it("when each frame is one token of any length a language has, then each is counted as one", () => {
     for (const text of [" a", " international", " сотрудничестве", "ประเทศไทย"]) {

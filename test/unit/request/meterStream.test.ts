@@ -101,12 +101,6 @@ describe("output that is collected", () => {
     assert.strictEqual(running.at(-1)?.shown.at(-1)?.doneReason, "stop")
   })
 
-  it("when one is alone at the end of a budget, then its bound is what is left, and nothing is written beyond it", () => {
-    const model = new MeteredModel(1000)
-    assert.strictEqual(admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })).numPredict, 960)
-    assert.isUndefined(model.admit(wish({ tools: [] })))
-  })
-
   it("when a model's last answers were long, then the next ones hold as much, but for one of a hundred", () => {
     const model = new MeteredModel(1_000_000)
     const tools = () => admitted(model, wish({ tools: [] }, { maxTokens: 65_536 })).hold.held - 40

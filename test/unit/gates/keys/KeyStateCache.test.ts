@@ -84,14 +84,6 @@ test("when a key is in use, then the poll alone keeps it fresh, all keys in one 
   assert.isTrue(database.asked.every((prefixes) => prefixes.length === 2))
 })
 
-test("when a poll finds a key changed, then the answer changes", function* () {
-  const { database, isUsable } = yield* cacheOn(all)
-  yield* isUsable
-  database.answer = disabled
-  yield* TestClock.adjust("400 millis")
-  assert.isFalse(yield* isUsable)
-})
-
 test("when the database hangs, then an asker waits no longer than the bound", function* () {
   const { database, isUsable } = yield* cacheOn(hung, { readTimeoutMs: 900 })
   const waiting = yield* asking(Effect.flip(isUsable))

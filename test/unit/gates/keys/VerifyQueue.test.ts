@@ -77,29 +77,6 @@ it("when all that wait were turned away before, then a newcomer that was too tak
   assert.deepStrictEqual([...survivors].sort(), ["a", "b"])
 })
 
-it("when an entry is in work, then it keeps its place and nobody takes it", () => {
-  const { enter, entry, evicted, queue } = makeQueue(1, 100)
-  enter(entry("working"), "clean")
-  const taken = queue.take("clean")
-  assert.strictEqual(taken?.name, "working")
-  assert.isFalse(enter(entry("newcomer"), "clean"))
-  assert.deepStrictEqual(evicted, [])
-  if (taken !== undefined) queue.leave(taken)
-  assert.isTrue(enter(entry("next"), "clean"))
-})
-
-it("when an entry that sleeps is replaced, then waking it later frees no second place", () => {
-  const { enter, entry, evicted, queue } = makeQueue(1, 100)
-  const sleeper = entry("sleeper")
-  assert.isTrue(enter(sleeper, "asleep"))
-  assert.isTrue(enter(entry("newcomer"), "asleep"))
-  assert.deepStrictEqual(evicted, ["sleeper"])
-  queue.wake(sleeper)
-  assert.isTrue(enter(entry("third"), "asleep"))
-  assert.deepStrictEqual(evicted, ["sleeper", "newcomer"])
-  assert.strictEqual(queue.size, 0)
-})
-
 it("when one address floods a prefix, then an entry of another takes a place, keeps it, and is taken next", () => {
   const { enter, entry, evicted, queue } = makeQueue(2, 100)
   enter(entry("in work", "p", true, "flood"), "suspect")

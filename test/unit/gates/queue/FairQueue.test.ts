@@ -170,13 +170,6 @@ describe("the line in front of the backend", () => {
     assert.deepStrictEqual(left, ["2"], "the store is told once")
   })
 
-  test("when too many wait, then the next is refused at once", function* () {
-    yield* enter("1")
-    for (const id of ["2", "3", "4", "5"]) yield* Effect.forkChild(enter(id))
-    yield* Effect.yieldNow
-    assert.instanceOf(yield* Effect.flip(enter("6")), CapacityExceeded)
-  })
-
   test("when another tenant comes to a full queue, then the newest request of the crowd is refused and left once", function* ({
     left,
     memory
