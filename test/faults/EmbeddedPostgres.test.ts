@@ -48,7 +48,7 @@ test("when it is started again, then its data are there", function* () {
 })
 
 test("when the folder above is closed to others and then open, then it runs with its data in both", function* () {
-  const dataDir = yield* folder(0o700)
+  const dataDir = yield* used(0o700)
   for (const [count, mode] of [0o700, 0o755, 0o700].entries()) {
     yield* Effect.promise(() => fs.chmod(path.dirname(dataDir), mode))
     assert.strictEqual(yield* visit(dataDir), count + 1)

@@ -42,9 +42,11 @@ layer(layerGateway(), { excludeTestServices: true })("tables that take no rows",
         begin,
         () =>
           Effect.gen(function* () {
-            const list = yield* call("/api/tags", { secret })
+            // Each waits for its row as long as an answer may, both at the same time.
+            const [list, held] = yield* Effect.all([call("/api/tags", { secret }), chat(secret)], {
+              concurrency: 2
+            })
             assert.strictEqual(list.status, 503)
-            const held = yield* chat(secret)
             assert.strictEqual(held.status, 503, "an answer without its row")
             const asked = fake.requests.length
             assert.strictEqual((yield* chat(secret)).status, 503)
