@@ -9,7 +9,7 @@ import { randomUUID, randomUUIDv7 } from "node:crypto"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect, Layer, Redacted } from "effect"
-import { Reconciler } from "../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../test/support/noReconciler.ts"
 import { layerMemory as layerMeter } from "../src/gates/meter/memory/layer.ts"
 import { Audit } from "../src/audit/Audit.ts"
 import { layerPostgres as layerAudit } from "../src/audit/postgres.ts"
@@ -121,7 +121,7 @@ const measure = (url: DatabaseAddress) =>
   }).pipe(
     Effect.provide(
       layerAudit({ leaseS: 30 }).pipe(
-        Layer.provide([Metrics.layer, layerMeter({ leaseS: 30 }), Reconciler.layerNone]),
+        Layer.provide([Metrics.layer, layerMeter({ leaseS: 30 }), noReconciler]),
         Layer.provideMerge(layerPostgres({ url }))
       )
     )

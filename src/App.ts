@@ -30,7 +30,7 @@ import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
 import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
 import type { QueueStore } from "./gates/queue/QueueStore.ts"
-import { layerPinned, layerPostgres as layerPins } from "./gates/queue/pins.ts"
+import { layerPinned, Pins } from "./gates/queue/pins.ts"
 import { layerQueueGauge } from "./gates/queue/gauge.ts"
 import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
 import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
@@ -41,7 +41,7 @@ import { StoreTimeouts } from "./infra/StoreTimeouts.ts"
 import { ModelRates } from "./gates/limits/TokenRates.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
-import { layerPostgres as layerContextSecret } from "./secrets/ContextSecret.ts"
+import { ContextSecret } from "./secrets/ContextSecret.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /** What a gateway does not have in its process, beside the database. The simulation puts twins in their place. */
@@ -167,11 +167,11 @@ export const layerRequests = <E, R>(
 /** All of a gateway but its server. It knows nothing of HTTP. */
 export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
   Layer.mergeAll(
-    layerContextSecret,
+    ContextSecret.layer,
     layerBudgetGauges,
     layerBackendGauges,
     layerQueueGauge,
-    layerPinned.pipe(Layer.provide(layerPins)),
+    layerPinned.pipe(Layer.provide(Pins.layer)),
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention,
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),

@@ -5,14 +5,6 @@ import { Unavailable } from "../domain/Errors.ts"
 import { oneRow } from "../infra/rows.ts"
 import { timeoutDetached } from "../infra/time.ts"
 
-export class ContextSecret extends Context.Service<
-  ContextSecret,
-  {
-    /** 32 bytes. Read once, then remembered. Fails with `Unavailable` when the first read gets no answer. */
-    readonly read: Effect.Effect<Buffer, Unavailable>
-  }
->()("tollgate/secrets/ContextSecret") {}
-
 const read = oneRow({ hex: Schema.String.check(Schema.isPattern(/^[0-9a-f]{64}$/)) })
 
 const make = Effect.gen(function* () {
@@ -25,12 +17,17 @@ const make = Effect.gen(function* () {
     Effect.map(({ hex }) => (secret = Buffer.from(hex, "hex"))),
     Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause }))
   )
-  return ContextSecret.of({
+  return {
+    /** 32 bytes. Read once, then remembered. Fails with `Unavailable` when the first read gets no answer. */
     read: Effect.suspend(() => (secret === undefined ? load : Effect.succeed(secret)))
-  })
+  }
 })
 
-export const layerPostgres: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
-  ContextSecret,
+export class ContextSecret extends Context.Service<ContextSecret>()("tollgate/secrets/ContextSecret", {
   make
-)
+}) {
+  static readonly layer: Layer.Layer<ContextSecret, never, PgClient.PgClient> = Layer.effect(
+    ContextSecret,
+    make
+  )
+}

@@ -4,7 +4,7 @@ import { TestClock } from "effect/testing"
 import { Ledger, LedgerDown } from "../../src/gates/limits/Ledger.ts"
 import type { Budgets, Period } from "../../src/domain/Limits.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
-import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../support/noReconciler.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
@@ -13,7 +13,7 @@ const spent = { day: 10, month: 200, total: 3000 }
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
   Budget.layer.pipe(
-    Layer.provide(Reconciler.layerNone),
+    Layer.provide(noReconciler),
     Layer.provideMerge(layerMemory({ leaseS: 30 })),
     Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
   )
@@ -106,7 +106,7 @@ it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
         Budget.layer.pipe(
           Layer.provide([
             noMeter,
-            Reconciler.layerNone,
+            noReconciler,
             Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })
           ])
         )

@@ -1,18 +1,18 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { ContextSecret, layerPostgres } from "../../src/secrets/ContextSecret.ts"
+import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { suite } from "./ContextSecret.ts"
 
-suite("live", layerPostgres.pipe(Layer.provide(layerTestPostgres())))
+suite("live", ContextSecret.layer.pipe(Layer.provide(layerTestPostgres())))
 
 layer(layerTestPostgres())("the secret in the database", (it) => {
   it.effect("when two replicas read it, then they read the same", () =>
     Effect.gen(function* () {
       const read = Effect.flatMap(ContextSecret, ({ read }) => read)
-      const one = yield* read.pipe(Effect.provide(Layer.fresh(layerPostgres)))
-      const other = yield* read.pipe(Effect.provide(Layer.fresh(layerPostgres)))
+      const one = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
+      const other = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
       assert.isTrue(one.equals(other))
     })
   )
@@ -25,6 +25,6 @@ layer(layerTestPostgres())("the secret in the database", (it) => {
       assert.strictEqual((yield* Effect.flip(read))._tag, "Unavailable")
       yield* sql`UPDATE sealing_secrets SET purpose = 'context'`
       assert.strictEqual((yield* read).length, 32)
-    }).pipe(Effect.provide(Layer.fresh(layerPostgres)))
+    }).pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
   )
 })

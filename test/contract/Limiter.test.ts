@@ -6,6 +6,7 @@ import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../support/noReconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import {
   type ClaimName,
@@ -43,7 +44,7 @@ const answering = (verdict: Verdict) => {
   })
   const budget = Layer.succeed(Budget, { restore: () => Effect.void })
   const layer = Limiter.layer.pipe(
-    Layer.provide([meter, budget, ModelRates.layer, Reconciler.layerNone]),
+    Layer.provide([meter, budget, ModelRates.layer, noReconciler]),
     Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
     Layer.provide(Metrics.layer)
   )

@@ -9,7 +9,7 @@ import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
 import { closeExpired } from "../../src/ledger/expiredIntents.ts"
-import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../support/noReconciler.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import {
   auditSumsOf,
@@ -55,7 +55,7 @@ const layerWrittenLive = Layer.effect(
 )
 
 /** Counters that corrections are charged to, and a comparison that nobody makes. */
-const layerCounters = Layer.merge(layerMeter({ leaseS: 30 }), Reconciler.layerNone)
+const layerCounters = Layer.merge(layerMeter({ leaseS: 30 }), noReconciler)
 
 export const layerLiveAudit = (options: Partial<AuditOptions> = {}) =>
   Layer.merge(layerPostgres({ leaseS: 30, ...options }), layerLedger).pipe(

@@ -5,7 +5,7 @@ import { SqlClient } from "effect/sql"
 import { jsonLine } from "../../src/observability/logging.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { layerCrashRecovery } from "../../src/ledger/CrashRecovery.ts"
-import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../support/noReconciler.ts"
 import { hasIntent, storedRow } from "../support/auditDatabase.ts"
 import { another } from "../support/anotherAudit.ts"
 import { eventually } from "../support/Gateway.ts"
@@ -33,7 +33,7 @@ it.live("when an intent cannot be closed, then it delays no other, and it is see
     ])
     const built = yield* Layer.build(
       layerCrashRecovery({ leaseS: 1, everyS: 0.1 }).pipe(
-        Layer.provide(Reconciler.layerNone),
+        Layer.provide(noReconciler),
         Layer.provideMerge(Layer.fresh(Metrics.layer)),
         Layer.provideMerge(ear)
       )

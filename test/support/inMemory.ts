@@ -25,7 +25,7 @@ import { Budget } from "../../src/gates/limits/Budget.ts"
 import type { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
-import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "./noReconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import { layerMemory as layerKeys, type MemoryKey } from "./twins/KeyStore.ts"
 import type { KeyStore } from "../../src/gates/keys/KeyStore.ts"
@@ -114,7 +114,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     LeaseKeeper.layer({ leaseS }),
     layerContextSecret
   ).pipe(
-    Layer.provideMerge(Reconciler.layerNone),
+    Layer.provideMerge(noReconciler),
     Layer.provideMerge(options.meter ?? layerMeter({ leaseS })),
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),

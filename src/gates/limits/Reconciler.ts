@@ -2,7 +2,7 @@
  * Compares live counters with the ledger, and repairs them (`ledger/CounterReconciler.ts`). Code that changes counters says
  * which. They are compared when no request of theirs is open.
  */
-import { Context, Effect, Layer } from "effect"
+import { Context, type Effect } from "effect"
 import type { Claims, CounterOwner } from "../../domain/Reservation.ts"
 
 export class Reconciler extends Context.Service<
@@ -16,10 +16,4 @@ export class Reconciler extends Context.Service<
      */
     compareSoon(owner: CounterOwner): Effect.Effect<void>
   }
->()("tollgate/gates/limits/Reconciler") {
-  /** Compares nothing: for counters whose ledger is in the same memory. */
-  static readonly layerNone = Layer.succeed(Reconciler, {
-    compare: () => Effect.void,
-    compareSoon: () => Effect.void
-  })
-}
+>()("tollgate/gates/limits/Reconciler") {}

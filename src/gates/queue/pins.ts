@@ -19,14 +19,6 @@ import { baseOf, maxPins, pinnedKeepAliveS } from "./QueueStore.ts"
 /** The database failed. `cause` is for the log. */
 export class PinsDown extends Data.TaggedError("PinsDown")<{ readonly cause: unknown }> {}
 
-export class Pins extends Context.Service<
-  Pins,
-  {
-    /** Names of the models that are pinned now, by the database's clock. */
-    readonly now: Effect.Effect<ReadonlyArray<string>, PinsDown>
-  }
->()("tollgate/gates/queue/Pins") {}
-
 const decode = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ model: Schema.String })))
 
 /** `hours` as `22-06`: from the first hour of the day until the second, in UTC. */
@@ -35,22 +27,24 @@ export const isInForce = `(hours IS NULL OR CASE
     AND to_char(now() AT TIME ZONE 'UTC', 'HH24') < right(hours, 2)
   ELSE to_char(now() AT TIME ZONE 'UTC', 'HH24') >= left(hours, 2) OR to_char(now() AT TIME ZONE 'UTC', 'HH24') < right(hours, 2) END)`
 
-export const layerPostgres: Layer.Layer<Pins, never, PgClient.PgClient> = Layer.effect(
-  Pins,
-  Effect.gen(function* () {
-    const pg = yield* PgClient.PgClient
-    return Pins.of({
-      now: pg`SELECT model FROM model_pins WHERE ${pg.literal(isInForce)} ORDER BY model LIMIT ${maxPins}`.pipe(
-        Effect.flatMap(decode),
-        timeoutDetached("2 seconds"),
-        Effect.mapBoth({
-          onSuccess: (rows) => rows.map(({ model }) => withTag(model)),
-          onFailure: (cause) => new PinsDown({ cause })
-        })
-      )
-    })
-  })
-)
+const make = Effect.gen(function* () {
+  const pg = yield* PgClient.PgClient
+  return {
+    /** Names of the models that are pinned now, by the database's clock. */
+    now: pg`SELECT model FROM model_pins WHERE ${pg.literal(isInForce)} ORDER BY model LIMIT ${maxPins}`.pipe(
+      Effect.flatMap(decode),
+      timeoutDetached("2 seconds"),
+      Effect.mapBoth({
+        onSuccess: (rows): ReadonlyArray<string> => rows.map(({ model }) => withTag(model)),
+        onFailure: (cause) => new PinsDown({ cause })
+      })
+    )
+  }
+})
+
+export class Pins extends Context.Service<Pins>()("tollgate/gates/queue/Pins", { make }) {
+  static readonly layer: Layer.Layer<Pins, never, PgClient.PgClient> = Layer.effect(Pins, make)
+}
 
 /** A change of the pins is in force after this time, milliseconds. */
 const readEveryMs = 5000

@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Clock, Duration, Effect, Layer } from "effect"
-import { Reconciler } from "../../../src/gates/limits/Reconciler.ts"
+import { noReconciler } from "../../support/noReconciler.ts"
 import { layerCrashRecovery } from "../../../src/ledger/CrashRecovery.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { another } from "../../support/anotherAudit.ts"
@@ -70,7 +70,7 @@ const recovery = Effect.gen(function* () {
   })
   yield* Layer.build(
     layerCrashRecovery({ leaseS, everyS }).pipe(
-      Layer.provide([Layer.succeed(PgClient.PgClient, pg), Reconciler.layerNone, Metrics.layer])
+      Layer.provide([Layer.succeed(PgClient.PgClient, pg), noReconciler, Metrics.layer])
     )
   ).pipe(Effect.provideService(Clock.Clock, clock))
   const rest = Effect.map(
