@@ -1,6 +1,7 @@
-import { Effect, Layer } from "effect"
+import { Clock, Effect, Layer } from "effect"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
-import { layerMemoryMeter } from "../../src/gates/meter/memory/layer.ts"
+import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
+import { Meter } from "../../src/gates/meter/Meter.ts"
 import { leaseS, suite, Wipe } from "./Meter.ts"
 import type { MeterOptions } from "../../src/gates/meter/bounds.ts"
 import { groups } from "./MeterGroups.ts"
@@ -13,7 +14,10 @@ const twinWith = (options: Partial<MeterOptions>) => () =>
   Layer.suspend(() => {
     const counters = new MemoryMeter({ leaseS, ...options })
     return Layer.merge(
-      layerMemoryMeter(counters),
+      Layer.effect(
+        Meter,
+        Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
+      ),
       Layer.succeed(
         Wipe,
         Effect.sync(() => counters.clear())

@@ -19,7 +19,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],
   "src/gates/limits/Budget.ts": [1, "an instant of the periods that are loaded"],
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
-  "src/gates/meter/memory/layer.ts": [2, "the day of a request; the clock of a test's store"],
+  "src/gates/meter/memory/layer.ts": [1, "the day of a request"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
   "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"]
 }

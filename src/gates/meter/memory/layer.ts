@@ -34,13 +34,6 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
   })
 }
 
-/** A Meter on given counters, by the wall clock. Tests keep the counters to read them and to make them forget. */
-export const layerMemoryMeter = (counters: MemoryMeter): Layer.Layer<Meter> =>
-  Layer.effect(
-    Meter,
-    Effect.map(Clock.Clock, (clock) => makeMemory(counters, () => clock.currentTimeMillisUnsafe()))
-  )
-
 export const layerMemory = (options: MeterOptions): Layer.Layer<Meter> =>
   Layer.effect(
     Meter,
