@@ -3,7 +3,7 @@ import { Summary } from "./test/support/servers/reporter.ts"
 
 export default defineConfig({
   test: {
-    include: ["test/**/*.test.ts", "lab/simulation/*.test.ts", "playground/test/**/*.test.ts"],
+    include: ["test/**/*.test.ts", "lab/**/*.test.ts", "playground/test/**/*.test.ts"],
     globalSetup: ["./test/support/servers/globalSetup.ts"],
     reporters: ["default", new Summary()],
     // Only what hangs takes so long: a busy machine is no failure. Longer than any wait of a test (`test/support/wait.ts`).

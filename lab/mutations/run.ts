@@ -8,20 +8,10 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { parseArgs, promisify } from "node:util"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { Console, Effect, Schema } from "effect"
-import { parse } from "yaml"
+import { Console, Effect } from "effect"
+import { type Defect, defects } from "./defects.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
-
-const Mutation = Schema.Struct({
-  what: Schema.String,
-  file: Schema.String,
-  text: Schema.String,
-  instead: Schema.String
-})
-const mutations = Schema.decodeUnknownSync(Schema.Array(Mutation))(
-  parse(readFileSync(path.join(import.meta.dirname, "defects.yaml"), "utf8"))
-)
 
 const { values } = parseArgs({
   options: { seeds: { type: "string", default: "2000" }, only: { type: "string", default: "" } }
@@ -54,7 +44,7 @@ const findIn = Effect.fnUntraced(function* (copy: string) {
   return undefined
 })
 
-const tryOne = Effect.fnUntraced(function* ({ file, instead, text, what }: typeof Mutation.Type) {
+const tryOne = Effect.fnUntraced(function* ({ file, instead, text, what }: Defect) {
   const copy = mkdtempSync(path.join(tmpdir(), "tollgate-mutation-"))
   for (const part of ["src", "migrations", "lab/simulation", "test/support", "package.json"])
     cpSync(path.join(root, part), path.join(copy, part), { recursive: true })
@@ -72,7 +62,7 @@ const tryOne = Effect.fnUntraced(function* ({ file, instead, text, what }: typeo
 })
 
 const main = Effect.gen(function* () {
-  const chosen = mutations.filter(({ what }) => values.only.split("|").some((part) => what.includes(part)))
+  const chosen = defects.filter(({ what }) => values.only.split("|").some((part) => what.includes(part)))
   const found = yield* Effect.forEach(chosen, tryOne)
   yield* Console.log(`${found.filter(Boolean).length} of ${chosen.length} found within ${values.seeds} seeds`)
   if (found.includes(false)) process.exitCode = 1
