@@ -101,7 +101,9 @@ class FrameDecoder {
     if (this.#bytes > this.#bounds.bytes)
       return this.#fail("protocol", new Error(`answer of more than ${this.#bounds.bytes} bytes`))
     const lines = this.#lines.push(chunk)
-    return lines instanceof LineTooLong ? this.#fail("protocol", lines) : this.#decode(lines, frames)
+    return lines === undefined
+      ? this.#fail("protocol", new Error(`line longer than ${this.#bounds.lineBytes} bytes`))
+      : this.#decode(lines, frames)
   }
 
   /** The body is complete. */
@@ -160,23 +162,7 @@ class FrameDecoder {
   }
 }
 
-/**
- * The default limit of a line, which is what Ollama's own client accepts. A final frame with the `context` of a long
- * conversation has more than one MiB.
- */
-export const maxLineBytes = 8 * 1024 * 1024
-
 const newline = 0x0a
-
-/** A line is longer than `limit` bytes. */
-export class LineTooLong extends Error {
-  readonly limit: number
-  constructor(limit: number) {
-    super(`line longer than ${limit} bytes`)
-    this.name = "LineTooLong"
-    this.limit = limit
-  }
-}
 
 /**
  * Splits bytes into lines at `\n`. It splits bytes and not text, because a chunk may end inside a character. It keeps
@@ -187,7 +173,8 @@ export class LineSplitter {
   /** the incomplete line */
   #pending: GrowingBuffer | undefined
 
-  constructor(limit: number = maxLineBytes) {
+  /** `limit`: of a line, in bytes */
+  constructor(limit: number) {
     this.#limit = limit
   }
 
@@ -196,11 +183,13 @@ export class LineSplitter {
     return this.#pending?.size ?? 0
   }
 
-  /** Returns the lines that `chunk` completes, without blank ones. A `\r` before the `\n` stays, which JSON allows. */
-  push(chunk: Buffer): ReadonlyArray<string> | LineTooLong {
+  /**
+   * Returns the lines that `chunk` completes, without blank ones; undefined: one is too long. A `\r` before the `\n` stays, which
+   * JSON allows.
+   */
+  push(chunk: Buffer): ReadonlyArray<string> | undefined {
     const first = chunk.indexOf(newline)
-    if (this.pending + (first === -1 ? chunk.length : first) > this.#limit)
-      return new LineTooLong(this.#limit)
+    if (this.pending + (first === -1 ? chunk.length : first) > this.#limit) return undefined
     if (first === -1) {
       this.#keep(chunk)
       return []
