@@ -22,6 +22,9 @@ interface Waiting<Call, A, E> {
   readonly resume: (outcome: Effect.Effect<A, E>) => void
 }
 
+const answered = <A>(answer: A | undefined): Exit.Exit<A> =>
+  answer === undefined ? Exit.die("a call without an answer") : Exit.succeed(answer)
+
 /** An interruption does not take a call back. */
 export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: BatchOptions<Call, A, E>) => {
   let gathered = new Map<string, Array<Waiting<Call, A, E>>>()
@@ -37,12 +40,7 @@ export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: Batc
         discard: true
       })
     some.forEach(({ resume }, i) =>
-      resume(
-        Effect.flatMap(exit, (answers) => {
-          const answer = answers[i]
-          return answer === undefined ? Effect.die("a call without an answer") : Effect.succeed(answer)
-        })
-      )
+      resume(Exit.match(exit, { onFailure: Exit.failCause, onSuccess: (answers) => answered(answers[i]) }))
     )
   })
 
