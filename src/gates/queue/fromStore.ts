@@ -137,46 +137,50 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       })
     )
 
-  const enter = (reserved: Evidence<"Limiter">, used: () => Used) =>
-    Effect.uninterruptibleMask(
-      Effect.fnUntraced(function* (restore) {
-        if (!reserved.facts.reservation.slot) return withoutPlace(reserved)
-        const [since, ticket] = [now(), ticketOf(reserved)]
-        const turn = yield* Deferred.make<boolean | undefined, CapacityExceeded | Unavailable>()
-        const local: Local = { ticket, turn, order: undefined, known: false }
-        locals.set(ticket.id, local)
-        const answer = yield* store.enter(ticket, options).pipe(
-          // It may have got a place all the same.
-          Effect.tapError(() => leave(ticket.id)),
-          Effect.mapError(unavailable)
-        )
-        if (answer instanceof Full) {
-          locals.delete(ticket.id)
-          return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
-        }
-        let loaded = answer instanceof Waiting ? undefined : answer.loaded
-        if (answer instanceof Waiting) {
-          // The message about its place, or that it was displaced, may come before the answer that it waits.
-          if (!local.known) local.order = answer.order
-          local.known = true
-          loaded = yield* restore(waitForTurn(local)).pipe(Effect.onError(() => leave(ticket.id)))
-        }
-        local.known = true
-        // The end of the call and the end of the request both wait for the one answer.
-        const giveBack = yield* Effect.cached(
-          Effect.suspend(() => (locals.has(ticket.id) ? end(ticket, used) : Effect.succeed(0)))
-        )
-        yield* Effect.addFinalizer(() => giveBack)
-        return seal.Queue(reserved, {
-          place: {
-            queuedMs: now() - since,
-            loaded,
-            giveBack,
-            ...(isPinned(ticket.model) ? { keepAliveS: pinnedKeepAliveS } : {})
-          }
-        })
-      })
+  /** `wait` may be interrupted. */
+  const take = Effect.fnUntraced(function* (
+    reserved: Evidence<"Limiter">,
+    used: () => Used,
+    wait: typeof waitForTurn
+  ) {
+    if (!reserved.facts.reservation.slot) return withoutPlace(reserved)
+    const [since, ticket] = [now(), ticketOf(reserved)]
+    const turn = yield* Deferred.make<boolean | undefined, CapacityExceeded | Unavailable>()
+    const local: Local = { ticket, turn, order: undefined, known: false }
+    locals.set(ticket.id, local)
+    const answer = yield* store.enter(ticket, options).pipe(
+      // It may have got a place all the same.
+      Effect.tapError(() => leave(ticket.id)),
+      Effect.mapError(unavailable)
     )
+    if (answer instanceof Full) {
+      locals.delete(ticket.id)
+      return yield* new CapacityExceeded({ retryAfterS: answer.retryAfterS })
+    }
+    let loaded = answer instanceof Waiting ? undefined : answer.loaded
+    if (answer instanceof Waiting) {
+      // The message about its place, or that it was displaced, may come before the answer that it waits.
+      if (!local.known) local.order = answer.order
+      local.known = true
+      loaded = yield* wait(local).pipe(Effect.onError(() => leave(ticket.id)))
+    }
+    local.known = true
+    // The end of the call and the end of the request both wait for the one answer.
+    const giveBack = yield* Effect.cached(
+      Effect.suspend(() => (locals.has(ticket.id) ? end(ticket, used) : Effect.succeed(0)))
+    )
+    yield* Effect.addFinalizer(() => giveBack)
+    return seal.Queue(reserved, {
+      place: {
+        queuedMs: now() - since,
+        loaded,
+        giveBack,
+        ...(isPinned(ticket.model) ? { keepAliveS: pinnedKeepAliveS } : {})
+      }
+    })
+  })
+  const enter = (reserved: Evidence<"Limiter">, used: () => Used) =>
+    Effect.uninterruptibleMask((restore) => take(reserved, used, (local) => restore(waitForTurn(local))))
 
   /**
    * It is sent without requests too. A store without state, as a new Redis, gives no places for a while, which begins with the
