@@ -29,29 +29,20 @@ const meterOf = (name) => {
 }
 const meters = { budget: meterOf("budget"), tokens: meterOf("tokens"), requests: meterOf("requests") }
 
-const show = (entry) => {
+/** `used` takes the place of figures that there are not. */
+const show = (entry, used = usedText(entry)) => {
   const { bar, box, label, note, output } = meters[entry.name]
+  const { left = 0, limit = left, share } = entry
   label.textContent = entry.label
-  output.textContent = usedText(entry)
-  note.textContent = noteOf(entry)
-  bar.firstElementChild.style.width = `${(entry.share ?? 0) * 100}%`
+  output.textContent = used
+  note.textContent = entry.left === undefined ? "" : noteOf(entry)
+  bar.firstElementChild.style.width = `${(share ?? 0) * 100}%`
   withAttributes(bar, {
-    "aria-valuemax": entry.limit ?? entry.left,
-    "aria-valuenow": entry.limit === undefined ? 0 : Math.min(entry.limit, entry.limit - entry.left),
-    "aria-valuetext": entry.share === undefined ? usedText(entry) : `${percent(entry.share)} used`
+    "aria-valuemax": limit,
+    "aria-valuenow": Math.min(limit, limit - left),
+    "aria-valuetext": share === undefined ? used : `${percent(share)} used`
   })
-  box.dataset.level = levelOf(entry.share)
-}
-
-const clear = (name, label, text) => {
-  const { bar, box, note, output } = meters[name]
-  meters[name].label.textContent = label
-  output.textContent = text
-  note.textContent = ""
-  bar.firstElementChild.style.width = "0"
-  bar.setAttribute("aria-valuenow", "0")
-  bar.removeAttribute("aria-valuetext")
-  box.dataset.level = ""
+  box.dataset.level = levelOf(share)
 }
 
 const showChip = (tightest) => {
@@ -76,7 +67,7 @@ export const showUsage = (headers) => {
     resetAt: entry.resetS === undefined ? undefined : now + entry.resetS * 1000
   }))
   for (const entry of entries) show(entry)
-  if (!entries.some(({ name }) => name === "budget")) clear("budget", "Budget", "none set")
+  if (!entries.some(({ name }) => name === "budget")) show({ name: "budget", label: "Budget" }, "none set")
   const tightest = tightestOf(entries)
   $("tightest").textContent = tightestText(tightest)
   showChip(tightest)
@@ -84,9 +75,9 @@ export const showUsage = (headers) => {
 
 export const forgetUsage = () => {
   entries = []
-  clear("budget", "Budget", "–")
-  clear("tokens", "Tokens / min", "–")
-  clear("requests", "Requests / min", "–")
+  show({ name: "budget", label: "Budget" }, "–")
+  show({ name: "tokens", label: "Tokens / min" }, "–")
+  show({ name: "requests", label: "Requests / min" }, "–")
   $("tightest").textContent = "Shown as soon as a key is accepted."
   showChip(undefined)
 }
