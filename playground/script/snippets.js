@@ -2,26 +2,16 @@
 
 const literal = (value) => JSON.stringify(value, undefined, 2)
 
-const python = (value, indent) => {
-  const inner = `${indent}    `
-  if (value === true) return "True"
-  if (value === false) return "False"
-  if (value === null) return "None"
-  if (Array.isArray(value)) {
-    if (value.length === 0) return "[]"
-    return `[\n${value.map((item) => `${inner}${python(item, inner)},\n`).join("")}${indent}]`
-  }
-  if (typeof value === "object") {
-    const entries = Object.entries(value)
-    if (entries.length === 0) return "{}"
-    return `{\n${entries.map(([name, item]) => `${inner}${JSON.stringify(name)}: ${python(item, inner)},\n`).join("")}${indent}}`
-  }
-  return JSON.stringify(value)
-}
+const pythons = { true: "True", false: "False", null: "None" }
+/** JSON but for three words. */
+const python = (value) =>
+  JSON.stringify(value, undefined, 4)
+    .replaceAll(/"[^"\\]*(?:\\.[^"\\]*)*"|\w+/g, (token) => pythons[token] ?? token)
+    .replaceAll("\n", "\n    ")
 
 const keywords = (body) =>
   Object.entries(body)
-    .map(([name, value]) => `    ${name}=${python(value, "    ")},\n`)
+    .map(([name, value]) => `    ${name}=${python(value)},\n`)
     .join("")
 
 /** A here-document has no quoting and no limit of length: no line of the JSON can be its end. */

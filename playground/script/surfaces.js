@@ -57,6 +57,12 @@ const asObject = (value) => {
   }
 }
 
+const callOf = ({ id, function: called }) => ({
+  id,
+  name: called?.name,
+  arguments: asObject(called?.arguments)
+})
+
 export const surfaces = {
   native: {
     path: "/api/chat",
@@ -83,11 +89,7 @@ export const surfaces = {
       return {
         text: frame.message?.content,
         thinking: frame.message?.thinking,
-        calls: frame.message?.tool_calls?.map((call) => ({
-          id: call.id,
-          name: call.function?.name,
-          arguments: asObject(call.function?.arguments)
-        })),
+        calls: frame.message?.tool_calls?.map(callOf),
         ...(frame.done
           ? {
               ended: frame.done_reason ?? "stop",
@@ -122,11 +124,7 @@ export const surfaces = {
       return {
         text: choice?.delta?.content,
         thinking: choice?.delta?.reasoning,
-        calls: choice?.delta?.tool_calls?.map((call) => ({
-          id: call.id,
-          name: call.function?.name,
-          arguments: asObject(call.function?.arguments)
-        })),
+        calls: choice?.delta?.tool_calls?.map(callOf),
         ...(choice?.finish_reason ? { ended: choice.finish_reason } : {}),
         ...(chunk.usage
           ? { tokensIn: chunk.usage.prompt_tokens, tokensOut: chunk.usage.completion_tokens }
