@@ -179,6 +179,17 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
     const spent = (claims: Claims) =>
       Effect.map(left(claims), ({ budgets: { total } }) => 1000 - (total?.remaining ?? 0))
 
+    test("when a request came and went after the survey, then nothing is repaired", function* () {
+      const meter = yield* Meter
+      const claims = claimsOf({ budgets: { total: 1000 } })
+      yield* load(claims, { total: 100 })
+      yield* meter.settle(yield* take(claims, ask("before", 10)), 0)
+      const { mark } = yield* meter.snapshot(claims.account, noon)
+      yield* meter.settle(yield* take(claims, ask("a", 30)), 25)
+      assert.isFalse(yield* meter.repair(claims.account, noon, mark, { total: 100 }))
+      assert.strictEqual(yield* spent(claims), 125)
+    })
+
     test("when a request runs, or its hold is left after its lease, then nothing is repaired", function* () {
       const meter = yield* Meter
       const claims = claimsOf({ budgets: { total: 1000 } })
