@@ -122,6 +122,24 @@ test("when one row cannot be written, then its submitter fails and the other row
   }
 })
 
+test("when the store fails while the rows of a batch are written one by one, then none of them is lost", function* () {
+  const store = new Store()
+  store.bad = 2
+  const { commit } = yield* make({
+    write: (batch) =>
+      Effect.suspend(() => {
+        store.down = store.batches.length === 1
+        return store.write(batch)
+      }),
+    onStoreFailure: "keep"
+  })
+  const fibers = yield* Effect.forEach([1, 2, 3], (n) => fork(Effect.exit(commit.submit(n))))
+  yield* TestClock.adjust("2 seconds")
+  assert.deepStrictEqual(store.rows, [1, 3])
+  const exits = yield* Effect.forEach(fibers, Fiber.join)
+  assert.deepStrictEqual(exits.map(Exit.isSuccess), [true, false, true])
+})
+
 test("when a row cannot be encoded, then its submitter fails and the other rows are written", function* () {
   const written: Array<number> = []
   const commit = yield* makeGroupCommit<number, Failure>({

@@ -117,11 +117,12 @@ describe("answers that wait for their clients", () => {
     const memory = yield* AnswerMemory
     const other = yield* request("other")
     yield* other.hold(5 * mib)
-    const slow = yield* request("k1", "tenant")
-    yield* slow.hold(3 * mib)
-    yield* TestClock.adjust("10 seconds")
-    const reads = yield* request("k2", "tenant")
+    const [slow, reads] = [yield* request("k1", "tenant"), yield* request("k2", "tenant")]
+    yield* slow.hold(mib)
     yield* reads.hold(2 * mib)
+    yield* TestClock.adjust("10 seconds")
+    // What more comes does not make a client that reads nothing a new one, and one that reads begins anew.
+    yield* slow.hold(3 * mib)
     yield* reads.hold(mib)
     assert.deepStrictEqual([slow.isCut(), reads.isCut()], [false, false])
     yield* reads.hold(4 * mib)
@@ -156,5 +157,8 @@ describe("answers that wait for their clients", () => {
     assert.deepStrictEqual([yield* isFree("a"), yield* isFree("b")], [false, true])
     yield* one.hold(mib)
     assert.isTrue(yield* isFree("a"))
+    yield* one.hold(0)
+    yield* (yield* request("a")).collect(9 * mib)
+    assert.isTrue(yield* isFree("a"), "what is collected is not unread")
   })
 })

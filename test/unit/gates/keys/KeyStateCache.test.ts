@@ -82,6 +82,13 @@ test("when a key is in use, then the poll alone keeps it fresh, all keys in one 
   assert.isAbove(database.asked.length, 10)
   assert.isBelow(database.asked.length, 20)
   assert.isTrue(database.asked.every((prefixes) => prefixes.length === 2))
+  // "b" is not used any more: it is polled for ten seconds.
+  const useOne = Effect.andThen(TestClock.adjust("100 millis"), keys.confirmed("a"))
+  yield* Effect.replicateEffect(useOne, 98)
+  assert.deepStrictEqual(database.asked.at(-1), ["b", "a"])
+  database.asked.length = 0
+  yield* Effect.replicateEffect(useOne, 10)
+  assert.deepStrictEqual(database.asked.at(-1), ["a"])
 })
 
 test("when the database hangs, then an asker waits no longer than the bound", function* () {
@@ -148,6 +155,9 @@ test("when nobody has a prefix, then the database is asked each time: absence is
   assert.isUndefined(yield* keys.confirmed("a"))
   database.answer = all
   assert.isDefined(yield* keys.confirmed("a"))
+  database.answer = () => Effect.succeed([])
+  yield* TestClock.adjust("500 millis")
+  assert.isUndefined(yield* keys.confirmed("a"))
 })
 
 test("when a key expires between two reads, then it is refused", function* () {
