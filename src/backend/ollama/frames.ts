@@ -53,9 +53,7 @@ class FrameDecoder {
   readonly #call: Response
   readonly #kind: FrameKind
   readonly #head: Head
-  readonly #bounds: FrameBounds
-  readonly #isFolded: boolean
-  readonly #heard: () => void
+  readonly #limits: AnswerLimits
   readonly #lines: LineSplitter
   /** memory of the frames so far, when they are collected */
   #folded = 0
@@ -67,14 +65,12 @@ class FrameDecoder {
   /** the backend's time of the last frame */
   #lastAt: string | undefined
 
-  constructor(call: Response, kind: FrameKind, head: Head, { bounds, heard, isFolded }: AnswerLimits) {
+  constructor(call: Response, kind: FrameKind, head: Head, limits: AnswerLimits) {
     this.#call = call
     this.#kind = kind
     this.#head = head
-    this.#bounds = bounds
-    this.#isFolded = isFolded
-    this.#heard = heard
-    this.#lines = new LineSplitter(bounds.lineBytes)
+    this.#limits = limits
+    this.#lines = new LineSplitter(limits.bounds.lineBytes)
   }
 
   /** The memory needed after `bytes` are added to the incomplete line. */
@@ -92,17 +88,17 @@ class FrameDecoder {
       else this.#add(chunk, frames)
       if (this.ending !== undefined) break
     }
-    if (frames.length > 0) this.#heard()
+    if (frames.length > 0) this.#limits.heard()
     return frames
   }
 
   #add(chunk: Buffer, frames: Array<Frame>): void {
     this.#bytes += chunk.length
-    if (this.#bytes > this.#bounds.bytes)
-      return this.#fail("protocol", new Error(`answer of more than ${this.#bounds.bytes} bytes`))
+    if (this.#bytes > this.#limits.bounds.bytes)
+      return this.#fail("protocol", new Error(`answer of more than ${this.#limits.bounds.bytes} bytes`))
     const lines = this.#lines.push(chunk)
     return lines === undefined
-      ? this.#fail("protocol", new Error(`line longer than ${this.#bounds.lineBytes} bytes`))
+      ? this.#fail("protocol", new Error(`line longer than ${this.#limits.bounds.lineBytes} bytes`))
       : this.#decode(lines, frames)
   }
 
@@ -128,13 +124,13 @@ class FrameDecoder {
       if (frame instanceof Malformed)
         return this.#fail("protocol", new Error(`malformed frame: ${frame.why}`))
       this.#count += 1
-      if (this.#count > this.#bounds.frames)
-        return this.#fail("protocol", new Error(`more than ${this.#bounds.frames} frames`))
+      if (this.#count > this.#limits.bounds.frames)
+        return this.#fail("protocol", new Error(`more than ${this.#limits.bounds.frames} frames`))
       this.#calls += frame.toolCalls?.length ?? 0
       if (this.#calls > maxToolCalls)
         return this.#fail("protocol", new Error(`more than ${maxToolCalls} tool calls`))
       frames.push(frame)
-      if (this.#isFolded) this.#folded += foldedBytesOf(frame, line.length)
+      if (this.#limits.isFolded) this.#folded += foldedBytesOf(frame, line.length)
       this.#lastAt = frame.createdAt
       if (frame.done) return this.#complete()
     }
