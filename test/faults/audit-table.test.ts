@@ -1,6 +1,6 @@
 /** A database that answers, but whose tables take no rows: nothing is given away unrecorded, and it heals by itself. */
 import { assert, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { testWith } from "../support/testWith.ts"
@@ -38,7 +38,7 @@ layer(layerGateway(), { excludeTestServices: true })("tables that take no rows",
     test(`when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`, function* () {
       const [fake, { secret }] = [yield* Fake, yield* newKey()]
       assert.strictEqual((yield* chat(secret)).status, 200)
-      const { held, list } = yield* Effect.acquireUseRelease(
+      const { held, late, list } = yield* Effect.acquireUseRelease(
         begin,
         () =>
           Effect.gen(function* () {
@@ -49,12 +49,15 @@ layer(layerGateway(), { excludeTestServices: true })("tables that take no rows",
             assert.strictEqual(list.status, 503)
             assert.strictEqual(held.status, 503, "an answer without its row")
             const asked = fake.requests.length
-            assert.strictEqual((yield* chat(secret)).status, 503)
+            // It is refused, and waits for its own row until the table takes rows.
+            const late = yield* Effect.forkChild(chat(secret))
+            yield* Effect.sleep("500 millis")
             assert.strictEqual(fake.requests.length, asked, "the backend was asked although rows are late")
-            return { held, list }
+            return { held, late, list }
           }),
         () => end
       )
+      assert.strictEqual((yield* Fiber.join(late)).status, 503)
       const back = yield* eventually(chat(secret), ({ status }) => status === 200)
       assert.strictEqual(back.status, 200, back.text)
       for (const answer of [held, list]) {
