@@ -216,7 +216,7 @@ layer(layerReading, { excludeTestServices: true })("a reader who types what the 
       const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
       seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
       // As long as a person takes, and a change may take to be in force.
-      if (command.includes("tollgate")) yield* Effect.sleep("1100 millis")
+      if (/tollgate (?:set|revoke)/.test(command)) yield* Effect.sleep("1100 millis")
     }
     const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
     assert.deepStrictEqual(seen, told)

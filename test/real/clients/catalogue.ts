@@ -15,8 +15,6 @@ export const cases = [
   "retry-after"
 ] as const
 
-export type CaseName = (typeof cases)[number]
-
 /** Languages whose clients are one program each, with the command that builds it. */
 export const compiled = { go: "go", rust: "cargo", java: "mvn" } as const
 

@@ -86,5 +86,3 @@ export const definitions = {
   /** embeds only */
   embed: { weights: "embed" }
 } as const satisfies Readonly<Record<string, ModelDefinition>>
-
-export type RealModel = keyof typeof definitions

@@ -242,9 +242,6 @@ const small = {
   says: "words"
 } as const
 
-/** Size of the vocabulary: ids from here on exist in no model of these. */
-export const vocabularySize = tokens.length
-
 const flags = (keys: ReadonlyArray<string>): Readonly<Record<string, GgufValue>> =>
   Object.fromEntries(keys.map((key) => [key, { type: "bool", value: true }]))
 const thirds = (value: number): GgufValue => ({ type: "float32s", value: [value, value, value] })
