@@ -5,7 +5,12 @@ import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
+import { SqlClient } from "effect/sql"
+import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
+import { migrate } from "../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { cannotListen } from "../../src/startup/StartupError.ts"
+import { folder } from "../support/embedded.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
 import { testWith } from "../support/testWith.ts"
 
@@ -77,6 +82,25 @@ test("when the address is not this machine's, then the line says so", function* 
       "tollgate: cannot listen on 203.0.113.1:0: this machine does not have this address; set HOST to one that it has (EADDRNOTAVAIL)\n"
     ]
   )
+})
+
+test("when a tenant of the embedded database cannot be read, then that does not stop the start", function* () {
+  const dataDir = yield* folder(0o755)
+  const oddTenant = Effect.flatMap(
+    SqlClient.SqlClient,
+    (sql) =>
+      sql`INSERT INTO tenants (name, rpm, tpm, concurrent, model_aliases) VALUES ('odd', 1, 1, 1, '{"a":5}')`
+  )
+  yield* Effect.scoped(
+    Effect.flatMap(embeddedPostgres({ dataDir }), (url) =>
+      Effect.andThen(migrate, oddTenant).pipe(
+        Effect.provide(layerPostgres({ url, maxConnections: 1 }), { local: true })
+      )
+    )
+  )
+  const embedded = { NODE_ENV: "", DATABASE_URL: "", REDIS_URL: "", DATA_DIR: dataDir }
+  const [, said] = yield* start({ ...embedded, HOST: "203.0.113.1", PORT: "0" })
+  assert.match(said, /^tollgate: cannot listen on /)
 })
 
 it("when the port needs another user, or the cause is not known, then the line has the cause", () => {
