@@ -130,7 +130,7 @@ it.effect("when many rows were written at one moment, then none is lost or repea
     const { acme } = yield* setUp
     const records = yield* Records
     const { now } = yield* records.writtenSince({}, undefined)
-    const ids = (yield* insert(acme, { count: 12_001 })).map(({ id }) => id)
+    const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
     const found = yield* records.writtenSince({}, now - 1000)
     assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
   }).pipe(Effect.provide(World))

@@ -160,6 +160,9 @@ export const readNewest = Effect.fnUntraced(function* (
   return { rows, exhausted: scanned === maxScanned }
 })
 
+/** A statement ends after two seconds, and many rows may be there after a pause of the reader. */
+const page = 20_000
+
 /** In the order of writing. The clock is read first: a row that is written meanwhile is found again next time. */
 export const readWrittenSince = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -169,11 +172,21 @@ export const readWrittenSince = Effect.fnUntraced(function* (
   const { now } = yield* oneRow({ now: Schema.Finite })(
     sql`SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now`
   )
-  const rows = yield* requestRows.all(sql`
-    SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
-    WHERE a.completed_at >= ${new Date(since ?? now).toISOString()}::text::timestamptz AND ${conditions(sql, filter)}
-    ORDER BY a.completed_at, a.request_id LIMIT ${maxScanned}`)
-  return { now, rows }
+  const rows: Array<RequestRow> = []
+  let [from, after] = [new Date(since ?? now), sql`true`]
+  for (;;) {
+    const found = yield* requestRows.all(sql`
+      SELECT ${sql.literal(columns(true))} FROM audit_log a ${sql.literal(joined)}
+      WHERE a.completed_at >= ${from.toISOString()}::text::timestamptz AND ${after} AND ${conditions(sql, filter)}
+      ORDER BY a.completed_at, a.request_id LIMIT ${page}`)
+    rows.push(...found)
+    const last = found.at(-1)
+    if (found.length < page || last === undefined) return { now, rows }
+    from = last.completedAt
+    // A time of the database has microseconds, which a date of JavaScript has not.
+    after = sql`(a.completed_at, a.request_id) >
+      (SELECT l.completed_at, l.request_id FROM audit_log l WHERE l.request_id = ${last.requestId}::text::uuid)`
+  }
 })
 
 const corrections = makeRowReader(
