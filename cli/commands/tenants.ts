@@ -49,9 +49,10 @@ export const disableTenant = Command.make(
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Registry
     const before = yield* registry.showTenant(tenant)
-    const rows = yield* registry.listKeys(tenant)
     const changed = yield* registry.setTenantEnabled(tenant, false)
     yield* show(changed, tenantTable([changed]))
+    // Afterwards: a key that cannot be read must not keep the tenant enabled.
+    const rows = yield* registry.listKeys(tenant)
     const active = rows.filter(({ status }) => status === "active").length
     yield* noteAsText(
       before.status === "disabled"

@@ -74,6 +74,23 @@ test("when the aliases of a tenant are odd, then commands that show the tenant n
   failsWith(yield* tollgateHere("apply", "-f", file), problem)
 })
 
+test("when a key is odd, then its tenant can be disabled, and limits of the tenant are not changed", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const [, oddKey = ""] = yield* threeTenants
+  yield* dropChecks
+  yield* sql`UPDATE api_keys SET rpm = -1 WHERE prefix = ${oddKey}`
+  const problem = new RegExp(`^tollgate: key ${oddKey} cannot be read: rpm`, "m")
+  failsWith(yield* tollgateHere("set-limits", "--tenant", "odd", "--rpm", "7"), problem)
+  const disabled = yield* tollgateHere("disable-tenant", "--tenant", "odd")
+  assert.match(disabled.stdout, /\nodd +disabled /)
+  assert.match(disabled.stderr, problem)
+  const [row] = yield* sql<{
+    disabled: boolean
+    rpm: number
+  }>`SELECT disabled, rpm FROM tenants WHERE name = 'odd'`
+  assert.deepStrictEqual(row, { disabled: true, rpm: 60 })
+})
+
 test("when rows of the audit, the prompt log or the replicas are odd, then they are named", function* () {
   const sql = yield* SqlClient.SqlClient
   const [key = ""] = yield* threeTenants
