@@ -104,14 +104,15 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     yield* accepted.await
     // Before the look: an item that comes after it opens the latch again.
     yield* accepted.close
-    for (;;) {
-      const { oldest } = inTime
-      if (oldest === undefined) return
-      const leftMs = oldest.since + lateAfterMs - now()
-      if (leftMs > 0) yield* Effect.andThen(Effect.sleep(leftMs), afterIo)
+    for (let first = inTime.oldest; first !== undefined; first = inTime.oldest) {
+      yield* Effect.sleep(Math.max(0, first.since + lateAfterMs - now()))
       // The result may have arrived while this process was too busy to see it.
-      else if (inTime.remove(oldest.inTime))
-        yield* Deferred.fail(oldest.result, new Late({ isBeingWritten: oldest.isBeingWritten }))
+      yield* afterIo
+      for (const entry of inTime.all) {
+        if (entry.since + lateAfterMs > now()) break
+        if (inTime.remove(entry.inTime))
+          yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
+      }
     }
   })
   if (options.lateAfterMs !== undefined)

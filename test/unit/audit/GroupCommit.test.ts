@@ -1,3 +1,4 @@
+import { stat } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { Data, Deferred, Effect, Exit, Fiber } from "effect"
 import { TestClock } from "effect/testing"
@@ -55,6 +56,7 @@ const held = Effect.fnUntraced(function* (store: Store) {
 })
 
 const test = testWith(it.effect)
+const live = testWith(it.live)
 
 test("when items come in one turn, then they are written at its end, and those that come meanwhile are written together after it", function* () {
   const { commit, store } = yield* make()
@@ -257,6 +259,23 @@ test("when items are late, then each wait ends after its own time, and only subm
   yield* TestClock.adjust("500 millis")
   assert.deepInclude(yield* Fiber.join(later), { _tag: "Late" })
 })
+
+live(
+  "when this process was too busy to see that an item was written, then the item is not late",
+  function* () {
+    // Its answer is there when the wait has been too long.
+    const write = () =>
+      Effect.callback<void>((resume) => {
+        const begun = performance.now()
+        stat(".", () => resume(Effect.void))
+        while (performance.now() - begun < 100);
+      })
+    const { commit } = yield* make({ lateAfterMs: 50, write })
+    yield* commit.submit(1)
+    yield* Effect.sleep("60 millis")
+    yield* commit.submit(2)
+  }
+)
 
 test("when an item was written before anyone waits for it, then the wait ends at once", function* () {
   const { commit, store } = yield* make({ lateAfterMs: 500 })
