@@ -1,6 +1,7 @@
 /** What a metered answer says at its end. The request ends later, in `http/endRequest.ts`. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
+import { seal } from "../../../src/domain/Evidence.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { uncounted } from "../../../src/backend/AnswerMemory.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
@@ -49,4 +50,27 @@ test("when the backend's counts cannot be believed, then the last frame says wha
     [context.cost.usage.tokensIn, context.cost.usage.tokensOut]
   )
   assert.isBelow(last?.evalCount ?? Infinity, 1000)
+})
+
+test("when the answer has ended, then the call and its place end too, before the request does", function* () {
+  const ended: Array<string> = []
+  const did = (what: string) => Effect.sync(() => void ended.push(what))
+  const backend = Backend.of({
+    ...(yield* Backend),
+    forward: () =>
+      Effect.as(
+        Effect.addFinalizer(() => did("call")),
+        Stream.make(word("a"), final)
+      )
+  })
+  const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
+  const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
+  const reserved = reservedFor("m:latest", { reservation: { held: 101 } })
+  context.cost.hold(reserved, 0)
+  const place = { queuedMs: 0, loaded: true, giveBack: Effect.as(did("place"), 0) }
+  const permit = seal.Audit(seal.Queue(reserved, { place }), {})
+  const answer = yield* forward(context, permit, uncounted)
+  assert.deepStrictEqual(ended, [])
+  yield* Stream.runDrain(answer)
+  assert.deepStrictEqual(ended, ["call", "place"])
 })
