@@ -9,7 +9,7 @@ import { BadRequest, type Decided, PayloadTooLarge, refuse, type ShuttingDown } 
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
-import { headerOf, headerValues, isMisframed } from "./server/headers.ts"
+import { clientHeaders, headerOf, headerValues, isMisframed } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/strictJson.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { Share } from "./server/RequestBodies.ts"
@@ -21,6 +21,8 @@ const form = "application/x-www-form-urlencoded"
 /** Whether a `Content-Type` is one of JSON, or of `also`, in UTF-8, without other parameters. */
 const isJson = (type: string, also: string | undefined): boolean => {
   if (type === json) return true
+  // What is behind the part that is read may be another charset.
+  if (type.length >= clientHeaders["content-type"]) return false
   const parsed = Result.getOrUndefined(Result.try(() => new MIMEType(type)))
   // The parser keeps the first of two parameters of one name.
   if (parsed === undefined || type.indexOf("=") !== type.lastIndexOf("=")) return false

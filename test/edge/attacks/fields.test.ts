@@ -111,6 +111,7 @@ layer(layerGateway(), live)("a request's fields", (it) => {
         "application/json, text/plain",
         "application/jsonp",
         "application/json; charset=utf-8; charset=utf-16",
+        `application/json; charset=utf-8${" ".repeat(256)}; charset=utf-16`,
         "application/json; x=y"
       ]) {
         assertRefusal(yield* ask(secret, body, { headers: [`Content-Type: ${type}`] }), 400, type)
