@@ -48,7 +48,7 @@ const toBytes = (numbers: ReadonlyArray<number>): Buffer => {
   return bytes
 }
 
-/** Returns undefined for ids that a list which is accepted in a request cannot hold. */
+/** Returns undefined for what a list which is accepted in a request cannot hold. */
 export const sealContext = (
   secret: Buffer,
   { digest, keyId }: SealedFor,
@@ -56,6 +56,7 @@ export const sealContext = (
 ): ReadonlyArray<number> | undefined => {
   const length = (nonceBytes + digestBytes + tagBytes) / 3 + ids.length
   if (length > maxContextNumbers || ids.some((id) => id > maxContextNumber)) return undefined
+  if (Buffer.byteLength(digest) > digestBytes) return undefined
   const model = Buffer.alloc(digestBytes)
   model.write(digest)
   const nonce = randomBytes(nonceBytes)

@@ -79,6 +79,12 @@ describe("a sealed context", () => {
   it("when an id is larger than a number of the list, then none is given", () =>
     assert.isUndefined(sealContext(secret, owner, [maxContextNumber + 1])))
 
+  it("when the digest of the model does not fit, then none is given, because none would be accepted", () => {
+    const fits = { ...owner, digest: `sha512-${"é".repeat(36)}` }
+    assert.strictEqual(openContext(secret, owner.keyId, seal([1], fits))?.digest, fits.digest)
+    assert.isUndefined(sealContext(secret, { ...owner, digest: `${fits.digest}..` }, [1]))
+  })
+
   const request = (context: ReadonlyArray<number>) =>
     decoding(nativeGenerate).accepted({ model: "m", prompt: "p", context: [...context] })
 
