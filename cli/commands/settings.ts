@@ -71,10 +71,13 @@ export const setLimits = Command.make(
     const owner = yield* flags.readOwner(given, "tenant")
     const settings = yield* settingsFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
-    const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : []
+    const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : undefined
     const changed = yield* change(owner, settings)
     yield* show(changed, eachUser && "prefix" in changed ? eachUserTable(changed) : limitTable(changed))
-    yield* notesAsText([...changesOf(before, changed, settings), ...reachOf(keys, settings)])
+    yield* notesAsText([
+      ...changesOf(before, changed, settings),
+      ...(keys === undefined ? [] : reachOf(keys, settings))
+    ])
   })
 ).pipe(
   described(
