@@ -37,11 +37,16 @@ const besideSource: Plugin = {
  */
 const youngChannels: Plugin = {
   name: "young channels",
-  setup: ({ onLoad }) => {
+  setup: ({ onEnd, onLoad }) => {
+    let changed = false
+    onEnd(() => {
+      if (!changed) throw new Error("Effect has no Channel.js: look whether it still needs this")
+    })
     const literal = /self\.transform = (\(upstream, scope\) => .*);/
     onLoad({ filter: /\/effect\/dist\/Channel\.js$/ }, ({ path: file }) => {
       const source = readFileSync(file, "utf8")
       if (!literal.test(source)) throw new Error("Channel.js has changed: look whether it still needs this")
+      changed = true
       return { contents: source.replace(literal, "const transformed = $1; self.transform = transformed;") }
     })
   }

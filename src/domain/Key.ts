@@ -47,6 +47,8 @@ const escapeSign = /[%\\][\da-fux]|\p{Cc}/iu
 
 /** The escape at the end of a text: `%5F`, `\x5f`, `%u005f` or `\u005f`. */
 const escapeAtEnd = /(?:%|\\x)([\da-f]{2})$|[%\\]u([\da-f]{4})$/i
+/** What begins such an escape stands so many characters before its end. */
+const escapeLengths = [3, 4, 6]
 const longestEscape = 6
 
 /** A character, and where it begins and ends in a text, escaped or not. */
@@ -55,6 +57,8 @@ interface Read {
   readonly start: number
   readonly end: number
 }
+
+const isSign = (char: string | undefined): boolean => char === "%" || char === "\\"
 
 /** Viewers drop control characters, but for a line feed that is written as one. */
 const isShown = ({ char, end, start }: Read): boolean =>
@@ -70,7 +74,8 @@ const readEscaped = (text: string): ReadonlyArray<Read> => {
     let one: Read = { char: text.charAt(at), start: at, end: at + 1 }
     while (isShown(one)) {
       read.push(one)
-      if (!/[\da-f]/i.test(one.char)) break
+      // Most characters end no escape, and the pattern is not cheap.
+      if (!escapeLengths.some((length) => isSign(read.at(-length)?.char))) break
       const tail = read.slice(-longestEscape)
       const [escape, two, four] = escapeAtEnd.exec(tail.map(({ char }) => char).join("")) ?? []
       if (escape === undefined) break

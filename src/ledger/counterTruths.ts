@@ -81,11 +81,11 @@ export const readLedgerTotals = Effect.fnUntraced(function* (
   return new Map(truths.flat().map(({ owner, ...truth }) => [owner, truth]))
 })
 
-/** The accounts of a tenant, one more than `mostAccounts` at most. */
+/** The accounts of a tenant, one more than `mostAccounts` at most. In one order, because the mark of their counters depends on it. */
 export const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
   timeoutDetached("3 seconds")(pg`
     SELECT DISTINCT ${accountOf(pg, "k")}::text AS account FROM api_keys k
-    WHERE k.tenant_id = ${tenant}::text::uuid LIMIT ${mostAccounts + 1}`).pipe(
+    WHERE k.tenant_id = ${tenant}::text::uuid ORDER BY account LIMIT ${mostAccounts + 1}`).pipe(
     Effect.flatMap(decodeAccounts),
     Effect.map((rows) => rows.map(({ account }) => account))
   )
@@ -100,8 +100,11 @@ export const hasCounters = ({ totals }: Snapshot): boolean =>
   periods.some((period) => totals[period] !== undefined)
 
 /** Whether nothing will change the counters that the ledger does not have yet. */
-const isAtRest = ({ lapsed, open }: Snapshot, of: Surveyed): boolean =>
-  open === 0 && lapsed.length === 0 && (of.key !== undefined || of.accounts.length <= mostAccounts)
+const isAtRest = ({ lapsed, open }: Snapshot): boolean => open === 0 && lapsed.length === 0
+
+const isTooLarge = (of: Surveyed): boolean => of.key === undefined && of.accounts.length > mostAccounts
+/** Stands for the counters of a tenant that is too large: they are never at rest. */
+const unread: Snapshot = { totals: {}, open: 1, lapsed: [], mark: 0 }
 
 /**
  * The counters of owners, and then what the ledger says of them. `truth` is undefined for counters that do not exist or are not
@@ -117,11 +120,12 @@ export const compareWithLedger = Effect.fnUntraced(function* <O extends CounterO
     owners,
     Effect.fnUntraced(function* (owner) {
       const surveyed = yield* surveyedOf(pg, owner)
-      return { owner, surveyed, survey: yield* meter.snapshot(surveyed, at) }
+      const survey = isTooLarge(surveyed) ? unread : yield* meter.snapshot(surveyed, at)
+      return { owner, surveyed, survey }
     }),
     { concurrency: 8 }
   )
-  const resting = found.filter(({ survey, surveyed }) => hasCounters(survey) && isAtRest(survey, surveyed))
+  const resting = found.filter(({ survey }) => hasCounters(survey) && isAtRest(survey))
   const truths = yield* readLedgerTotals(
     pg,
     resting.map(({ owner }) => owner),
