@@ -140,6 +140,12 @@ layer(
           yield* Console.log(`${model}: ${found.map(({ name }) => name).join(", ")}`)
         }
         yield* registry.changePins({ unpin: ["embed"] })
+        // The gateway reads its pins every 5 s. Until then the server may unload either of the two.
+        yield* eventually(
+          call("/metrics"),
+          ({ text }) => !/tollgate_queue_model_pinned\{model="embed:latest"\} 1/.test(text),
+          30_000
+        )
         const runners = server.runners()
         const answer = yield* ask("plain")
         assert.strictEqual(answer.status, 200, answer.text)
