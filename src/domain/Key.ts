@@ -43,66 +43,100 @@ const cutKeyLike = /(_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{16,}|[0-9A-Za-z%\\]*$)/g
 /** Texts up to this length contain nothing `keyLike`. An escaped key is never shorter than the key. */
 export const shorterThanKey = 25
 
+/** Every escape has one of these in the text itself, also one that is escaped again. */
 const escapeSign = /[%\\][\da-fux]|\p{Cc}/iu
 
-/** The escape at the end of a text: `%5F`, `\x5f`, `%u005f` or `\u005f`. */
-const escapeAtEnd = /(?:%|\\x)([\da-f]{2})$|[%\\]u([\da-f]{4})$/i
-/** What begins such an escape stands so many characters before its end. */
-const escapeLengths = [3, 4, 6]
-const longestEscape = 6
+const backslash = 0x5c
+const lineFeed = 0x0a
 
-/** A character, and where it begins and ends in a text, escaped or not. */
-interface Read {
-  readonly char: string
-  readonly start: number
-  readonly end: number
+const isControl = (code: number): boolean => code < 0x20 || (code >= 0x7f && code < 0xa0)
+
+/** The value of each hexadecimal digit by its code; -1 for other characters. */
+const digits = Int8Array.from({ length: 128 }, (_, code) => {
+  const digit = Number.parseInt(String.fromCharCode(code), 16)
+  return Number.isNaN(digit) ? -1 : digit
+})
+const digitOf = (code = 0): number => digits[code] ?? -1
+
+/** The length of the escape at the end of `codes`, `%5F`, `\x5f`, `%u005f` or `\u005f`, or 0. */
+const escapeLength = (codes: Uint16Array, length: number): number => {
+  if (length < 3 || digitOf(codes[length - 1]) < 0 || digitOf(codes[length - 2]) < 0) return 0
+  switch (codes[length - 3]) {
+    case 0x25: // %
+      return 3
+    case 0x58: // X
+    case 0x78: // x
+      return codes[length - 4] === backslash ? 4 : 0
+  }
+  if (length < 6 || digitOf(codes[length - 3]) < 0 || digitOf(codes[length - 4]) < 0) return 0
+  const u = codes[length - 5]
+  if (u !== 0x75 && u !== 0x55) return 0
+  const sign = codes[length - 6]
+  return sign === 0x25 || sign === backslash ? 6 : 0
 }
 
-const isSign = (char: string | undefined): boolean => char === "%" || char === "\\"
-
-/** Viewers drop control characters, but for a line feed that is written as one. */
-const isShown = ({ char, end, start }: Read): boolean =>
-  !/\p{Cc}/u.test(char) || (char === "\n" && end === start + 1)
+/** A text with its escapes resolved, and the place in the text where each character begins and ends. */
+interface Decoded {
+  readonly text: string
+  readonly starts: Uint32Array
+  readonly ends: Uint32Array
+}
 
 /**
- * Resolves percent-escapes and backslash-escapes. Each character is read once: a resolved one goes to the end of what was
- * read, where it may complete the next escape. So `%2541` becomes `A`. Backslashes before an escape are left out, because text that was quoted twice has them; others stay, as in `\\n`.
+ * Resolves percent-escapes and backslash-escapes. Each character is read once: a resolved one goes to the end of what is
+ * decoded, where it may complete the next escape. So `%2541` becomes `A`. Control characters are left out, because viewers
+ * drop them, but a line feed of the text itself stays. Backslashes before an escape are left out, because text that was quoted
+ * twice has them; others stay, as in `\\n`.
  */
-const readEscaped = (text: string): ReadonlyArray<Read> => {
-  const read: Array<Read> = []
+const decodeEscapes = (text: string): Decoded => {
+  const codes = new Uint16Array(text.length)
+  const starts = new Uint32Array(text.length)
+  const ends = new Uint32Array(text.length)
+  let length = 0
   for (let at = 0; at < text.length; at += 1) {
-    let one: Read = { char: text.charAt(at), start: at, end: at + 1 }
-    while (isShown(one)) {
-      read.push(one)
-      // Most characters end no escape, and the pattern is not cheap.
-      if (!escapeLengths.some((length) => isSign(read.at(-length)?.char))) break
-      const tail = read.slice(-longestEscape)
-      const [escape, two, four] = escapeAtEnd.exec(tail.map(({ char }) => char).join("")) ?? []
-      if (escape === undefined) break
-      const [first] = read.splice(-escape.length)
-      const char = String.fromCharCode(Number.parseInt(two ?? four ?? "", 16))
-      one = { char, start: first?.start ?? at, end: at + 1 }
+    let code = text.charCodeAt(at)
+    let start = at
+    while (!isControl(code) || (code === lineFeed && start === at)) {
+      codes[length] = code
+      starts[length] = start
+      ends[length] = at + 1
+      length += 1
+      const escape = escapeLength(codes, length)
+      if (escape === 0) break
+      code = 0
+      for (let n = escape === 6 ? 4 : 2; n > 0; n -= 1) code = 16 * code + digitOf(codes[length - n])
+      length -= escape
+      start = starts[length] ?? 0
     }
   }
-  const kept: Array<Read> = []
   let isEscape = false
-  for (const one of read.toReversed()) {
-    if (one.char !== "\\") isEscape = one.end - one.start > 1
+  let first = length
+  for (let i = length - 1; i >= 0; i -= 1) {
+    const code = codes[i] ?? 0
+    if (code !== backslash) isEscape = (ends[i] ?? 0) > (starts[i] ?? 0) + 1
     else if (isEscape) continue
-    kept.push(one)
+    first -= 1
+    if (first === i) continue
+    codes[first] = code
+    starts[first] = starts[i] ?? 0
+    ends[first] = ends[i] ?? 0
   }
-  return kept.toReversed()
+  return {
+    text: Buffer.from(codes.buffer, 2 * first, 2 * (length - first)).toString("utf16le"),
+    starts: starts.subarray(first, length),
+    ends: ends.subarray(first, length)
+  }
 }
 
 /** Removes the secrets from text with escapes. The rest of the text does not change. */
 const redactEscaped = (text: string, pattern: RegExp): string => {
-  const read = readEscaped(text)
+  const decoded = decodeEscapes(text)
   let redacted = ""
   let from = 0
-  const plain = read.map(({ char }) => char).join("")
-  for (const { 0: all, 1: prefix = "", index } of plain.matchAll(pattern)) {
-    redacted += `${text.slice(from, read[index + prefix.length - 1]?.end)}…`
-    from = read[index + all.length - 1]?.end ?? text.length
+  for (const match of decoded.text.matchAll(pattern)) {
+    const [all, prefix = ""] = match
+    redacted += `${text.slice(from, decoded.ends[match.index + prefix.length - 1])}…`
+    from = decoded.ends[match.index + all.length - 1] ?? text.length
   }
   return redacted + text.slice(from)
 }
