@@ -3,6 +3,7 @@ import { Effect, type Layer } from "effect"
 import { Command } from "effect/cli"
 import { FetchHttpClient } from "effect/http"
 import { type MigrationPlan, migrate as runMigrations, planMigrations } from "../../src/infra/Migrations.ts"
+import { UnreadableRow } from "../../src/infra/rows.ts"
 import { explain } from "../../src/observability/explain.ts"
 import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
 import { version } from "../../src/version.ts"
@@ -13,6 +14,11 @@ import { Reported } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { gatewayUrl, keyFile, readKey } from "./connect.ts"
 import { counted, duration, show, tableOf } from "../terminal.ts"
+
+const replicasHint = (failure: unknown): string =>
+  failure instanceof UnreadableRow
+    ? "delete the row: a running gateway writes it again"
+    : "unknown until the database answers"
 
 /** Each never fails: what went wrong is a check. */
 type Checks = Effect.Effect<ReadonlyArray<Check>>
@@ -154,7 +160,7 @@ export const makeStatus = <E>(needs: StatusNeeds<E>) =>
       const ofReplicas =
         replicas._tag === "Success"
           ? replicaChecks(states)
-          : [failed("replicas", explain(replicas.failure), "unknown until the table of replicas can be read")]
+          : [failed("replicas", explain(replicas.failure), replicasHint(replicas.failure))]
       const checks = [...database, ...cache, ...backend, ...ofReplicas]
       yield* show(
         { version, replicas: states, checks },

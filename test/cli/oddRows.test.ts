@@ -120,4 +120,5 @@ test("when rows of the audit, the prompt log or the replicas are odd, then they 
         CASE n WHEN 2 THEN '{"a":"b"}'::jsonb ELSE '{}' END FROM generate_series(1, 3) n`
   const status = yield* tollgateHere("status")
   assert.match(status.stdout, /replicas +failed +replica \S+ cannot be read: gauges\.a/)
+  assert.include(status.stdout, "delete the row: a running gateway writes it again")
 })
