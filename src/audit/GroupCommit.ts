@@ -108,10 +108,13 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
       yield* Effect.sleep(Math.max(0, first.since + lateAfterMs - now()))
       // The result may have arrived while this process was too busy to see it.
       yield* afterIo
-      for (const entry of inTime.all) {
-        if (entry.since + lateAfterMs > now()) break
-        if (inTime.remove(entry.inTime))
-          yield* Deferred.fail(entry.result, new Late({ isBeingWritten: entry.isBeingWritten }))
+      for (
+        let late = inTime.oldest;
+        late !== undefined && late.since + lateAfterMs <= now();
+        late = inTime.oldest
+      ) {
+        inTime.remove(late.inTime)
+        yield* Deferred.fail(late.result, new Late({ isBeingWritten: late.isBeingWritten }))
       }
     }
   })

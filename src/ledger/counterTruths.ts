@@ -131,10 +131,7 @@ export const compareWithLedger = Effect.fnUntraced(function* <O extends CounterO
     resting.map(({ owner }) => owner),
     at
   )
-  return found.map((one) => ({
-    ...one,
-    truth: resting.includes(one) ? truths.get(idOf(one.owner)) : undefined
-  }))
+  return found.map((one) => ({ ...one, truth: truths.get(idOf(one.owner)) }))
 })
 
 /** Tokens by which the counters differ from the ledger, summed over the periods that have counters. */

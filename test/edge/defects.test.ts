@@ -14,7 +14,8 @@ import { Meter } from "../../src/gates/meter/Meter.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
 import { Metrics } from "../../src/observability/Metrics.ts"
-import { layerInMemory, memoryModel } from "../support/inMemory.ts"
+import { layerInMemory } from "../support/inMemory.ts"
+import { modelNamed } from "../support/permits.ts"
 import { intercept } from "../support/intercept.ts"
 import { testWith } from "../support/testWith.ts"
 import { AuditMemory } from "../support/twins/Audit.ts"
@@ -61,7 +62,7 @@ const script: Array<Stream.Stream<Stream.Success<ReturnType<typeof replyWith>>>>
 const gateway = layerInMemory({
   keyStore: keys.layer,
   backend: layerBackend({
-    models: Effect.succeed([memoryModel("m:latest")]),
+    models: Effect.succeed([modelNamed("m:latest")]),
     reply: ({ maxTokens }) =>
       Effect.sync(() => script.shift() ?? replyWith(["Hello", " world"], maxTokens, 8))
   }),

@@ -15,7 +15,8 @@ import { DiscoveryControl, layerMemory as layerDiscovery } from "./twins/Discove
 import { layerFromStore } from "../../src/gates/queue/fromStore.ts"
 import { layerMemory as layerMemoryQueueStore } from "../../src/gates/queue/memory.ts"
 import { QueueStore, QueueStoreDown } from "../../src/gates/queue/QueueStore.ts"
-import { layerInMemory, memoryModel } from "./inMemory.ts"
+import { layerInMemory } from "./inMemory.ts"
+import { modelNamed } from "./permits.ts"
 import { layerLogging } from "../../src/observability/logging.ts"
 import { intercept } from "./intercept.ts"
 
@@ -68,7 +69,7 @@ const make = () => {
   ).pipe(Layer.provide(Layer.fresh(layerMemoryQueueStore({ leaseS: 30 }))))
 
   const backend = layerBackend({
-    models: Effect.succeed([memoryModel("m:latest")]),
+    models: Effect.succeed([modelNamed("m:latest")]),
     reply: ({ maxTokens }) =>
       Effect.suspend(() => {
         calls += 1
@@ -80,7 +81,7 @@ const make = () => {
       })
   })
 
-  const discovery = layerDiscovery([memoryModel("m:latest")])
+  const discovery = layerDiscovery([modelNamed("m:latest")])
   const gateway = layerInMemory({
     keyStore: keys.layer,
     discovery,

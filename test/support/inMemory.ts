@@ -20,11 +20,11 @@ import { AnswerMemory } from "../../src/backend/AnswerMemory.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
 import { type CircuitBreaker, layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
-import type { Model } from "../../src/domain/Model.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import type { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
 import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { modelNamed } from "./permits.ts"
 import { noReconciler } from "./noReconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
 import { layerMemory as layerKeys, type MemoryKey } from "./twins/KeyStore.ts"
@@ -76,17 +76,7 @@ export const layerContextSecret: Layer.Layer<ContextSecret> = Layer.sync(Context
   return ContextSecret.of({ read: Effect.succeed(secret) })
 })
 
-/** A model as `/api/tags` lists it. */
-export const memoryModel = (name: string): Model => ({
-  name,
-  modifiedAt: "2026-01-01T00:00:00Z",
-  size: 1,
-  digest: "d",
-  details: {},
-  capabilities: ["completion"]
-})
-
-const models = [memoryModel("m:latest")]
+const models = [modelNamed("m:latest")]
 
 /** Everything that a request passes, without a socket. */
 export const layerGatesInMemory = (options: InMemoryOptions = {}) => {

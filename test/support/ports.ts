@@ -1,7 +1,8 @@
 /** Everything a request passes, in memory: for tests of one step of the pipeline. */
 import { Effect, Layer } from "effect"
 import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
-import { layerGatesInMemory, memoryModel } from "./inMemory.ts"
+import { layerGatesInMemory } from "./inMemory.ts"
+import { modelNamed } from "./permits.ts"
 
 export const leaseS = 30
 
@@ -10,7 +11,7 @@ export const layerPorts = Layer.fresh(
   layerGatesInMemory({
     leaseS,
     backend: layerBackend({
-      models: Effect.succeed([memoryModel("m:latest")]),
+      models: Effect.succeed([modelNamed("m:latest")]),
       reply: ({ maxTokens }) => Effect.succeed(replyWith(["x"], maxTokens))
     })
   })

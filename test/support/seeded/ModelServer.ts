@@ -4,11 +4,11 @@ import type { MemoryScript } from "../twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import type { Facts } from "../../../src/domain/Evidence.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
-import { memoryModel } from "../inMemory.ts"
+import { modelNamed } from "../permits.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short } from "./Store.ts"
 
-const models = ["m:latest", "n:latest"].map(memoryModel)
+const models = ["m:latest", "n:latest"].map(modelNamed)
 const createdAt = "2026-01-01T00:00:00.000000Z"
 
 /** One call that arrived. */

@@ -16,7 +16,8 @@ import { KeyStore } from "../../../src/gates/keys/KeyStore.ts"
 import { layerMemory as layerDiscovery } from "../../support/twins/Discovery.ts"
 import { routes } from "../../../src/http/routes.ts"
 import { clientHeaders } from "../../../src/http/server/headers.ts"
-import { layerInMemory, memoryModel } from "../../support/inMemory.ts"
+import { layerInMemory } from "../../support/inMemory.ts"
+import { modelNamed } from "../../support/permits.ts"
 import { jsonLine, requestLine, RequestLines, shortRequestLine } from "../../../src/observability/logging.ts"
 import { Traced } from "../../../src/observability/Trace.ts"
 import { bodiesWith } from "../../support/requestFields.ts"
@@ -98,7 +99,7 @@ const makeSend = Effect.gen(function* () {
   proxies.addSubnet("127.0.0.0", 8)
   proxies.addSubnet("10.0.0.0", 8)
   const model = {
-    ...memoryModel("m:latest"),
+    ...modelNamed("m:latest"),
     capabilities: ["completion", "vision", "tools", "thinking", "insert", "embedding"],
     // Its prompts are searched for long runs of characters.
     tokenizer: { kind: "gpt2", split: "qwen2" },

@@ -6,7 +6,8 @@ import { AuditMemory } from "../../support/twins/Audit.ts"
 import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { layerInMemory, memoryModel } from "../../support/inMemory.ts"
+import { layerInMemory } from "../../support/inMemory.ts"
+import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
 const test = testWith(it.live)
@@ -18,7 +19,7 @@ test("when the audit is down and the model server breaks off, then the client re
     layerInMemory({
       keyStore: keys.layer,
       backend: layerBackend({
-        models: Effect.succeed([memoryModel("m:latest")]),
+        models: Effect.succeed([modelNamed("m:latest")]),
         reply: () =>
           Effect.succeed(
             replyWith(["a", "b"], 9).pipe(

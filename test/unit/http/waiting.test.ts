@@ -7,7 +7,8 @@ import { BackendFailed } from "../../../src/domain/Errors.ts"
 import type { ExtraSurface } from "../../../src/domain/Surface.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { layerInMemory, memoryModel } from "../../support/inMemory.ts"
+import { layerInMemory } from "../../support/inMemory.ts"
+import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
 type Begun = Deferred.Deferred<Stream.Stream<Frame>, BackendFailed>
@@ -23,7 +24,7 @@ const heard = Effect.fnUntraced(function* (
   const gateway = layerInMemory({
     keyStore: keys.layer,
     backend: layerBackend({
-      models: Effect.succeed([memoryModel("m:latest")]),
+      models: Effect.succeed([modelNamed("m:latest")]),
       reply: () => Deferred.await(begun)
     }),
     server: { extraSurfaces: new Set([surface]), answerPatienceMs: 5 }
