@@ -55,7 +55,8 @@ const chunk = (text: string) => `${Buffer.byteLength(text).toString(16)}\r\n${te
 const last = "0\r\n\r\n"
 
 const object = (value: unknown) => whole("application/json", JSON.stringify(value))
-const vector = Array.from({ length: 384 }, (_, n) => Math.sin(n) / 16)
+// With the digits of a float32, as a model server writes them.
+const vector = Array.from({ length: 384 }, (_, n) => Number((Math.sin(n) / 16).toPrecision(9)))
 const vectors = object({
   model: "short",
   embeddings: Array.from({ length: 64 }, () => vector),

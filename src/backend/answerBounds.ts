@@ -109,7 +109,7 @@ export const isTooDense = (text: string): boolean => hasMoreThan(text, maxContai
  * short key, 13 for `[]`, 2.3 for log probabilities, 1.2 for the tensors of a model.
  */
 export const parsedFactor = 24
-/** The same for vectors: their text, numbers of 8 bytes each, and a part of the answer for the client. */
+/** The same for vectors: their text, a part of the answer for the client, and the numbers of a vector for base64. */
 export const vectorsFactor = 3
 /**
  * Memory of a frame besides its characters. A string takes two bytes for each character if one of them is not

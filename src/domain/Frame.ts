@@ -56,12 +56,6 @@ export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boo
 
 /** The answer of an embedding model (docs/protocol.md, "Embeddings"). The older endpoint sends no counts. */
 export interface Embeddings extends Pick<Counts, "totalDuration" | "loadDuration" | "promptEvalCount"> {
-  /** one per input, in the order of the inputs; every number is finite as a float32 */
-  readonly vectors: ReadonlyArray<ReadonlyArray<number>>
-  /** the JSON of each vector, as the model server wrote it: to write numbers again takes twice the time of reading them */
-  readonly texts?: ReadonlyArray<string>
+  /** one per input, in the order of the inputs: the JSON of a list of numbers, as the model server wrote it */
+  readonly vectors: ReadonlyArray<string>
 }
-
-/** The JSON of each vector. */
-export const jsonOf = ({ texts, vectors }: Embeddings): ReadonlyArray<string> =>
-  texts ?? vectors.map((vector) => JSON.stringify(vector))

@@ -8,8 +8,8 @@ import type { Encoder } from "./dialect/Dialect.ts"
 /** One JSON object. */
 export interface ObjectReply {
   readonly _tag: "Object"
-  /** the JSON text */
-  readonly body: string
+  /** the parts of the JSON text */
+  readonly body: ReadonlyArray<string>
   /** the memory of the answer, until the client has it */
   readonly share: AnswerShare
 }

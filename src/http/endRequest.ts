@@ -57,16 +57,16 @@ export const makeEndRequest = Effect.gen(function* () {
     )
 
   const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
-    if (body.length <= pieceBytes) {
+    const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
+    if (contentLength <= pieceBytes) {
       yield* finishAnswer(context, "freed")
-      return respondText(context, body)
+      return respondText(context, body.join(""))
     }
     // The client may read a large answer slowly. So a key has no more of them in memory than slots.
     yield* finishAnswer(context, "kept")
-    const bytes = Buffer.from(body)
-    return HttpServerResponse.stream(inPieces(bytes, share), {
+    return HttpServerResponse.stream(inPieces(body, contentLength, share), {
       contentType: jsonType,
-      contentLength: bytes.length,
+      contentLength,
       headers: headersOf(context)
     })
   })

@@ -81,7 +81,7 @@ export const makeList = Effect.gen(function* () {
     yield* memory.checkRoom(key.facts.caller)
     context.headroom = yield* limiter.headroom(key)
     return objectReply(
-      JSON.stringify(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? ""))),
+      [JSON.stringify(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],
       uncounted
     )
   })

@@ -7,7 +7,7 @@ import type { Encoder } from "./dialect/Dialect.ts"
 import { Fold } from "./dialect/fold.ts"
 import type { ObjectReply } from "./Reply.ts"
 
-export const objectReply = (body: string, share: AnswerShare): ObjectReply => ({
+export const objectReply = (body: ReadonlyArray<string>, share: AnswerShare): ObjectReply => ({
   _tag: "Object",
   body,
   share
@@ -27,5 +27,5 @@ export const foldedReply = Effect.fnUntraced(function* (
   )
   return fold.frame === undefined
     ? yield* new BackendFailed({ fault: "cut" })
-    : objectReply(JSON.stringify(encoder.object(fold.frame)), share)
+    : objectReply([JSON.stringify(encoder.object(fold.frame))], share)
 })

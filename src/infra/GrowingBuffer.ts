@@ -1,7 +1,9 @@
 /**
- * Collects bytes in one buffer whose memory doubles. A list of pieces would keep an object of a hundred bytes for each
- * piece, also for a piece of one byte.
+ * Collects bytes in one buffer whose memory doubles. A list of pieces would keep an object of a hundred bytes for
+ * each piece, also for a piece of one byte.
  */
+import { freeBuffer } from "./freeBuffer.ts"
+
 const leastBytes = 4096
 
 export class GrowingBuffer {
@@ -11,11 +13,6 @@ export class GrowingBuffer {
   /** bytes that were added */
   get size(): number {
     return this.#size
-  }
-
-  /** All bytes. They are valid until the next `push`. */
-  get bytes(): Buffer {
-    return this.#memory.subarray(0, this.#size)
   }
 
   /** The memory that the buffer has after `more` bytes are added. */
@@ -28,10 +25,20 @@ export class GrowingBuffer {
     const memory = this.memoryWith(piece.length)
     if (memory > this.#memory.length) {
       const grown = Buffer.allocUnsafeSlow(memory)
-      this.bytes.copy(grown)
+      this.#memory.copy(grown, 0, 0, this.#size)
+      freeBuffer(this.#memory)
       this.#memory = grown
     }
     piece.copy(this.#memory, this.#size)
     this.#size += piece.length
+  }
+
+  /** Takes what `read` reads of the bytes. They are freed afterwards. */
+  take<A>(read: (bytes: Buffer) => A): A {
+    const value = read(this.#memory.subarray(0, this.#size))
+    freeBuffer(this.#memory)
+    this.#memory = Buffer.alloc(0)
+    this.#size = 0
+    return value
   }
 }

@@ -115,7 +115,7 @@ const refusalOf = (error: CallError, { facts }: Permit): CallError =>
  * estimate is charged.
  */
 const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
-  if (answer.vectors.every(({ length }) => length === 0)) return { doneReason: "load" }
+  if (answer.vectors.every((vector) => vector === "[]")) return { doneReason: "load" }
   if (request.kind === "embeddings") return undefined
   return {
     evalCount: 0,

@@ -39,10 +39,7 @@ suite("memory", (situation) =>
       reply: () => replies[situation],
       embed: () =>
         inOne(situation, {
-          vectors: [
-            [0.6, 0.8],
-            [1, 0]
-          ],
+          vectors: ["[0.6,0.8]", "[1,0]"],
           promptEvalCount: 8
         }),
       show: () => inOne(situation, { model_info: {}, capabilities: ["completion"] })

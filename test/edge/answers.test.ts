@@ -13,13 +13,14 @@ const live = { excludeTestServices: true } as const
 
 /** More than a connection's buffers in the kernel take, and no more than so many inputs may give. */
 const inputs = 200
-const vector = `[${Array.from({ length: 10_000 }, () => "0.125678").join(",")}]`
-const size = inputs * vector.length
+const numbers = Array.from({ length: 10_000 }, () => "0.125678").join(",")
+const size = inputs * numbers.length
+const vectorsOf = (count: number) => Array.from({ length: count }, (_, n) => `[${n},${numbers}]`).join(",")
 const answerOf = (vectors: number) =>
   ({
     does: "answer",
     status: 200,
-    body: `{"embeddings":[${Array.from({ length: vectors }, () => vector).join(",")}],"prompt_eval_count":${vectors}}`
+    body: `{"embeddings":[${vectorsOf(vectors)}],"prompt_eval_count":${vectors}}`
   }) as const
 const embedOf = (texts: number) => ({ model: "embedder", input: Array.from({ length: texts }, () => "x") })
 const large = answerOf(inputs)
@@ -33,8 +34,11 @@ const unreading = Effect.fnUntraced(function* (secret: string, texts = inputs) {
     (open) => Effect.sync(() => void open.destroy())
   )
   socket.on("error", () => socket.destroy())
-  const text = { bytes: 0 }
-  socket.on("data", (chunk) => (text.bytes += chunk.length))
+  const text = { bytes: 0, chunks: new Array<Buffer>() }
+  socket.on("data", (chunk) => {
+    text.bytes += chunk.length
+    text.chunks.push(chunk)
+  })
   socket.pause()
   socket.write(rawPost("/api/embed", secret, JSON.stringify(embedOf(texts)), []))
   return { socket, text }
@@ -82,6 +86,9 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3" 
             Effect.sync(() => text.bytes),
             (bytes) => bytes > size
           )
+          // Its numbers are in order. Each of its vectors is another one.
+          const answered = Buffer.concat(text.chunks).toString()
+          assert.isTrue(answered.includes(vectorsOf(inputs)))
           const next = yield* eventually(
             call("/api/embed", { secret, body: embed }),
             ({ status }) => status === 200
@@ -192,7 +199,7 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "25165824" }), live)(
             answers.map(({ status }) => status),
             keys.map(() => 200)
           )
-          for (const { text } of answers) assert.include(text, vector)
+          for (const { text } of answers) assert.include(text, vectorsOf(1))
         })
     )
   }

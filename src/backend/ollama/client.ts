@@ -168,9 +168,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     leftMs: LeftMs
   ) {
     const { call } = yield* send(path, body, leftMs)
-    const text = yield* readAll(call, expected.limit, share)
-    yield* share.collect(text.length * expected.factor)
-    return yield* expected.decode(text)
+    const read = yield* readAll(call, expected.limit, share)
+    yield* share.collect(read.size * expected.factor)
+    return yield* read.take(expected.decode)
   }, Effect.scoped)
 
   /** Reads an answer of one JSON object. */
@@ -295,31 +295,37 @@ interface Expected<A> {
   readonly limit: number
   /** memory of the text and the decoded answer, as a multiple of the text's bytes */
   readonly factor: number
-  readonly decode: (text: string) => Effect.Effect<A, BackendFailed>
+  readonly decode: (bytes: Buffer) => Effect.Effect<A, BackendFailed>
 }
+
+const fromText =
+  <A>(decode: (text: string) => A | undefined, otherwise: string) =>
+  (bytes: Buffer): Effect.Effect<A, BackendFailed> => {
+    const text = bytes.toString("utf8")
+    return expect(isTooDense(text) ? undefined : decode(text), otherwise)
+  }
 
 const description: Expected<JsonObject> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: (text) => expect(isTooDense(text) ? undefined : decodeShow(text), "not a model's description")
+  decode: fromText(decodeShow, "not a model's description")
 }
 const ownDescription: Expected<Description> = {
   limit: showBytes,
   factor: parsedFactor,
-  decode: (text) =>
-    expect(isTooDense(text) ? undefined : decodeDescription(text), "not a model's description")
+  decode: fromText(decodeDescription, "not a model's description")
 }
 const list: Expected<ReadonlyArray<Model>> = {
   limit: tagsBytes,
   factor: parsedFactor,
-  decode: (text) => expect(isTooDense(text) ? undefined : decodeTags(text), "not a list of models")
+  decode: fromText(decodeTags, "not a list of models")
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
 const vectorsFor = (kind: "embed" | "embeddings", request: InferenceRequest): Expected<Embeddings> => ({
   limit: vectorBytesOf(request),
   factor: vectorsFactor,
-  decode: (text) => expect(decodeEmbeddings(kind, request.body, text), "not the vectors asked for")
+  decode: (bytes) => expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
 })
 
 const mostLevelless = 1000
@@ -342,7 +348,7 @@ const readAll = (
   call: UpstreamCall,
   limit: number,
   share: AnswerShare
-): Effect.Effect<string, BackendFailed | ShuttingDown | Unavailable> =>
+): Effect.Effect<GrowingBuffer, BackendFailed | ShuttingDown | Unavailable> =>
   Effect.suspend(() => {
     const read = new GrowingBuffer()
     const more = Effect.flatMap(call.bytes, (chunks): Effect.Effect<void, BackendFailed | Unavailable> => {
@@ -352,7 +358,7 @@ const readAll = (
         for (const chunk of chunks) read.push(chunk)
       })
     })
-    return Pull.catchDone(Effect.forever(more), () => Effect.sync(() => read.bytes.toString("utf8")))
+    return Pull.catchDone(Effect.forever(more), () => Effect.succeed(read))
   })
 
 /** Reads the beginning of an error's body, for at most a second. */
@@ -369,7 +375,7 @@ const beginningOf = (call: UpstreamCall): Effect.Effect<string> =>
       Effect.timeoutOption(errorReadMs),
       Effect.map(() => {
         call.discard()
-        return read.bytes.subarray(0, errorBytes).toString("utf8")
+        return read.take((bytes) => bytes.toString("utf8", 0, errorBytes))
       })
     )
   })

@@ -211,7 +211,7 @@ export class LineSplitter {
     if (pending === undefined) return tail.toString("utf8")
     this.#pending = undefined
     pending.push(tail)
-    return pending.bytes.toString("utf8")
+    return pending.take((bytes) => bytes.toString("utf8"))
   }
 }
 

@@ -116,6 +116,6 @@ export interface Dialect extends RequestDecoder {
 
 /** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
-  /** the answer as JSON text */
-  readonly encode: (request: InferenceRequest, answer: A) => string
+  /** the answer as JSON text, in parts */
+  readonly encode: (request: InferenceRequest, answer: A) => ReadonlyArray<string>
 }

@@ -56,7 +56,7 @@ describe("the demo backend", () => {
       const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
       const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)
       assert.deepStrictEqual(
-        vectors.map(({ length }) => length),
+        vectors.map((vector) => JSON.parse(vector).length),
         [64, 64]
       )
       const shown = yield* backend.show(permitFor("demo-chat:latest"), uncounted)

@@ -1,8 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { decodeEmbeddings } from "../../../src/backend/ollama/decodeEmbeddings.ts"
+import type { JsonObject } from "../../../src/domain/Inference.ts"
+import type { Embeddings } from "../../../src/domain/Frame.ts"
+import { decodeEmbeddings as decode, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 
-const float = fc.float({ noNaN: true, noDefaultInfinity: true })
+const float = fc.float({ noNaN: true, min: -(2 ** 66), max: 2 ** 66 })
+const decodeEmbeddings = (kind: EmbedKind, body: JsonObject, text: string) =>
+  decode(kind, body, Buffer.from(text))
+const numbersOf = (answer: Embeddings | undefined): ReadonlyArray<unknown> =>
+  answer?.vectors.map((text) => JSON.parse(text)) ?? []
 const vector = fc.array(float, { minLength: 1, maxLength: 20 })
 
 describe("the vectors of an answer", () => {
@@ -14,21 +20,19 @@ describe("the vectors of an answer", () => {
         (vectors, indent) => {
           const text = JSON.stringify({ embeddings: vectors, prompt_eval_count: 3, secret: 1 }, null, indent)
           const input = vectors.map(() => "a")
-          const { texts, ...answer } = decodeEmbeddings("embed", { input }, text) ?? { vectors: [] }
-          // JSON has no -0.
-          const read = vectors.map((each) => each.map((value) => value + 0))
-          assert.deepStrictEqual(answer, { vectors: read, promptEvalCount: 3 })
+          const answer = decodeEmbeddings("embed", { input }, text)
           assert.deepStrictEqual(
-            texts?.map((each) => JSON.parse(each)),
-            read
+            numbersOf(answer),
+            numbersOf({ vectors: vectors.map((each) => JSON.stringify(each)) })
           )
+          assert.deepStrictEqual({ ...answer, vectors: [] }, { vectors: [], promptEvalCount: 3 })
           assert.isUndefined(decodeEmbeddings("embed", { input: [...input, "b"] }, text))
         }
       )
     )
   })
 
-  it("when other parts of an answer look like vectors, then the texts are the vectors', or there are none", () => {
+  it("when other parts of an answer look like vectors, then the vectors are those of their field, or there are none", () => {
     const other = fc.oneof(fc.json(), fc.constantFrom('"[9]"', "[9]", '"["', '"]"', '{"embeddings":[[9]]}'))
     fc.assert(
       fc.property(
@@ -38,8 +42,8 @@ describe("the vectors of an answer", () => {
         (vectors, before, after) => {
           const text = `{"a":${before},"embeddings":${JSON.stringify(vectors)},"b":${after}}`
           const answer = decodeEmbeddings("embed", { input: vectors.map(() => "a") }, text)
-          const texts = answer?.texts?.map((each) => JSON.parse(each))
-          assert.deepStrictEqual(texts ?? answer?.vectors, answer?.vectors)
+          const texts = vectors.map((each) => JSON.stringify(each))
+          assert.deepStrictEqual(answer?.vectors ?? texts, texts)
         }
       )
     )
@@ -56,21 +60,45 @@ describe("the vectors of an answer", () => {
   it("when a text is empty, then there is no vector for it, and in a list there is one", () => {
     assert.deepStrictEqual(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[]}`)?.vectors, [])
     assert.isUndefined(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[[1]]}`))
-    assert.deepStrictEqual(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[1]]}`)?.vectors, [[1]])
+    assert.deepStrictEqual(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[1]]}`)?.vectors, [
+      "[1]"
+    ])
     assert.isUndefined(decodeEmbeddings("embed", { input: [""] }, `{"embeddings":[[]]}`))
     assert.deepStrictEqual(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[]}`), {
-      vectors: [[]],
-      texts: ["[]"]
+      vectors: ["[]"]
     })
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[1]}`))
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[]}`))
   })
 
   it("when a number is not one, or not a float32, then there are no vectors", () => {
-    for (const value of ["null", '"1"', "1e39", "-1e999", "[1]", "true"]) {
+    for (const value of [
+      "null",
+      '"1"',
+      "1e39",
+      "-1e999",
+      "1".repeat(39),
+      "[1]",
+      "true",
+      "01",
+      "1.",
+      ".5",
+      "+1",
+      "1e",
+      "0x1",
+      "1 2",
+      "NaN"
+    ]) {
       assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, `{"embeddings":[[0,${value}]]}`), value)
       assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[0,${value}]}`), value)
     }
+  })
+
+  it("when a vector has more numbers than any model, then it is refused, and the stack does not overflow", () => {
+    const of = (numbers: number) => `{"embedding":[${"1,".repeat(numbers - 1)}1]}`
+    assert.isDefined(decodeEmbeddings("embeddings", { prompt: "a" }, of(65_536)))
+    for (const numbers of [65_537, 8_000_000])
+      assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, of(numbers)))
   })
 
   it("when an answer has more lists than texts, then it is not parsed: a list takes many times its text", () => {

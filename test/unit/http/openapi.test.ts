@@ -159,7 +159,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
 
 it("when Embed, Embeddings and EmbeddingList are compared with the answers, then they describe them", () => {
   const answer = {
-    vectors: [[0.5, -1]],
+    vectors: ["[0.1]"],
     totalDuration: 5,
     promptEvalCount: 4
   }

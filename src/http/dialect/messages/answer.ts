@@ -126,5 +126,6 @@ export const messagesEncoder = (request: InferenceRequest, { requestId }: Answer
 }
 
 /** The estimate that a request of the same prompt would hold. */
-export const encodeCount = (request: InferenceRequest): string =>
+export const encodeCount = (request: InferenceRequest): ReadonlyArray<string> => [
   JSON.stringify({ input_tokens: withPromptSize({ ...request, kind: "chat" }).promptEstimate })
+]

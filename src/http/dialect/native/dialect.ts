@@ -28,5 +28,5 @@ export const nativeEmbeddings: ObjectDialect<Embeddings> = { ...embeddingsReques
 
 export const nativeShow: ObjectDialect<JsonObject> = {
   ...showRequest,
-  encode: (_request, shown) => JSON.stringify(shown)
+  encode: (_request, shown) => [JSON.stringify(shown)]
 }

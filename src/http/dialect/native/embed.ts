@@ -1,6 +1,6 @@
 /** `POST /api/embed` and the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
-import { Result, Schema } from "effect"
-import { type Embeddings, jsonOf, namedCounts } from "../../../domain/Frame.ts"
+import { Array as Arr, Result, Schema } from "effect"
+import { type Embeddings, namedCounts } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -58,11 +58,16 @@ export const embeddingsRequest = requestDecoder(
   embedding("embeddings", ({ prompt }: typeof LegacyEmbed.Type) => ({ prompt: prompt ?? "" }))
 )
 
-export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): string => {
-  const [head, rest] = [JSON.stringify({ model }), JSON.stringify(present(namedCounts(answer)))]
-  const embeddings = `"embeddings":[${jsonOf(answer).join(",")}]`
-  return `${head.slice(0, -1)},${embeddings}${rest === "{}" ? "}" : `,${rest.slice(1)}`}`
+export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): ReadonlyArray<string> => {
+  const counts = JSON.stringify(present(namedCounts(answer)))
+  return [
+    `{"model":${JSON.stringify(model)},"embeddings":[`,
+    ...Arr.intersperse(answer.vectors, ","),
+    counts === "{}" ? "]}" : `],${counts.slice(1)}`
+  ]
 }
 
-export const encodeEmbeddings = (_request: InferenceRequest, answer: Embeddings): string =>
-  `{"embedding":${jsonOf(answer)[0] ?? "[]"}}`
+export const encodeEmbeddings = (
+  _request: InferenceRequest,
+  { vectors }: Embeddings
+): ReadonlyArray<string> => [`{"embedding":`, ...vectors, "}"]

@@ -2,7 +2,7 @@
 import { endianness } from "node:os"
 import { Schema } from "effect"
 import { decide, refuse } from "../../../domain/Errors.ts"
-import { type Embeddings, jsonOf } from "../../../domain/Frame.ts"
+import type { Embeddings } from "../../../domain/Frame.ts"
 import type { DecodedRequest, InferenceRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
@@ -54,15 +54,21 @@ export const embeddingsRequest = requestDecoder(
 )
 
 /** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */
-const base64Of = (vector: ReadonlyArray<number>): string => {
-  const bytes = Buffer.from(new Float32Array(vector).buffer)
-  return (endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")
+const base64Of = (vector: string): string => {
+  const numbers: ReadonlyArray<number> = JSON.parse(vector)
+  const bytes = Buffer.from(new Float32Array(numbers).buffer)
+  return `"${(endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")}"`
 }
 
-export const encodeEmbeddings = ({ base64, model }: InferenceRequest, answer: Embeddings): string => {
-  const { promptEvalCount = 0, vectors } = answer
-  const texts = base64 === true ? vectors.map((vector) => JSON.stringify(base64Of(vector))) : jsonOf(answer)
-  const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${text}}`)
+export const encodeEmbeddings = (
+  { base64, model }: InferenceRequest,
+  { promptEvalCount = 0, vectors }: Embeddings
+): ReadonlyArray<string> => {
+  const data = vectors.flatMap((vector, index) => [
+    `${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":`,
+    base64 === true ? base64Of(vector) : vector,
+    "}"
+  ])
   const usage = { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }
-  return `{"object":"list","data":[${data.join(",")}],${JSON.stringify({ model, usage }).slice(1)}`
+  return [`{"object":"list","data":[`, ...data, `],${JSON.stringify({ model, usage }).slice(1)}`]
 }
