@@ -10,7 +10,6 @@
  * `--connections 32`; `--warm 60000` requests; `--twins` for the memory twins; `--rate 200` for an open loop; `--flags` and `--other-flags` of Node.
  */
 import { execFileSync } from "node:child_process"
-import { readdirSync, readFileSync } from "node:fs"
 import { parseArgs } from "node:util"
 import { Effect, Redacted, type Scope } from "effect"
 import { mintKey } from "../../src/domain/Key.ts"
@@ -19,7 +18,7 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import * as contenders from "./contenders.ts"
 import { measure } from "./measure.ts"
-import { costOfPid, serve } from "./processes.ts"
+import { processOn, serve } from "./processes.ts"
 import { median } from "./report.ts"
 import type { Work } from "./works.ts"
 
@@ -63,20 +62,6 @@ const quartiles = (values: ReadonlyArray<number>): string => {
     .join(" / ")
 }
 
-/** The process that was started with `port` among its arguments. */
-const processOn = (port: number): number =>
-  readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .find((pid) => {
-      try {
-        return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").includes(String(port))
-      } catch {
-        // It has ended meanwhile.
-        return false
-      }
-    }) ?? 0
-
 const makeStores = Effect.fnUntraced(function* (folder: string) {
   const cluster = yield* makePostgresClusterWith(durable)
   const redis = yield* makeRedisServer(findRedis())
@@ -117,22 +102,18 @@ const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
       }
     )
     const keys = { good, poor: good, nobody: "nonsense" }
-    return { ...served, keys, name: "tollgate" as const, pids: stores?.pids ?? [] }
+    return { ...served, keys, name: "tollgate" as const, stores: stores?.pids ?? [] }
   })
-  const storesSoFar = (pids: ReadonlyArray<number>) =>
-    pids.reduce((sum, pid) => sum + costOfPid(pid).cpu, 0) * 1e6
   const take = Effect.fnUntraced(function* (
     contender: Effect.Success<ReturnType<typeof of>>,
     seconds: number
   ) {
-    const before = storesSoFar(contender.pids)
-    const sample = yield* measure(contender, work, seconds)
-    const stores = (storesSoFar(contender.pids) - before) / Math.max(1, sample.requests)
+    const { cpuPerRequest, firstP50, storesPerRequest } = yield* measure(contender, work, seconds)
     return {
-      gateway: sample.cpuPerRequest,
-      stores,
-      all: sample.cpuPerRequest + stores,
-      first: sample.firstP50
+      gateway: cpuPerRequest,
+      stores: storesPerRequest,
+      all: cpuPerRequest + storesPerRequest,
+      first: firstP50
     }
   })
   const [a, b] = [

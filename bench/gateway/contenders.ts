@@ -7,7 +7,7 @@ import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Regist
 import { durable, makePostgresClusterWith } from "../../test/support/servers/PostgresCluster.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
-import { file, type Served, serve } from "./processes.ts"
+import { file, processOn, type Served, serve } from "./processes.ts"
 
 export type ContenderName =
   | "floor"
@@ -25,6 +25,8 @@ export interface Contender extends Served {
   /** what stands before the name of a model */
   readonly prefix?: string
   readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
+  /** the processes of its Postgres and its Redis */
+  readonly stores?: ReadonlyArray<number>
 }
 
 export const nobody = "nonsense"
@@ -62,7 +64,8 @@ export const makeStores = Effect.fnUntraced(function* (
     databaseUrl: Redacted.value(cluster.url("postgres")),
     database,
     redisUrl: redis.url,
-    keys
+    keys,
+    processes: [processOn(cluster.port), processOn(redis.port)]
   }
 })
 
@@ -99,6 +102,7 @@ export const floorWithStores = (backendUrl: string, stores: Stores) =>
     (served): Contender => ({
       ...served,
       name: "floor with stores",
+      stores: stores.processes,
       keys: { good: nobody, poor: nobody, nobody }
     })
   )
@@ -131,7 +135,12 @@ export const tollgate = (backendUrl: string, stores: Stores, { profile, idleS = 
       },
       { gently: profile !== undefined, idleS }
     ),
-    (served): Contender => ({ ...served, name: "tollgate", keys: stores.keys })
+    (served): Contender => ({
+      ...served,
+      name: "tollgate",
+      keys: stores.keys,
+      stores: stores.processes
+    })
   )
 
 /** The same gateway on memory twins: what is left is its own work. */

@@ -1,7 +1,7 @@
 /** One contender at one work for a while: what came of it, and what it cost. */
 import { Effect, Schema } from "effect"
 import type { Contender } from "./contenders.ts"
-import { coresSoFar, costOf, file, launch } from "./processes.ts"
+import { coresSoFar, costOf, costOfPid, file, launch } from "./processes.ts"
 import { bodyOf, type Work } from "./works.ts"
 
 const Load = Schema.fromJsonString(
@@ -22,6 +22,8 @@ export interface Sample {
   readonly rps: number
   /** µs */
   readonly cpuPerRequest: number
+  /** µs of Postgres and Redis; 0: it has none */
+  readonly storesPerRequest: number
   /** µs; of the whole request over its frames */
   readonly cpuPerFrame: number
   /** µs */
@@ -42,7 +44,10 @@ export interface Sample {
 }
 
 /** Whom to ask: one contender, or several of a kind that take turns, with one key or several. */
-type Asked = Pick<Contender, "child" | "headers" | "prefix"> & { readonly url: string; readonly key: string }
+type Asked = Pick<Contender, "child" | "headers" | "prefix" | "stores"> & {
+  readonly url: string
+  readonly key: string
+}
 
 const load = (asked: Asked, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
@@ -69,7 +74,8 @@ export const measure = (contender: Contender, work: Work, seconds: number) =>
   measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds)
 
 export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Work, seconds: number) {
-  const [before, coresBefore] = [costOf(asked.child), coresSoFar()]
+  const storesSoFar = () => (asked.stores ?? []).reduce((sum, pid) => sum + costOfPid(pid).cpu, 0)
+  const [before, coresBefore, storesBefore] = [costOf(asked.child), coresSoFar(), storesSoFar()]
   const result = yield* load(asked, work, seconds)
   const [after, coresAfter] = [costOf(asked.child), coresSoFar()]
   const [core0 = Number.NaN, core1 = Number.NaN] = coresAfter.map(({ busy, all }, n) => {
@@ -83,6 +89,7 @@ export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Wor
     core1,
     good: result.requests === 0 ? 0 : (result.statuses["200"] ?? 0) / result.requests,
     cpuPerRequest: cpu / result.requests,
+    storesPerRequest: ((storesSoFar() - storesBefore) * 1e6) / result.requests,
     cpuPerFrame: work.frames === undefined ? 0 : cpu / result.requests / work.frames,
     rss: after.rss,
     statuses: Object.entries(result.statuses)

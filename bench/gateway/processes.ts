@@ -101,6 +101,13 @@ const family = (pid: number): ReadonlyArray<number> => {
   return [pid, ...children.flatMap((child) => family(Number(child)))]
 }
 
+/** The process that was started with `port` among its arguments; 0: there is none. */
+export const processOn = (port: number): number =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .find((pid) => readProc(`/proc/${pid}/cmdline`).split("\0").includes(String(port))) ?? 0
+
 /** CPU seconds used so far, and resident memory in MiB, of a program and the processes it has started. */
 export const costOf = (child: ChildProcess): Cost => costOfPid(child.pid ?? 0)
 

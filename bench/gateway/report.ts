@@ -19,15 +19,15 @@ export const reportOf = (work: Work, samples: ReadonlyMap<ContenderName, Readonl
   const lines = [`### ${work.name} (${load})`, ""]
   const frames = work.frames !== undefined
   lines.push(
-    `| | req/s | of the floor | CPU µs/request |${frames ? " CPU µs/frame |" : ""} first byte p50 / p99 ms |${work.paced ? " frame delay p50 / p99 ms |" : ""} RSS MiB | core 0 / core 1 busy, of that the load | answers |`,
-    `|---|---|---|---|${frames ? "---|" : ""}---|${work.paced ? "---|" : ""}---|---|---|`
+    `| | req/s | of the floor | CPU µs/request | of its stores |${frames ? " CPU µs/frame |" : ""} first byte p50 / p99 ms |${work.paced ? " frame delay p50 / p99 ms |" : ""} RSS MiB | core 0 / core 1 busy, of that the load | answers |`,
+    `|---|---|---|---|---|${frames ? "---|" : ""}---|${work.paced ? "---|" : ""}---|---|---|`
   )
   for (const [name, of] of samples) {
     const at = (figure: Exclude<keyof Sample, "statuses">) => median(of.map((sample) => sample[figure]))
     const rates = of.map(({ rps }) => rps)
     const ratio = floor === undefined ? "" : (at("rps") / median(floor.map(({ rps }) => rps))).toFixed(2)
     lines.push(
-      `| ${name} | ${at("rps").toFixed(0)} ${spread(rates)} | ${ratio} | ${at("cpuPerRequest").toFixed(0)} |` +
+      `| ${name} | ${at("rps").toFixed(0)} ${spread(rates)} | ${ratio} | ${at("cpuPerRequest").toFixed(0)} | ${at("storesPerRequest").toFixed(0)} |` +
         (frames ? ` ${at("cpuPerFrame").toFixed(2)} |` : "") +
         ` ${ms(at("firstP50"))} / ${ms(at("firstP99"))} |` +
         (work.paced ? ` ${ms(at("frameP50"), 3)} / ${ms(at("frameP99"), 3)} |` : "") +
