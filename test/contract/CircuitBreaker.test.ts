@@ -218,6 +218,21 @@ describe("CircuitBreaker: everybody", () => {
     assert.strictEqual(yield* state, "closed")
   })
 
+  test("when a probe was given up and another one closed it, then the late failure of the first counts for nothing", function* () {
+    yield* openForAll
+    yield* TestClock.adjust("30 seconds")
+    const late = yield* Deferred.make<string, BackendFailed>()
+    const hanging = yield* forked(Deferred.await(late), "a")
+    yield* TestClock.adjust("10 seconds")
+    yield* serve("good")
+    yield* Effect.forEach(["b", "c", "b", "c"], (key) => failOf(key), { discard: true })
+    yield* Deferred.fail(late, broken)
+    yield* Fiber.join(hanging)
+    assert.strictEqual(yield* state, "closed")
+    yield* failOf("a")
+    assert.strictEqual(yield* state, "open")
+  })
+
   test("when the probe for all is that of a key's own circuit, then its failure does not keep the others waiting", function* () {
     yield* times(5, failOf("bad"))
     yield* failOf("a")
