@@ -24,11 +24,14 @@ const vector = new RegExp(
 /**
  * Puts each vector aside: its index, as a string, stands in its place. The vectors are decoded one at a time, because a string of
  * the whole answer costs V8 more than the rest of the work. Latin-1 is enough: the only texts that are read are numbers.
+ *
+ * Returns `undefined` when there are more lists than `most`: each costs more than its bytes, so 32 MiB of `[` would take 20 seconds.
  */
 const takeVectors = (bytes: Buffer, most: number) => {
   const vectors: Array<string> = []
   let [rest, at] = ["", 0]
-  while (at < bytes.length && vectors.length <= most) {
+  for (let lists = 0; at < bytes.length; lists += 1) {
+    if (lists > most) return undefined
     const next = bytes.indexOf("[", at + 1)
     const text = bytes.toString("latin1", at, next === -1 ? bytes.length : next)
     const [, found, after] = vector.exec(text) ?? []
@@ -45,9 +48,10 @@ export const decodeEmbeddings = (
   bytes: Buffer
 ): Embeddings | undefined => {
   const inputs = kind === "embed" ? inputsOf(body["input"]) : 1
-  const { rest, vectors: found } = takeVectors(bytes, inputs + spareContainers)
+  const taken = takeVectors(bytes, inputs + spareContainers)
   // An empty list takes 30 times the memory of its text.
-  if (hasMoreThan(rest, spareContainers)) return undefined
+  if (taken === undefined || hasMoreThan(taken.rest, spareContainers)) return undefined
+  const { rest, vectors: found } = taken
   const value = tryParseJson(rest)
   if (!isObject(value)) return undefined
   const vectorOf = (place: Json | undefined) => (typeof place === "string" ? found[Number(place)] : undefined)

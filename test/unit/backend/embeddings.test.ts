@@ -106,4 +106,13 @@ describe("the vectors of an answer", () => {
     assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, text))
     assert.isDefined(decodeEmbeddings("embed", { input: "a" }, `{"x":[[],[]],"embeddings":[[1]]}`))
   })
+
+  it("when an answer is nothing but lists, then it is refused at once: to cut each of them took seconds", () => {
+    for (const list of ["[", "[ ", "[1]"]) {
+      const text = list.repeat(4_000_000)
+      const since = performance.now()
+      assert.isUndefined(decodeEmbeddings("embed", { input: ["a"] }, text))
+      assert.isBelow(performance.now() - since, 1000)
+    }
+  })
 })
