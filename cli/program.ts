@@ -1,4 +1,7 @@
-/** The command tree, and how a command line is run. The layers of a command are built when it runs, so that `--help` needs no database. */
+/**
+ * The command tree, and how a command line is run. The layers of a command are built when it runs, so that `--help` needs no
+ * database.
+ */
 import * as NodeServices from "@effect/platform-node/NodeServices"
 import { Effect, Layer } from "effect"
 import { Command } from "effect/cli"

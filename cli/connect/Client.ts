@@ -12,7 +12,10 @@ export interface Facts {
   readonly output: number
 }
 
-/** The tokens of a conversation from which on a client should shorten it: room for an answer and for an estimate that is 10 % too low. */
+/**
+ * The tokens of a conversation from which on a client should shorten it: room for an answer and for an estimate that is 10 % too
+ * low.
+ */
 export const compactAt = ({ output, window }: Facts): number => Math.floor((window - output) * 0.9)
 
 /** The paths that a client calls. All but `chat` are off unless `EXTRA_SURFACES` names them. */

@@ -1,4 +1,6 @@
-/** The clients of `connect`. Each was run as it stands here where it has `tried`; the others follow the documents of their makers. */
+/**
+ * The clients of `connect`. Each was run as it stands here where it has `tried`; the others follow the documents of their makers.
+ */
 import { type Client, compactAt } from "./Client.ts"
 
 const folder = "~/.config/tollgate"

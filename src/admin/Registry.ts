@@ -343,7 +343,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       yield* keyInfo(prefix)
       return yield* readPrompts(sql, prefix, which)
     }, withRegistryDown),
-    /** Deletes all logged prompts of the key, in small batches, and returns their number. No deadline for all of it: each batch has one. */
+    /**
+     * Deletes all logged prompts of the key, in small batches, and returns their number. No deadline for all of it: each batch
+     * has one.
+     */
     erasePromptLog: Effect.fnUntraced(function* (prefix: string) {
       yield* withRegistryDown(keyInfo(prefix))
       let erased = 0

@@ -78,8 +78,9 @@ const logColumns = columnsOf<AuditRow>({
  * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
  * ended: its client did not wait, and nothing would ever close the intent.
  *
- * The commit does not wait for the disk. The setting holds for this transaction only, so it also works behind a pooler.
- * Only a crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost one.
+ * The commit does not wait for the disk. The setting holds for this transaction only, so it also works behind a pooler. Only a
+ * crash of Postgres itself, or a failover to a standby, can lose an intent (docs/threat-model.md). `renewIntents` finds a lost
+ * one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
   const { names, sorted, values } = intentColumns(pg)

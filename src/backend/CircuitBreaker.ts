@@ -12,8 +12,8 @@ import { makeMonotonicMs } from "../infra/time.ts"
 import { type Change, Circuit, type CircuitOptions, type Pass } from "./Circuit.ts"
 
 /**
- * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`: this one
- * is likely to have, so it counts for its key alone.
+ * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`:
+ * this one is likely to have, so it counts for its key alone.
  */
 export type Verdict = "outage" | "failure" | "own" | "ignored"
 

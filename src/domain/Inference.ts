@@ -7,7 +7,10 @@ import type { Scope } from "./Caller.ts"
 export type Json = Schema.Json
 export type JsonObject = Schema.JsonObject
 
-/** The endpoints of the backend, and `count`, which the gateway answers itself. The path that is called is a constant for each kind, never the client's. */
+/**
+ * The endpoints of the backend, and `count`, which the gateway answers itself. The path that is called is a constant for each
+ * kind, never the client's.
+ */
 export type InferenceKind = "chat" | "generate" | "embed" | "embeddings" | "show" | "count"
 
 /** What a key needs for a request of a kind. Discovery checks it; the route table shows it. */

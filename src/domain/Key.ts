@@ -37,7 +37,9 @@ export const mintKey = (namespace: string): string => namespace + base62(keyLeng
  */
 const keyLike = /(_[0-9A-Za-z]{9})[0-9A-Za-z]{16,}/g
 
-/** The same at the end of a text that was cut: the secret may have its other characters, or the rest of an escape, behind the cut. */
+/**
+ * The same at the end of a text that was cut: the secret may have its other characters, or the rest of an escape, behind the cut.
+ */
 const cutKeyLike = /(_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{16,}|[0-9A-Za-z%\\]*$)/g
 
 /** Texts up to this length contain nothing `keyLike`. An escaped key is never shorter than the key. */

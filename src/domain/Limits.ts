@@ -66,7 +66,9 @@ export interface Resets {
   readonly budgetsS: { readonly [P in Period]: number }
 }
 
-/** What is left of a key's limits and budgets, at one instant of the store's clock. Of limits the user's, when less is left there. */
+/**
+ * What is left of a key's limits and budgets, at one instant of the store's clock. Of limits the user's, when less is left there.
+ */
 export interface Headroom {
   readonly requests: Remaining
   readonly tokens: Remaining

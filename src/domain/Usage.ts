@@ -74,8 +74,8 @@ export const believedOutput = (final: Counted, seen: Seen): number | undefined =
  * most its bytes plus a template, the output at most the bound that was sent and at least what the frames show. Otherwise
  * the gateway's own figure is used, and the source is `counted`.
  *
- * After two runs, the final frame of a server up to 0.33.1 counts the second run only. That run has read the output of the first one, so this
- * output is moved from the count of the prompt to the count of the output. Each token is charged once.
+ * After two runs, the final frame of a server up to 0.33.1 counts the second run only. That run has read the output of the first
+ * one, so this output is moved from the count of the prompt to the count of the output. Each token is charged once.
  */
 export const usageOf = (final: Counted, seen: Seen): Usage => {
   if (isLoad(final, seen)) return { tokensIn: 0, tokensOut: 0, source: "backend" }

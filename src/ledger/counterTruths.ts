@@ -81,7 +81,9 @@ export const readLedgerTotals = Effect.fnUntraced(function* (
   return new Map(truths.flat().map(({ owner, ...truth }) => [owner, truth]))
 })
 
-/** The accounts of a tenant, one more than `mostAccounts` at most. In one order, because the mark of their counters depends on it. */
+/**
+ * The accounts of a tenant, one more than `mostAccounts` at most. In one order, because the mark of their counters depends on it.
+ */
 export const readAccounts = (pg: PgClient.PgClient, tenant: string) =>
   timeoutDetached("3 seconds")(pg`
     SELECT DISTINCT ${accountOf(pg, "k")}::text AS account FROM api_keys k

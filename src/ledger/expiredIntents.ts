@@ -36,8 +36,8 @@ export type Which =
   | { readonly but: ReadonlyArray<string>; readonly limit: number }
 
 /**
- * Returns the account of each request that it closed, or that of its end user. Skips requests that another replica is closing. Fails as a whole when
- * one row breaks the statement.
+ * Returns the account of each request that it closed, or that of its end user. Skips requests that another replica is closing.
+ * Fails as a whole when one row breaks the statement.
  */
 export const closeExpired = Effect.fnUntraced(
   function* (pg: PgClient.PgClient, which: Which) {

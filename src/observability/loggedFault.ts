@@ -18,7 +18,10 @@ export const loggedFault = ({ cause, fault }: BackendFailed): object => {
   return code === undefined ? { fault } : { fault, code }
 }
 
-/** The same of the cause of a task; `otherwise`: the fault when the task failed before the call or after it. A defect is logged whole. */
+/**
+ * The same of the cause of a task; `otherwise`: the fault when the task failed before the call or after it. A defect is logged
+ * whole.
+ */
 export const loggedCause = (cause: Cause.Cause<unknown>, otherwise: string): object => {
   if (Cause.hasDies(cause)) return cause
   const error = Cause.squash(cause)

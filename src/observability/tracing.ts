@@ -16,7 +16,10 @@ import { version } from "../version.ts"
 /** A batch that the collector does not accept within this time is lost. */
 const sendTimeout = "5 seconds"
 
-/** Number of batches, of up to 1000 spans each, that are sent at a time. Further ones are lost; the exporter then pauses for a minute. */
+/**
+ * Number of batches, of up to 1000 spans each, that are sent at a time. Further ones are lost; the exporter then pauses for a
+ * minute.
+ */
 const maxInFlight = 8
 
 const remindMs = 60_000

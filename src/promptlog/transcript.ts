@@ -101,7 +101,10 @@ export interface Transcript {
   readonly keep: Effect.Effect<void>
 }
 
-/** undefined when the key has not opted in; then nothing is collected. `keep` queues the finished row. It never fails and never waits. */
+/**
+ * undefined when the key has not opted in; then nothing is collected. `keep` queues the finished row. It never fails and never
+ * waits.
+ */
 export const makeTranscript =
   (keep: (row: PromptRow) => Effect.Effect<void>) =>
   (caller: Caller, arrival: Arrival, request: InferenceRequest): Transcript | undefined => {

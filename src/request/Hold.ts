@@ -57,7 +57,10 @@ export class Hold {
     return !this.#exhausted && this.held < this.#tokensFor(needed)
   }
 
-  /** Tries to hold more than `output` tokens, or just these when they are the last. A Meter that does not answer sets `unavailable`. */
+  /**
+   * Tries to hold more than `output` tokens, or just these when they are the last. A Meter that does not answer sets
+   * `unavailable`.
+   */
   extend(output: number, isFinal = false): Effect.Effect<void> {
     return Effect.suspend(() => {
       const want = this.#tokensFor(isFinal ? output : output + ahead)

@@ -17,7 +17,10 @@ export interface Price {
   readonly cached: number
 }
 
-/** Default period: from the first of the month of `until`, until today. With a status refused requests count too, which cost nothing. */
+/**
+ * Default period: from the first of the month of `until`, until today. With a status refused requests count too, which cost
+ * nothing.
+ */
 export interface ReportQuery extends Omit<RequestFilter, "key">, Bounds {
   readonly by: ReportColumn
   readonly prices?: ReadonlyArray<Price> | undefined
@@ -93,7 +96,10 @@ const fromUsage = (
     ...(model === undefined ? [] : [isModel(sql, "model", model)])
   ])} GROUP BY 1, 2, 3`
 
-/** The same of any period, and of facts that no sum has. A request is admitted after it arrived, within a day: the ids say which months are read. */
+/**
+ * The same of any period, and of facts that no sum has. A request is admitted after it arrived, within a day: the ids say which
+ * months are read.
+ */
 const fromAudit = (
   sql: SqlClient.SqlClient,
   { model, period, status, tenant, user }: Query,

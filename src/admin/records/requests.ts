@@ -95,7 +95,10 @@ export const maxScanned = 100_000
 const ofRequest = ({ requestId }: Row) => `request ${String(requestId)}`
 const requestRows = makeRowReader(ofRequest, RequestRow)
 
-/** Columns of `a` (the log), `c` (its correction, or nothing), `t` (the tenant) and `k` (the key), under the names of `RequestRow`. */
+/**
+ * Columns of `a` (the log), `c` (its correction, or nothing), `t` (the tenant) and `k` (the key), under the names of
+ * `RequestRow`.
+ */
 const columns = (corrected: boolean): string => {
   const effective = (column: string) => (corrected ? `coalesce(c.${column}, a.${column})` : `a.${column}`)
   const sum = (column: string) => (corrected ? `a.${column} + coalesce(c.${column}, 0)` : `a.${column}`)

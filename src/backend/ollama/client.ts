@@ -3,8 +3,9 @@
  * paths, `Content-Type` and `Accept`, and the `Host`, `Content-Length` and `Connection` that HTTP needs. When requests are
  * traced, it adds the `traceparent` of the current span.
  *
- * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a
- * model, or `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is read; `maxDurationMs` for the rest of the answer.
+ * Timeouts: `connectTimeoutMs` for a connection; `firstByteTimeoutMs` until the first frame, including the loading of a model, or
+ * `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is
+ * read; `maxDurationMs` for the rest of the answer.
  */
 import { Effect, Layer, Pull, Stream } from "effect"
 import { Pool } from "undici"

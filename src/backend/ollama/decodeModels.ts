@@ -2,7 +2,8 @@
  * What the model server says of its models (docs/protocol.md, "Models and descriptions").
  *
  * The answer of `POST /api/show` is rebuilt from an allow-list of keys. The system prompt, template, modelfile, built-in
- * messages, remote hosts and fields of later versions are left out. Of `GET /api/tags` a malformed entry is left out; the others stay.
+ * messages, remote hosts and fields of later versions are left out. Of `GET /api/tags` a malformed entry is left out; the others
+ * stay.
  */
 import { Option, Schema } from "effect"
 import type { Description, Model } from "../../domain/Model.ts"

@@ -21,8 +21,8 @@ export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: numbe
     /** Succeeds when the server answers, and remembers it. */
     ping,
     /**
-     * Makes a call. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each request
-     * to a frozen server would wait for its whole time, and the circuit would stay closed for as long.
+     * Makes a call. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each
+     * request to a frozen server would wait for its whole time, and the circuit would stay closed for as long.
      */
     endingSoon: <A, Failure, R>(call: Effect.Effect<A, Failure, R>) =>
       Effect.suspend((): Effect.Effect<A, Failure | BackendFailed, R> =>

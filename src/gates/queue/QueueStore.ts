@@ -1,19 +1,19 @@
 /**
  * The places at the backend and the requests that wait for one, shared by all replicas. Each verb is one atomic step.
  *
- * **Order.** Start-time fair queueing (Goyal, Vin, Cheng 1996), twice: between tenants, and within a tenant between its
- * keys; first come, first served within a key. A request costs tokens. The next request is one of the tenant with the
- * smallest start tag; a tenant's tag grows by charge / weight with each request that goes, and is corrected when the request
- * ends by what it used. The charge is what the last requests used, at most what is expected of this one: were it as much as a
- * request may use at most, the virtual time would run ahead, and tenants that come later would wait for that. A tenant that comes back after a pause starts at the virtual time of the queue: a pause neither
- * saves up a share nor costs one. There is no clock in this order.
+ * **Order.** Start-time fair queueing (Goyal, Vin, Cheng 1996), twice: between tenants, and within a tenant between its keys;
+ * first come, first served within a key. A request costs tokens. The next request is one of the tenant with the smallest start
+ * tag; a tenant's tag grows by charge / weight with each request that goes, and is corrected when the request ends by what it
+ * used. The charge is what the last requests used, at most what is expected of this one: were it as much as a request may use at
+ * most, the virtual time would run ahead, and tenants that come later would wait for that. A tenant that comes back after a pause
+ * starts at the virtual time of the queue: a pause neither saves up a share nor costs one. There is no clock in this order.
  *
  * **Models.** A model that is loaded has a turn: its requests go first, in the order above, until its next one is a load ahead of
- * the first request that waits for another model, or `turnMaxMs` after it was loaded; when both are of one key, a load time after. Then it gets no more requests, and leaves when
- * those it has are done. Those who waited for the other model are charged for the load, as many tokens as the server would have
- * generated in that time, whatever their weights are: so shares of the service stay as the weights are. A model without requests
- * leaves when nobody came back for a moment. A request waits for its fair share, at most a turn and the load before that, and a load.
- * With one model there are no turns.
+ * the first request that waits for another model, or `turnMaxMs` after it was loaded; when both are of one key, a load time
+ * after. Then it gets no more requests, and leaves when those it has are done. Those who waited for the other model are charged
+ * for the load, as many tokens as the server would have generated in that time, whatever their weights are: so shares of the
+ * service stay as the weights are. A model without requests leaves when nobody came back for a moment. A request waits for its
+ * fair share, at most a turn and the load before that, and a load. With one model there are no turns.
  *
  * **Pins.** A pinned model leaves last: only when no other one can make room. Nobody pays for its load. When it is not loaded, and
  * those that must leave for it are not pinned and idle, a replica is asked to load it (`PinnedModels.ts`).
@@ -209,7 +209,10 @@ export const assumedLoadMs = 5000
 export const noticeableLoadMs = 250
 /** More models than a server has loaded; the figures of further ones are forgotten. */
 export const maxModels = 64
-/** Keys of a tenant, or users of them, whose use is remembered while none of their requests waits. Those that used least are forgotten. */
+/**
+ * Keys of a tenant, or users of them, whose use is remembered while none of their requests waits. Those that used least are
+ * forgotten.
+ */
 export const maxIdleKeys = 1000
 /** Pairs of models that are known to fit together. When there are more, all are learned anew. */
 export const maxPairs = 2 * maxModels

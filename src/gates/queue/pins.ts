@@ -1,7 +1,7 @@
 /**
  * Which models are pinned now (`set-models --pin`), and the gateway's own requests that keep them loaded. The queue's state says
- * when one goes out, and from which replica (`PinnedModels.ts`). Such a request has no key: it takes no slot and no place, and is not
- * charged. None goes out while the circuit is open.
+ * when one goes out, and from which replica (`PinnedModels.ts`). Such a request has no key: it takes no slot and no place, and is
+ * not charged. None goes out while the circuit is open.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Data, Effect, Layer, Schema } from "effect"

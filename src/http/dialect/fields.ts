@@ -72,8 +72,8 @@ export const maxTokensText = `at most NUM_PREDICT_CAP (default ${defaultCap}); a
 type OutputBound = Pick<DecodedRequest, "loweredTo" | "maxTokens">
 
 /**
- * `maxTokens` is undefined when the client sets no bound; then the cap applies. A negative value means the same, as in Ollama. A bound
- * above the cap is refused; with `lowers` it becomes the cap, and `X-Max-Tokens` says so.
+ * `maxTokens` is undefined when the client sets no bound; then the cap applies. A negative value means the same, as in Ollama. A
+ * bound above the cap is refused; with `lowers` it becomes the cap, and `X-Max-Tokens` says so.
  */
 export const boundMaxTokens = (
   field: string,

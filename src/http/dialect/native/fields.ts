@@ -40,7 +40,10 @@ export const Options = Schema.Struct({
     "Any other option of the model server is dropped, because it would reload or pin the model for all clients."
 })
 
-/** What a request asks of its model: the options for the backend, and the client's bound on the output. `num_predict` is set at admission. */
+/**
+ * What a request asks of its model: the options for the backend, and the client's bound on the output. `num_predict` is set at
+ * admission.
+ */
 export const optionsOf = (
   request: { readonly model: string; readonly options?: typeof Options.Type | null },
   { numCtxCap, numPredictCap }: Bounds

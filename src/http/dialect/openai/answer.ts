@@ -1,6 +1,6 @@
 /**
- * The answers of `POST /v1/chat/completions` and `POST /v1/completions`: server-sent events, or one object (docs/protocol.md, "OpenAI
- * answers").
+ * The answers of `POST /v1/chat/completions` and `POST /v1/completions`: server-sent events, or one object (docs/protocol.md,
+ * "OpenAI answers").
  */
 import { randomUUID } from "node:crypto"
 import { Option, Schema } from "effect"
