@@ -4,7 +4,7 @@ import { Effect, Layer, Schema } from "effect"
 import { Ledger, LedgerDown } from "../gates/limits/Ledger.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
-import { keysOfAccount, keysOfTenant } from "../gates/keys/accounts.ts"
+import { keysOfAccount } from "../gates/keys/accounts.ts"
 import { daysOf, sumsByPeriod } from "./periods.ts"
 
 const Spent = Schema.Struct({ day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
@@ -15,6 +15,13 @@ const since = {
   day: (pg: PgClient.PgClient) => pg.literal("at.day"),
   month: (pg: PgClient.PgClient) => pg.literal("at.month"),
   total: (pg: PgClient.PgClient) => pg.literal("'-infinity'::date")
+}
+
+/** The intents of the owner: of a tenant those that its keys made, also of a key that has another tenant by now. */
+const open = (pg: PgClient.PgClient, { group, key, user }: CounterOwner) => {
+  if (key === undefined) return pg`tenant_id = ${group}::text::uuid`
+  const ofKey = pg`key_id IN (${keysOfAccount(pg, key)})`
+  return user === undefined ? ofKey : pg`${ofKey} AND user_account = ${user}::text::uuid`
 }
 
 /** The rows `l` of the owner. */
@@ -31,7 +38,7 @@ export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Laye
     const pg = yield* PgClient.PgClient
     return Ledger.of({
       spent: (owner, at, longest) => {
-        const { group, key, user } = owner
+        const { key, user } = owner
         return timeoutDetached(key === undefined ? "3 seconds" : "1 second")(
           pg`
             WITH at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)}),
@@ -41,8 +48,7 @@ export const layerPostgres: Layer.Layer<Ledger, never, PgClient.PgClient> = Laye
               WHERE ${booked(pg, owner)}
               UNION ALL
               SELECT (admitted_at AT TIME ZONE 'UTC')::date, greatest(held, tokens_in + tokens_out)
-              FROM intents WHERE key_id IN (${key === undefined ? keysOfTenant(pg, group) : keysOfAccount(pg, key)})
-                AND ${user === undefined ? pg`true` : pg`user_account = ${user}::text::uuid`}
+              FROM intents WHERE ${open(pg, owner)}
             )
             SELECT ${sumsByPeriod(pg, { day: "tokens.day", tokens: "n" })} FROM at LEFT JOIN tokens ON true`
         ).pipe(

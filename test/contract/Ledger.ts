@@ -60,6 +60,21 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       assert.strictEqual(month.month, 21_111)
     })
 
+    test("when a key has another tenant by now, then what its open request holds is of the tenant that asked", function* () {
+      const ledger = yield* Ledger
+      const before = callerOf()
+      const now = { ...callerOf(), keyId: before.keyId, accountId: before.keyId }
+      yield* (yield* Written).addKey(now)
+      const open = intentOf({ caller: before, admittedAt: noon, arrivedAt: noon, held: 20_000 })
+      yield* (yield* Audit).open(queuedFor(open))
+      for (const [{ tenantId }, held] of [
+        [before, 20_000],
+        [now, 0]
+      ] as const) {
+        assert.strictEqual((yield* ledger.spent({ group: tenantId }, noon, "day")).day, held)
+      }
+    })
+
     test("when a request is on the edge of a period, then it counts for its own UTC day, to the millisecond", function* () {
       const ledger = yield* Ledger
       const caller = callerOf()

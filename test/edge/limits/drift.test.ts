@@ -67,7 +67,7 @@ const insertIntent = Effect.fnUntraced(function* (id: string, { account }: Claim
   const sql = yield* SqlClient.SqlClient
   yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
     client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
-    VALUES (${id}::text::uuid, ${group}::text::uuid, ${account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
+    VALUES (${id}::text::uuid, ${account.group}::text::uuid, ${account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
     false, '', now(), now(), ${held}, 5, now() + interval '1 minute')`
 })
 
@@ -138,6 +138,32 @@ layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices
       assert.strictEqual(yield* spent(claims), 350)
       yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
       assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+    })
+
+    test("when a key has another tenant while its request runs, then the counter of the tenant that asked keeps its hold", function* () {
+      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+      const tenant = "00000000-0000-4000-8000-000000000002"
+      const id = "00000000-0000-4000-8000-00000000bbbb"
+      const { account, limits } = yield* keyAt(0)
+      const claims = {
+        account: { ...account, group: tenant },
+        limits,
+        budgets: {},
+        tenantBudgets: { total: 1000 }
+      }
+      yield* meter.load({ group: tenant }, [{ counter: "total", tokens: 0 }])
+      const running = yield* take(claims, id)
+      yield* insertIntent(id, claims, 10)
+      const counted = Effect.map(
+        meter.snapshot({ group: tenant, accounts: [] }, Date.now()),
+        ({ totals }) => totals.total
+      )
+      // No key of the tenant is left.
+      yield* Effect.sleep("800 millis")
+      assert.strictEqual(yield* counted, 10)
+      yield* meter.settle(running, 10)
+      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+      assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 0), 0)
     })
 
     it.effect(
