@@ -1,3 +1,4 @@
+import { crc32 } from "node:zlib"
 import { assert, describe, it } from "@effect/vitest"
 import { maxImages, maxPixels, maxSide, readImage } from "../../../../../src/backend/ollama/guards/images.ts"
 import { nativeChat, nativeGenerate } from "../../../../../src/http/dialect/native/dialect.ts"
@@ -120,6 +121,19 @@ describe("images", () => {
       { format: "jpeg", width: 3, height: 4, complete: true },
       { format: "webp", width: 5, height: 6, complete: true }
     ])
+  })
+
+  it("when a PNG has more chunks than any writer makes, then they are not all read, and it is not complete", () => {
+    const png = Buffer.from(decodablePng(64, 64), "base64")
+    const empty = Buffer.alloc(12)
+    empty.write("tEXt", 4, "latin1")
+    empty.writeUInt32BE(crc32("tEXt"), 8)
+    const withChunks = (count: number) =>
+      readImage(
+        Buffer.concat([png.subarray(0, 33), Buffer.concat(Array(count).fill(empty)), png.subarray(33)])
+      )
+    assert.strictEqual(withChunks(65_000)?.complete, true)
+    assert.strictEqual(withChunks(66_000)?.complete, false)
   })
 
   it("when texts name images more often than the bound, wherever they stand, then it is refused", () => {
