@@ -3,7 +3,9 @@
  * a stream. `test/unit/http/openapi.test.ts` compares their output with these schemas.
  */
 import { Schema } from "effect"
+import { shownTexts } from "../../src/backend/ollama/decodeModels.ts"
 import { systemFingerprint } from "../../src/http/dialect/openai/answer.ts"
+import { constants } from "../../src/http/dialect/responses/answer.ts"
 
 const optional = Schema.optionalKey
 
@@ -37,10 +39,18 @@ const nativeCounts = {
   eval_duration: optional(Nanoseconds)
 }
 
-const NativeToolCall = Schema.Struct({
-  id: optional(Text),
-  function: Schema.Struct({ index: Count, name: Text, arguments: Schema.JsonObject })
-})
+/** What a model writes beside its text. */
+const besideText = {
+  thinking: optional(Text),
+  tool_calls: optional(
+    Schema.Array(
+      Schema.Struct({
+        id: optional(Text),
+        function: Schema.Struct({ index: Count, name: Text, arguments: Schema.JsonObject })
+      })
+    )
+  )
+}
 
 const nativeFrame = {
   model: Written,
@@ -55,19 +65,13 @@ const oneLine = "One line of the stream; with `stream: false` the whole answer, 
 
 export const NativeChatFrame = Schema.Struct({
   ...nativeFrame,
-  message: Schema.Struct({
-    role: Schema.Literal("assistant"),
-    content: Text,
-    thinking: optional(Text),
-    tool_calls: optional(Schema.Array(NativeToolCall))
-  })
+  message: Schema.Struct({ role: Schema.Literal("assistant"), content: Text, ...besideText })
 }).annotate({ description: oneLine })
 
 export const NativeGenerateFrame = Schema.Struct({
   ...nativeFrame,
   response: Text,
-  thinking: optional(Text),
-  tool_calls: optional(Schema.Array(NativeToolCall)),
+  ...besideText,
   context: optional(
     Schema.Array(Count).annotate({ description: "to send back; sealed for this key and model" })
   )
@@ -88,12 +92,7 @@ export const Embed = Schema.Struct({
 export const Embeddings = Schema.Struct({ embedding: Numbers })
 
 export const Show = Schema.Struct({
-  license: optional(Text),
-  parameters: optional(Text),
-  modified_at: optional(Text),
-  requires: optional(Text),
-  renderer: optional(Text),
-  parser: optional(Text),
+  ...Object.fromEntries(shownTexts.map((name) => [name, optional(Text)])),
   details: Schema.JsonObject,
   model_info: Schema.JsonObject,
   projector_info: optional(Schema.JsonObject),
@@ -313,19 +312,12 @@ export const Response = Schema.Struct({
   tool_choice: Schema.Union([Text, Schema.JsonObject]),
   tools: Objects,
   top_p: Schema.Finite,
-  // Constants.
-  background: Schema.Literal(false),
-  frequency_penalty: Zero,
-  max_tool_calls: Schema.Null,
-  parallel_tool_calls: Schema.Literal(true),
-  presence_penalty: Zero,
-  previous_response_id: Schema.Null,
-  prompt_cache_key: Schema.Null,
-  safety_identifier: Schema.Null,
-  service_tier: Schema.Literal("default"),
-  store: Schema.Literal(false),
-  top_logprobs: Zero,
-  truncation: Schema.Literal("disabled")
+  ...Object.fromEntries(
+    Object.entries(constants).map(([name, value]) => [
+      name,
+      value === null ? Schema.Null : Schema.Literal(value)
+    ])
+  )
 })
 
 export const ResponseEvent = Schema.Struct({

@@ -3,53 +3,41 @@
  * of error responses. `npm run openapi` writes it.
  */
 import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { isObject } from "../../src/domain/json.ts"
 import { version } from "../../src/version.ts"
 import { type Route, routes } from "../../src/http/routes.ts"
 import type { Surface } from "../../src/domain/Surface.ts"
 import { messagesSurface } from "../../src/http/dialect/messages/surface.ts"
 import { openai } from "../../src/http/surfaces.ts"
 import { errorResponses, statuses } from "./errors.ts"
-import {
-  always,
-  type Header,
-  limits,
-  listed,
-  lowered,
-  ofErrors,
-  queued,
-  ready,
-  relaxed,
-  windows
-} from "./headers.ts"
+import { headers } from "./headers.ts"
 import { counts, needs, type Operation, operationFor, summaryOf } from "./operations.ts"
 import { componentSchemas, schemaOf } from "./schemas.ts"
 
 const contentOf = (answers: Operation["answers"]): JsonObject =>
   Object.fromEntries(
     Object.entries(answers).map(([type, shapes]) => {
-      const [only, ...others] = shapes.map(schemaOf)
-      return [type, { schema: others.length === 0 ? (only ?? {}) : { anyOf: [only ?? {}, ...others] } }]
+      const schemas = shapes.map(schemaOf)
+      return [type, { schema: schemas.length === 1 ? (schemas[0] ?? {}) : { anyOf: schemas } }]
     })
   )
 
-const headersOf = (...headers: ReadonlyArray<{ readonly [name: string]: Header }>): JsonObject =>
-  Object.fromEntries(
-    headers.flatMap((some) =>
-      Object.keys(some).map((name) => [name, { $ref: `#/components/headers/${name}` }])
-    )
-  )
+const refsOf = (names: ReadonlyArray<string>): JsonObject =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
+
+const headersOf = (...groups: ReadonlyArray<keyof typeof headers>): JsonObject =>
+  refsOf(groups.flatMap((group) => Object.keys(headers[group])))
 
 const isFree = ({ needs }: Route): boolean => needs === "nothing"
 
 const answerHeaders = (route: Route): JsonObject => {
-  if (isFree(route)) return headersOf(always, ...(route.path === "/readyz" ? [ready] : []))
-  return headersOf(
-    always,
-    limits,
-    ...(route.handler === "generate" ? [relaxed, lowered] : []),
-    ...(route.cost === "tokens" ? [queued, windows] : []),
-    ...(route.handler === "list" && route.list !== "version" ? [listed] : [])
-  )
+  if (isFree(route)) return route.path === "/readyz" ? headersOf("always", "ready") : headersOf("always")
+  return {
+    ...headersOf("always", "limits"),
+    ...(route.handler === "generate" ? headersOf("generated") : {}),
+    ...(route.cost === "tokens" ? headersOf("queued", "windows") : {}),
+    ...(route.handler === "list" && route.list !== "version" ? headersOf("listed") : {})
+  }
 }
 
 /** What the names of its errors begin with in the document. Most surfaces share theirs. */
@@ -103,29 +91,21 @@ const operationOf = (route: Route): JsonObject => {
 const exampleId = "01a1fca4-4f59-7db5-bd9d-1ef8280fed72"
 
 const responseOf = (surface: Surface, status: number): JsonObject => {
-  const errors = errorResponses.filter(
-    (error, i) =>
-      error.status === status && errorResponses.findIndex(({ message }) => message === error.message) === i
-  )
-  const own = errorResponses
-    .filter((error) => error.status === status)
-    .flatMap(({ headers }) => Object.keys(headers ?? {}))
-    .map((name) => ofErrors[name])
-  const byName = Object.fromEntries(own.filter((header) => header !== undefined))
-  const unknownCaller = status === 401
+  const errors = errorResponses.filter((error) => error.status === status)
+  const own = new Set(errors.flatMap(({ headers }) => Object.keys(headers ?? {})))
   const examples: { [name: string]: Json } = {}
-  for (const error of errors) {
+  for (const error of new Map(errors.map((error) => [error.message, error])).values()) {
     const name = error.type in examples ? `${error.type}_${Object.keys(examples).length}` : error.type
     examples[name] = { value: surface.errorBody(error, exampleId) }
   }
   return {
     description: statuses[status]?.description ?? "",
-    headers: headersOf(
-      always,
-      ...(unknownCaller ? [] : [limits]),
-      ...(status === 429 ? [queued] : []),
-      byName
-    ),
+    headers: {
+      ...headersOf("always"),
+      ...(status === 401 ? {} : headersOf("limits")),
+      ...(status === 429 ? headersOf("queued") : {}),
+      ...refsOf(Object.keys(headers.refusals).filter((name) => own.has(name.toLowerCase())))
+    },
     content: {
       "application/json": {
         schema: { $ref: `#/components/schemas/${prefixOf(surface)}Error` },
@@ -169,17 +149,7 @@ export const document = (): JsonObject => ({
     securitySchemes: {
       key: { type: "http", scheme: "bearer", description: "tg_ and 41 letters or digits" }
     },
-    headers: {
-      ...always,
-      ...limits,
-      ...relaxed,
-      ...lowered,
-      ...queued,
-      ...windows,
-      ...listed,
-      ...ready,
-      ...Object.fromEntries(Object.values(ofErrors))
-    },
+    headers: Object.assign({}, ...Object.values(headers)),
     responses: Object.fromEntries(
       [openai, messagesSurface].flatMap((surface) =>
         Object.entries(statuses).map(([status, { name }]) => [
@@ -192,5 +162,13 @@ export const document = (): JsonObject => ({
   }
 })
 
+/** Generators of clients make an open map of an object that says what is the default, and a tuple of a list that says its first item. */
+const shortened = (key: string, value: Json): Json | undefined => {
+  if (key === "additionalProperties" && value === true) return undefined
+  if (!isObject(value) || value["items"] === undefined) return value
+  const { prefixItems: _first, ...list } = value
+  return list
+}
+
 /** The file, byte for byte. */
-export const openapiText = (): string => `${JSON.stringify(document(), null, 2)}\n`
+export const openapiText = (): string => `${JSON.stringify(document(), shortened, 2)}\n`

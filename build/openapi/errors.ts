@@ -26,6 +26,7 @@ const headroom = {
   budgets: {},
   resets: noResets
 }
+const reached = { value: 100_000, retryAfterS: 1, headroom }
 
 type Samples = {
   readonly [Tag in GatewayError["_tag"]]: ReadonlyArray<Extract<GatewayError, { readonly _tag: Tag }>>
@@ -41,28 +42,14 @@ export const samples: Samples = {
   Forbidden: [new Forbidden({ what: "path" })],
   PayloadTooLarge: [new PayloadTooLarge({ limitBytes: 262_144 })],
   RateLimited: [
-    new RateLimited({ limit: "requests", value: 60, retryAfterS: 1, headroom }),
-    new RateLimited({ limit: "tokens", value: 100_000, retryAfterS: 1, headroom }),
-    new RateLimited({ limit: "concurrency", value: 4, retryAfterS: 1, headroom })
+    new RateLimited({ ...reached, limit: "requests", value: 60 }),
+    new RateLimited({ ...reached, limit: "tokens" }),
+    new RateLimited({ ...reached, limit: "concurrency", value: 4 })
   ],
   FreeWorkExhausted: [new FreeWorkExhausted({ value: 100, retryAfterS: 1 })],
   BudgetExhausted: [
-    new BudgetExhausted({
-      scope: "key",
-      period: "day",
-      value: 100_000,
-      isSpent: true,
-      retryAfterS: 1,
-      headroom
-    }),
-    new BudgetExhausted({
-      scope: "tenant",
-      period: "month",
-      value: 100_000,
-      isSpent: false,
-      retryAfterS: 1,
-      headroom
-    })
+    new BudgetExhausted({ ...reached, scope: "key", period: "day", isSpent: true }),
+    new BudgetExhausted({ ...reached, scope: "tenant", period: "month", isSpent: false })
   ],
   CapacityExceeded: [new CapacityExceeded({ retryAfterS: 1 })],
   CircuitOpen: [new CircuitOpen({ retryAfterS: 1 })],

@@ -7,10 +7,6 @@ import type { Route, routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
 import { ErrorBody, MessagesErrorBody } from "./errors.ts"
 
-type Routes = (typeof routes)[number]
-/** Method and path, as in `POST /api/chat`. */
-type Named = { readonly [R in Routes as `${R["method"]} ${R["path"]}`]: R }
-
 export interface Operation {
   /** unique; generated clients use it as the name of a function */
   readonly id: string
@@ -29,9 +25,11 @@ const events = "text/event-stream"
 const streamed = "NDJSON, or one object with `stream: false`"
 const asked = "one object, or server-sent events with `stream: true`"
 
-/** A route that has a body has a name for it. */
+/** By method and path, as in `POST /api/chat`. A route that has a body has a name for it. */
 type Described = {
-  readonly [Name in keyof Named]: Named[Name] extends { readonly dialect: unknown }
+  readonly [R in (typeof routes)[number] as `${R["method"]} ${R["path"]}`]: R extends {
+    readonly dialect: unknown
+  }
     ? Operation & { readonly request: string }
     : Operation
 }

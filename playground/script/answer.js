@@ -21,8 +21,6 @@ const nextFrame = () =>
     })
   })
 
-const pauseMs = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
-
 /** Draws once a frame while something comes; a slow drawing is followed by a longer pause. */
 const drawing = (draw) => {
   let [running, ended, wanted] = [undefined, false, false]
@@ -33,7 +31,7 @@ const drawing = (draw) => {
       const began = performance.now()
       if (draw(ended)) wanted = true
       const took = performance.now() - began
-      if (took > 12) await pauseMs(took * 2)
+      if (took > 12) await new Promise((resolve) => setTimeout(resolve, took * 2))
     } while (wanted)
     running = undefined
   }
@@ -148,7 +146,6 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
       problem = {
         ...frame.problem,
         status: frame.problem.code,
-        requestId: got.requestId,
         type: frame.problem.type ?? "incomplete"
       }
     if (frame.text || frame.thinking || frame.calls) {
@@ -184,18 +181,15 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
           want()
         }
         if (got.ended === undefined && problem === undefined)
-          problem = {
-            type: "incomplete",
-            message: "The connection closed before the answer was complete.",
-            requestId: got.requestId
-          }
+          problem = { type: "incomplete", message: "The connection closed before the answer was complete." }
       } else problem = await problemOf(response)
     }
   } catch (error) {
     const type = firstAt === undefined ? "unreachable" : "incomplete"
     if (signal.aborted) got.ended = "stopped"
-    else problem = { type, message: String(error.message), requestId: got.requestId }
+    else problem = { type, message: String(error.message) }
   }
+  if (problem !== undefined) problem = { requestId: got.requestId, ...problem }
   const allMs = performance.now() - started
   const firstMs = firstAt === undefined ? undefined : firstAt - started
   wait.stop()

@@ -26,9 +26,9 @@ export class CodeBlock {
     this.#language = languageOf(label)
     const name = label === "" ? "Code" : `Code, ${label}`
     const body = withAttributes(element("pre", "", this.#code), group(name))
-    const head = element("div", "code-bar", element("span", "", label === "" ? "text" : label))
+    const head = element("div", "line code-bar", element("span", "", label === "" ? "text" : label))
     head.append(copyButton("Copy code", () => this.#text))
-    this.node = element("div", "fence", head, body)
+    this.node = element("div", "sunken fence", head, body)
   }
 
   /** Whether `text` continues what is there. */

@@ -13,11 +13,8 @@ const tabs = all("[role=tab]")
 const chosen = (name) => all(`input[name=${name}]:checked`)[0].value
 let language = "curl"
 let code = ""
-/** Longer code, such as one with images, is shown without colours. */
-const maxColoured = 40_000
 
 const coloured = (text, name) => {
-  if (text.length > maxColoured) return [text]
   let open
   return text.split("\n").flatMap((line) => {
     const read = piecesOf(languageOf(name), line, open)
@@ -46,26 +43,24 @@ const show = () => {
 
 const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }
 
-export const startCode = () => {
-  $("show-code").addEventListener("click", () => {
-    all(`input[name=code-surface][value=${surface()}]`)[0].checked = true
+$("show-code").addEventListener("click", () => {
+  all(`input[name=code-surface][value=${surface()}]`)[0].checked = true
+  show()
+  $("code").showModal()
+})
+startDialog($("code"), $("close-code"))
+$("code").addEventListener("change", show)
+for (const [index, tab] of tabs.entries()) {
+  tab.addEventListener("click", () => {
+    language = tab.dataset.language
     show()
-    $("code").showModal()
   })
-  startDialog($("code"), $("close-code"))
-  $("code").addEventListener("change", show)
-  for (const [index, tab] of tabs.entries()) {
-    tab.addEventListener("click", () => {
-      language = tab.dataset.language
-      show()
-    })
-    tab.addEventListener("keydown", ({ key }) => {
-      const to = key === "Home" ? 0 : key === "End" ? tabs.length - 1 : index + (moves[key] ?? Number.NaN)
-      if (Number.isNaN(to)) return
-      const next = tabs.at(to % tabs.length)
-      next.focus()
-      next.click()
-    })
-  }
-  $("copy-code").addEventListener("click", () => void copyText($("copy-code"), code, "Code copied"))
+  tab.addEventListener("keydown", ({ key }) => {
+    const to = key === "Home" ? 0 : key === "End" ? tabs.length - 1 : index + (moves[key] ?? Number.NaN)
+    if (Number.isNaN(to)) return
+    const next = tabs.at(to % tabs.length)
+    next.focus()
+    next.click()
+  })
 }
+$("copy-code").addEventListener("click", () => void copyText($("copy-code"), code, "Code copied"))

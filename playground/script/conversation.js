@@ -1,7 +1,7 @@
 /** The conversation: what was said, and what can be done with each turn. */
 import { announce } from "./announce.js"
 import { runAnswer } from "./answer.js"
-import { $, all, element, icon, narrow, touch } from "./dom.js"
+import { $, all, element, icon, touch, withAttributes } from "./dom.js"
 import { format, invalidField, tools } from "./extras.js"
 import { takeImages } from "./images.js"
 import { can, note, second } from "./models.js"
@@ -20,18 +20,14 @@ let running
 
 export const conversation = () => turns
 
+/** What of a turn is sent. */
+const sent = ["role", "content", "images", "calls", "name", "callId"]
+
 /** The request that the page would send with these turns. */
 export const requestOf = (asked, model = $("model").value) => ({
   model: model || "<model>",
   system: $("system").value.trim(),
-  turns: asked.map(({ role, content, images, calls, name, callId }) => ({
-    role,
-    content,
-    images,
-    calls,
-    name,
-    callId
-  })),
+  turns: asked.map((turn) => Object.fromEntries(sent.map((name) => [name, turn[name]]))),
   options: options(),
   format: format(),
   tools: tools(),
@@ -43,8 +39,8 @@ export const usedBytes = () => JSON.stringify(surfaces[surface()].body(requestOf
 const busy = (yes) => {
   $("log").setAttribute("aria-busy", String(yes))
   for (const change of all("#log .acts .change")) change.disabled = yes
-  $("send").setAttribute("aria-label", yes ? "Stop" : "Send")
-  $("send").title = yes ? "Stop" : "Send"
+  const label = yes ? "Stop" : "Send"
+  withAttributes($("send"), { "aria-label": label, title: label })
   $("send").classList.toggle("stop", yes)
   $("send").replaceChildren(icon(yes ? "stop" : "send"))
 }
@@ -61,7 +57,6 @@ const forget = (gone) => {
 const from = (turn) => turns.slice(turns.indexOf(turn))
 
 const remove = (turn) => {
-  if (running !== undefined) return
   const index = turns.indexOf(turn)
   const results = from(turn)
     .slice(1)
@@ -75,9 +70,7 @@ const remove = (turn) => {
 }
 
 const again = (turn) => {
-  if (running !== undefined) return
   forget(from(turn))
-  focusPrompt()
   void answer()
 }
 
@@ -92,13 +85,11 @@ const add = (turn, nodeOf) => {
 const addUser = (content, images) => add({ role: "user", content, images }, userTurn)
 
 const edit = (turn) => {
-  if (running !== undefined) return
   const { node, field } = editor(turn, {
     send: (content) => {
       const images = turn.images
       forget(from(turn))
       addUser(content, images)
-      focusPrompt()
       void answer()
     },
     cancel: () => {
@@ -119,7 +110,6 @@ const sendResults = (turn) => (results) => {
     const { id, name } = turn.calls[index]
     add({ role: "tool", content, name, callId: id }, toolTurn)
   }
-  focusPrompt()
   void answer()
 }
 
@@ -152,6 +142,7 @@ const answer = async () => {
   const stop = new AbortController()
   running = stop
   busy(true)
+  focusPrompt()
   const thread = turns
   const asked = [...turns]
   const other = second()
@@ -164,7 +155,6 @@ const answer = async () => {
     for (const { node } of made) node.remove()
     if (other !== "") into.remove()
     forget(turns.includes(turn) ? from(turn) : [])
-    focusPrompt()
     void answer()
   }
   const ask = (model, told) => askModel(model, told, into, stop.signal, retry)
@@ -217,7 +207,6 @@ export const send = () => {
   addUser(text, images)
   $("prompt").value = ""
   fit()
-  if (narrow.matches && touch.matches) $("prompt").blur()
   void answer()
 }
 

@@ -1,5 +1,6 @@
 // The playground: a client of the gateway like any other. The key lives in one input field and leaves it only as the
 // Authorization header of requests to this same origin. What users and models write becomes text nodes, never markup.
+import { filled, icons } from "./icons.js"
 
 /** The element with this id; any, because each has its own kind. @returns {any} */
 export const $ = (id) => document.getElementById(id)
@@ -24,8 +25,9 @@ const vector = (name, attributes) =>
   withAttributes(document.createElementNS("http://www.w3.org/2000/svg", name), attributes)
 
 export const icon = (name) => {
-  const picture = vector("svg", { class: "icon", "aria-hidden": "true" })
-  picture.append(vector("use", { href: `#i-${name}` }))
+  const picture = vector("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" })
+  const fill = filled.includes(name) ? { fill: "currentColor", "fill-rule": "evenodd" } : {}
+  picture.append(vector("path", { d: icons[name], ...fill }))
   return picture
 }
 

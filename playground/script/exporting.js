@@ -2,11 +2,11 @@
 import { conversation, requestOf } from "./conversation.js"
 import { $, element } from "./dom.js"
 
-const titles = { user: "You", assistant: "Assistant", system: "System", tool: "Tool" }
+const titles = { user: "You", assistant: "Assistant" }
 
 export const markdownOf = ({ model, system, turns }) => {
   const parts = [`# Conversation with ${model}`]
-  if (system !== "") parts.push(`## ${titles.system}\n\n${system}`)
+  if (system !== "") parts.push(`## System\n\n${system}`)
   for (const { role, content, images, calls, name } of turns) {
     const title = role === "tool" ? `Result of ${name}` : titles[role]
     const extra = [
@@ -32,11 +32,9 @@ const save = (name, type, text) => {
 const named = (ending) =>
   `conversation-${new Date().toISOString().slice(0, 16).replaceAll(":", "")}.${ending}`
 
-export const startExport = () => {
-  $("export-markdown").addEventListener("click", () =>
-    save(named("md"), "text/markdown", markdownOf(requestOf(conversation())))
-  )
-  $("export-json").addEventListener("click", () =>
-    save(named("json"), "application/json", `${JSON.stringify(requestOf(conversation()), undefined, 2)}\n`)
-  )
-}
+$("export-markdown").addEventListener("click", () =>
+  save(named("md"), "text/markdown", markdownOf(requestOf(conversation())))
+)
+$("export-json").addEventListener("click", () =>
+  save(named("json"), "application/json", `${JSON.stringify(requestOf(conversation()), undefined, 2)}\n`)
+)

@@ -76,10 +76,8 @@ const show = () => {
   format()
 }
 
-export const startExtras = () => {
-  for (const id of ["format", "schema", "tools"]) $(id).addEventListener("input", show)
-  $("tools-example").addEventListener("click", () => {
-    $("tools").value = JSON.stringify(exampleTools, undefined, 2)
-    show()
-  })
-}
+for (const id of ["format", "schema", "tools"]) $(id).addEventListener("input", show)
+$("tools-example").addEventListener("click", () => {
+  $("tools").value = JSON.stringify(exampleTools, undefined, 2)
+  show()
+})

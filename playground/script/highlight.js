@@ -23,6 +23,9 @@ const sql =
 const ruby =
   "begin break case class def do else elsif end ensure false for if in module next nil not or raise require rescue return self super then true unless until when while yield"
 
+const fieldName = String.raw`"(?:[^"\\]|\\.)*"(?=\s*:)|(?<![\w"-])[\w-]+(?=\s*:(?:\s|$))`
+const tag = String.raw`</?[\w:-]+|/?>`
+
 /** By the labels that models write. @type {any[]} */
 const languages = [
   { labels: "js javascript jsx ts tsx typescript mjs", comment: c, long: ["`"], words: js },
@@ -32,19 +35,18 @@ const languages = [
   { labels: "rust rs", comment: c, words: rust, quotes: '"' },
   { labels: "py python python3", comment: hash, long: ['"""', "'''"], words: py },
   { labels: "sh bash shell zsh console dockerfile curl", comment: hash, words: sh },
-  { labels: "yaml yml toml ini", comment: hash, words: "true false null", keys: true },
-  { labels: "json jsonc", comment: [], words: "true false null", keys: true },
+  { labels: "yaml yml toml ini", comment: hash, words: "true false null", key: fieldName },
+  { labels: "json jsonc", comment: [], words: "true false null", key: fieldName },
   { labels: "sql", comment: ["--", "/*", "*/"], words: sql, folded: true },
   { labels: "ruby rb", comment: hash, words: ruby },
-  { labels: "css scss less", comment: ["", "/*", "*/"], words: "important", keys: true },
-  { labels: "html xml svg vue", comment: ["", "<!--", "-->"], words: "", tags: true }
+  { labels: "css scss less", comment: ["", "/*", "*/"], words: "important", key: fieldName },
+  { labels: "html xml svg vue", comment: ["", "<!--", "-->"], words: "", key: tag }
 ]
 
-const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
-
-const compile = ({ comment: [line, open, close], long = [], words, quotes = "\"'", tags, keys, folded }) => {
+const compile = ({ comment, folded, key = "(?!)", long = [], quotes = "\"'", words }) => {
+  const [line, open, close] = comment
   const quoted = [...quotes].map((q) => `${q}(?:[^${q}\\\\]|\\\\.)*(?:${q}|$)`).join("|")
-  const starts = [...long, ...(open ? [open] : [])].map(escaped).join("|")
+  const starts = [...long, ...(open ? [open] : [])].map((mark) => RegExp.escape(mark)).join("|")
   return {
     ends: Object.fromEntries([...long.map((mark) => [mark, mark]), ...(open ? [[open, close]] : [])]),
     comment: open,
@@ -53,12 +55,9 @@ const compile = ({ comment: [line, open, close], long = [], words, quotes = "\"'
     pattern: new RegExp(
       [
         `(?<long>${starts || "(?!)"})`,
-        `(?<comment>${line ? `${line === "#" ? "(?<![^\\s])#" : escaped(line)}.*` : "(?!)"})`,
-        keys
-          ? `(?<key>"(?:[^"\\\\]|\\\\.)*"(?=\\s*:)|(?<![\\w"-])[\\w-]+(?=\\s*:(?:\\s|$)))`
-          : "(?<key>(?!))",
+        `(?<comment>${line ? `${line === "#" ? "(?<![^\\s])#" : RegExp.escape(line)}.*` : "(?!)"})`,
+        `(?<key>${key})`,
         `(?<string>${quoted})`,
-        tags ? String.raw`(?<tag></?[\w:-]+|/?>)` : "(?<tag>(?!))",
         String.raw`(?<number>\b\d[\w.]*)`,
         String.raw`(?<call>[\p{L}_$][\p{L}\p{N}_$]*(?=\())`,
         String.raw`(?<word>[\p{L}_$][\p{L}\p{N}_$]*)`
@@ -79,14 +78,12 @@ export const languageOf = (label) => compiled.get(label.toLowerCase())
 /** Longer lines are data, not code, and stay without colours. */
 const maxLine = 2000
 
-const kindOf = (language, { groups }) => {
-  if (groups.comment !== undefined) return "c"
-  if (groups.string !== undefined) return "s"
-  if (groups.key !== undefined || groups.tag !== undefined) return "k"
-  if (groups.number !== undefined) return "n"
-  const word = groups.word ?? groups.call
-  if (language.words.has(language.folded ? word.toLowerCase() : word)) return "k"
-  if (groups.call !== undefined) return "f"
+const kindOf = (language, { call, comment, key, number, string, word = call }) => {
+  if (comment !== undefined) return "c"
+  if (string !== undefined) return "s"
+  if (number !== undefined) return "n"
+  if (key !== undefined || language.words.has(language.folded ? word.toLowerCase() : word)) return "k"
+  if (call !== undefined) return "f"
   return /^\p{Lu}[\p{L}\p{N}]*\p{Ll}/u.test(word) ? "t" : ""
 }
 
@@ -100,32 +97,26 @@ export const piecesOf = (language, line, open) => {
   const add = (text, kind) => {
     if (text !== "") pieces.push([text, kind])
   }
-  let at = 0
-  const rest = (mark) => {
-    const end = line.indexOf(language.ends[mark], at === 0 && open === mark ? 0 : at + mark.length)
-    const stop = end === -1 ? line.length : end + language.ends[mark].length
-    add(line.slice(at, stop), mark === language.comment ? "c" : "s")
-    at = stop
-    return end === -1 ? mark : undefined
-  }
-  if (open !== undefined) {
-    const still = rest(open)
-    if (still !== undefined) return { pieces, open: still }
-  }
+  let [at, inside] = [0, 0]
   for (;;) {
+    if (open !== undefined) {
+      const close = language.ends[open]
+      const end = line.indexOf(close, inside)
+      const stop = end === -1 ? line.length : end + close.length
+      add(line.slice(at, stop), open === language.comment ? "c" : "s")
+      if (end === -1) return { pieces, open }
+      open = undefined
+      at = stop
+    }
     language.pattern.lastIndex = at
     const match = language.pattern.exec(line)
-    if (match === null) break
-    add(line.slice(at, match.index), "")
+    add(line.slice(at, match?.index), "")
+    if (match === null) return { pieces, open }
     at = match.index
-    if (match.groups.long !== undefined) {
-      const still = rest(match.groups.long)
-      if (still !== undefined) return { pieces, open: still }
-      continue
-    }
-    add(match[0], kindOf(language, match))
-    at += match[0].length
+    open = match.groups.long
+    if (open === undefined) {
+      add(match[0], kindOf(language, match.groups))
+      at += match[0].length
+    } else inside = at + open.length
   }
-  add(line.slice(at), "")
-  return { pieces, open: undefined }
 }

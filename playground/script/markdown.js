@@ -1,5 +1,5 @@
 /** Markdown to tokens: marked reads it, and our bounds keep a hostile text from taking long. Without the page. */
-import { Lexer } from "marked"
+import { Lexer, Marked } from "marked"
 
 /** A longer paragraph is shown as it was written: some texts take time that grows with the square of their length. */
 export const maxInline = 6000
@@ -9,42 +9,33 @@ export const maxBlock = 12_000
 const tooDeep = /^[ \t]*(?:>[ \t]*|(?:[*+-]|\d{1,9}[.)])[ \t]+){10}/m
 const tooIndented = /^[ \t]{40,}(?:[*+-]|\d{1,9}[.)])[ \t]/m
 
-/** Maths stays as it was written: its signs are no emphasis and no escapes. */
-const mathsAt =
-  /^(?:\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,2000}?\\\]|\$\$[^]{1,2000}?\$\$|\$(?![\s\d$])[^\n$]{1,300}?(?<!\s)\$(?!\d))/
-const maths = {
-  name: "maths",
-  level: "inline",
-  start: (text) => {
-    const at = text.search(/\\[([]|\$/)
-    return at === -1 ? undefined : at
-  },
+/**
+ * Maths stays as it was written: its signs are no emphasis and no escapes.
+ *
+ * @returns {import("marked").TokenizerExtension}
+ */
+const maths = (level, begins, whole) => ({
+  name: `${level} maths`,
+  level,
+  start: (text) => text.search(begins),
   tokenizer: (text) => {
-    const match = mathsAt.exec(text)
-    return match === null ? undefined : { type: "maths", raw: match[0], text: match[0] }
+    const [raw] = whole.exec(text) ?? []
+    return raw === undefined ? undefined : { type: "maths", raw, text: raw.trim() }
   }
-}
-const blockMaths = {
-  tokenizer: (text) => {
-    const match = /^ {0,3}(?:\\\[[^]{1,4000}?\\\]|\$\$[^]{1,4000}?\$\$)[ \t]*(?:\n|$)/.exec(text)
-    return match === null ? undefined : { type: "maths", block: true, raw: match[0], text: match[0].trim() }
-  },
-  start: (text) => {
-    const at = text.search(/\n {0,3}(?:\\\[|\$\$)/)
-    return at === -1 ? undefined : at
-  }
-}
-
-const optionsOf = () => ({
-  ...new Lexer().options,
-  extensions: {
-    inline: [maths.tokenizer],
-    startInline: [maths.start],
-    block: [blockMaths.tokenizer],
-    startBlock: [blockMaths.start],
-    childTokens: {},
-    renderers: {}
-  }
+})
+const { defaults } = new Marked({
+  extensions: [
+    maths(
+      "inline",
+      /\\[([]|\$/,
+      /^(?:\\\([^\n]{1,1000}?\\\)|\\\[[^]{1,2000}?\\\]|\$\$[^]{1,2000}?\$\$|\$(?![\s\d$])[^\n$]{1,300}?(?<!\s)\$(?!\d))/
+    ),
+    maths(
+      "block",
+      /\n {0,3}(?:\\\[|\$\$)/,
+      /^ {0,3}(?:\\\[[^]{1,4000}?\\\]|\$\$[^]{1,4000}?\$\$)[ \t]*(?:\n|$)/
+    )
+  ]
 })
 
 const plain = (raw) => ({ type: "plain", raw, text: raw })
@@ -57,7 +48,7 @@ const plain = (raw) => ({ type: "plain", raw, text: raw })
 export const tokensOf = (text, links = {}) => {
   if (tooDeep.test(text) || tooIndented.test(text)) return [plain(text)]
   try {
-    const lexer = new Lexer(optionsOf())
+    const lexer = new Lexer(defaults)
     Object.assign(lexer.tokens.links, links)
     lexer.blockTokens(text, lexer.tokens)
     for (const { src, tokens } of lexer.inlineQueue) {

@@ -49,13 +49,11 @@ const showChip = (tightest) => {
   const chip = $("chip")
   chip.hidden = tightest === undefined
   if (tightest === undefined) return
-  const short = { budget: "budget", tokens: "tokens", requests: "requests" }[tightest.name]
+  const { left, name, share } = tightest
   chip.textContent =
-    tightest.share >= 1
-      ? `No ${short} left`
-      : `${number(tightest.left)} ${tightest.name === "budget" ? "tokens of budget" : short} left`
+    share >= 1 ? `No ${name} left` : `${number(left)} ${name === "budget" ? "tokens of budget" : name} left`
   chip.setAttribute("aria-label", `${chip.textContent}. Show limits and settings`)
-  chip.dataset.level = levelOf(tightest.share)
+  chip.dataset.level = levelOf(share)
 }
 
 export const showUsage = (headers) => {
@@ -115,7 +113,5 @@ const tick = () => {
   }
 }
 
-export const startMeters = () => {
-  forgetUsage()
-  setInterval(tick, 1000)
-}
+forgetUsage()
+setInterval(tick, 1000)

@@ -93,13 +93,8 @@ export const loadModels = async () => {
   const key = keyOf()
   forgetUsage()
   $("look-again").hidden = true
-  if (key === "") {
-    note(hint)
-    noModels("Enter a key first")
-    return changed()
-  }
   if (!/^[\x21-\x7e]{44}$/.test(key)) {
-    note(`A key has 44 characters; this has ${key.length}.`)
+    note(key === "" ? hint : `A key has 44 characters; this has ${key.length}.`)
     noModels("Enter a key first")
     return changed()
   }
@@ -145,26 +140,24 @@ export const loadModels = async () => {
   changed()
 }
 
-export const startModels = () => {
-  let typing
-  note(hint)
-  $("key").addEventListener("input", () => {
-    clearTimeout(typing)
-    typing = setTimeout(loadModels, 250)
-  })
-  $("look-again").addEventListener("click", () => {
-    $("key").focus()
-    void loadModels()
-  })
-  $("reveal").addEventListener("click", () => {
-    const shown = $("key").classList.toggle("shown")
-    $("reveal").textContent = shown ? "Hide" : "Show"
-    $("reveal").setAttribute("aria-pressed", String(shown))
-  })
-  $("change-key").addEventListener("click", () => {
-    const shown = $("access").dataset.key === "folded"
-    showKey(shown)
-    if (shown) $("key").select()
-  })
-  $("model").addEventListener("change", () => changed())
-}
+let typing
+note(hint)
+$("key").addEventListener("input", () => {
+  clearTimeout(typing)
+  typing = setTimeout(loadModels, 250)
+})
+$("look-again").addEventListener("click", () => {
+  $("key").focus()
+  void loadModels()
+})
+$("reveal").addEventListener("click", () => {
+  const shown = $("key").classList.toggle("shown")
+  $("reveal").textContent = shown ? "Hide" : "Show"
+  $("reveal").setAttribute("aria-pressed", String(shown))
+})
+$("change-key").addEventListener("click", () => {
+  const shown = $("access").dataset.key === "folded"
+  showKey(shown)
+  if (shown) $("key").select()
+})
+$("model").addEventListener("change", () => changed())

@@ -68,7 +68,7 @@ const count = () => {
   $("parameters-count").textContent = set === 0 ? "" : `${set} set`
 }
 
-const labelled = (text, input, className = "") => element("label", className, text, input)
+const labelled = (text, input, className = "") => element("label", `column ${className}`, text, input)
 
 /** Builds the fields of the surface. A model that cannot reason has no field for it. */
 export const showParameters = (canReason) => {
@@ -95,8 +95,7 @@ export const showParameters = (canReason) => {
   count()
 }
 
-export const startParameters = () =>
-  $("parameters").addEventListener("input", ({ target }) => {
-    if (target.dataset.name) typed.set(slot(target.dataset.name), target.value)
-    count()
-  })
+$("parameters").addEventListener("input", ({ target }) => {
+  if (target.dataset.name) typed.set(slot(target.dataset.name), target.value)
+  count()
+})

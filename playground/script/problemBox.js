@@ -23,11 +23,11 @@ const countDown = (note, retry, seconds) => {
 
 export const problemBox = (problem, retry) => {
   const { title, advice } = explain(problem)
-  const box = element("div", "problem", element("strong", "", title))
+  const box = element("div", "column problem", element("strong", "", title))
   if (problem.message) box.append(element("p", "said", problem.message))
   box.append(element("p", "", advice))
   const again = button({ word: "Try again", className: "primary", press: retry })
-  const row = element("div", "row", again)
+  const row = element("div", "line row", again)
   if (problem.retryAfterS !== undefined) {
     const wait = element("span", "countdown")
     row.append(wait)
@@ -36,7 +36,7 @@ export const problemBox = (problem, retry) => {
   if (problem.requestId) {
     const copy = button({
       word: "Copy request id",
-      className: "quiet",
+      className: "quiet dotted",
       press: (pressed) => void copyText(pressed, problem.requestId, "Request id copied")
     })
     copy.title = problem.requestId

@@ -14,14 +14,12 @@ export const toEnd = () => {
   $("latest").hidden = true
 }
 
-export const startScroll = () => {
-  const look = () => {
-    $("latest").hidden = atEnd()
-  }
-  log.addEventListener("scroll", look, { passive: true })
-  document.addEventListener("scroll", look, { passive: true })
-  $("latest").addEventListener("click", () => {
-    toEnd()
-    $("prompt").focus()
-  })
+const look = () => {
+  $("latest").hidden = atEnd()
 }
+log.addEventListener("scroll", look, { passive: true })
+document.addEventListener("scroll", look, { passive: true })
+$("latest").addEventListener("click", () => {
+  toEnd()
+  $("prompt").focus()
+})

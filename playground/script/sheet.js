@@ -20,9 +20,7 @@ export const startDialog = (dialog, close) => {
   })
 }
 
-export const startSheet = () => {
-  place()
-  narrow.addEventListener("change", place)
-  startDialog(sheet, $("close-sheet"))
-  for (const id of ["show-settings", "chip"]) $(id).addEventListener("click", openSettings)
-}
+place()
+narrow.addEventListener("change", place)
+startDialog(sheet, $("close-sheet"))
+for (const id of ["show-settings", "chip"]) $(id).addEventListener("click", openSettings)

@@ -41,11 +41,10 @@ const effort = { off: "none", on: "medium" }
 const think = { off: false, on: true }
 
 const responseFormat = ({ mode, schema }) =>
-  mode === "json"
-    ? { type: "json_object" }
-    : mode === "schema"
-      ? { type: "json_schema", json_schema: { name: "answer", strict: true, schema } }
-      : undefined
+  ({
+    json: { type: "json_object" },
+    schema: { type: "json_schema", json_schema: { name: "answer", strict: true, schema } }
+  })[mode]
 
 const asObject = (value) => {
   if (typeof value !== "string") return value ?? {}
@@ -72,12 +71,7 @@ export const surfaces = {
         model: request.model,
         messages: [...system(request), ...request.turns.map(nativeMessage)],
         stream: true,
-        format:
-          request.format.mode === "schema"
-            ? request.format.schema
-            : request.format.mode === "json"
-              ? "json"
-              : undefined,
+        format: { json: "json", schema: request.format.schema }[request.format.mode],
         tools: request.tools,
         think: request.reasoning === "" ? undefined : (think[request.reasoning] ?? request.reasoning),
         options: Object.keys(request.options).length > 0 ? request.options : undefined
@@ -90,13 +84,9 @@ export const surfaces = {
         text: frame.message?.content,
         thinking: frame.message?.thinking,
         calls: frame.message?.tool_calls?.map(callOf),
-        ...(frame.done
-          ? {
-              ended: frame.done_reason ?? "stop",
-              tokensIn: frame.prompt_eval_count,
-              tokensOut: frame.eval_count
-            }
-          : {})
+        ended: frame.done ? (frame.done_reason ?? "stop") : undefined,
+        tokensIn: frame.prompt_eval_count,
+        tokensOut: frame.eval_count
       }
     }
   },
@@ -125,10 +115,9 @@ export const surfaces = {
         text: choice?.delta?.content,
         thinking: choice?.delta?.reasoning,
         calls: choice?.delta?.tool_calls?.map(callOf),
-        ...(choice?.finish_reason ? { ended: choice.finish_reason } : {}),
-        ...(chunk.usage
-          ? { tokensIn: chunk.usage.prompt_tokens, tokensOut: chunk.usage.completion_tokens }
-          : {})
+        ended: choice?.finish_reason,
+        tokensIn: chunk.usage?.prompt_tokens,
+        tokensOut: chunk.usage?.completion_tokens
       }
     }
   }

@@ -25,14 +25,12 @@ const keep = (theme) => {
 const isDark = () => (root.style.colorScheme || (system.matches ? "dark" : "light")) === "dark"
 const tell = () => $("theme").setAttribute("aria-pressed", String(isDark()))
 
-export const startTheme = () => {
-  const theme = kept()
-  if (theme === "dark" || theme === "light") root.style.colorScheme = theme
+const theme = kept()
+if (theme === "dark" || theme === "light") root.style.colorScheme = theme
+tell()
+system.addEventListener("change", tell)
+$("theme").addEventListener("click", () => {
+  root.style.colorScheme = isDark() ? "light" : "dark"
+  keep(root.style.colorScheme)
   tell()
-  system.addEventListener("change", tell)
-  $("theme").addEventListener("click", () => {
-    root.style.colorScheme = isDark() ? "light" : "dark"
-    keep(root.style.colorScheme)
-    tell()
-  })
-}
+})

@@ -8,7 +8,7 @@ import { thumbnail } from "./images.js"
 const act = (label, name, press) => button({ label, name, className: "quiet only change", press })
 
 const article = (name, title, hidden) =>
-  element("article", `turn ${name}`, element("h3", hidden ? "unseen" : "who", title))
+  element("article", `column turn ${name}`, element("h3", hidden ? "unseen" : "who", title))
 
 export const userTurn = (turn, { edit, remove }) => {
   const made = article("user", "You", true)
@@ -38,7 +38,7 @@ export const assistantTurn = (model) => {
 export const toolTurn = (turn, { remove }) => {
   const made = article("tool", `Result of ${turn.name}`, false)
   made.append(
-    element("pre", "result", turn.content),
+    element("pre", "sunken", turn.content),
     element(
       "div",
       "acts",
@@ -50,14 +50,14 @@ export const toolTurn = (turn, { remove }) => {
 }
 
 export const waitingLine = () =>
-  element("p", "waiting", element("i"), element("i"), element("i"), element("span"))
+  element("p", "line waiting", element("i"), element("i"), element("i"), element("span"))
 
 export const reasoningBox = () => {
   const text = document.createTextNode("")
   const made = element(
     "details",
     "reasoning",
-    element("summary", "", "Reasoning…"),
+    element("summary", "line", "Reasoning…"),
     element("div", "text", text)
   )
   return { node: made, text, title: (words) => (made.firstChild.textContent = words) }
@@ -65,11 +65,11 @@ export const reasoningBox = () => {
 
 /** What the model wants to have called; the results go back with one button. */
 export const callsBox = (calls, answer) => {
-  const box = element("div", "calls")
+  const box = element("div", "column calls")
   const inputs = calls.map((call) => {
     const given =
       typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, undefined, 2)
-    const code = element("pre", "", given)
+    const code = element("pre", "sunken", given)
     code.tabIndex = 0
     const result = element("textarea", "mono")
     Object.assign(result, {
@@ -80,7 +80,7 @@ export const callsBox = (calls, answer) => {
     box.append(
       element(
         "div",
-        "call",
+        "column call",
         element("p", "", "Calls ", element("code", "", call.name)),
         code,
         element("label", "", `Result of ${call.name}`, result)
@@ -122,7 +122,7 @@ const endings = { stopped: "stopped", tool_calls: "waits for results" }
 export const factsLine = (got) => {
   const { tokensIn, firstMs, allMs, ended, cutBy, queuedMs, requestId } = got
   const out = got.tokensOut ?? got.pieces
-  const facts = element("p", "facts")
+  const facts = element("p", "line facts")
   const add = (text) => facts.append(element("span", "", text))
   add(
     tokensIn === undefined ? `about ${number(out)} tokens out` : `${number(tokensIn)} in, ${number(out)} out`
@@ -137,7 +137,7 @@ export const factsLine = (got) => {
     const copy = button({
       word: `id ${requestId.slice(0, 8)}…`,
       label: `Copy request id ${requestId}`,
-      className: "id",
+      className: "id dotted",
       press: (pressed) => void copyText(pressed, requestId, "Request id copied")
     })
     facts.append(copy)
@@ -162,9 +162,9 @@ export const editor = (turn, { send, cancel }) => {
   })
   const row = element(
     "div",
-    "row",
+    "line row",
     button({ word: "Cancel", press: cancel }),
     button({ word: "Send", className: "primary", press: done })
   )
-  return { node: element("div", "editor", field, row), field }
+  return { node: element("div", "column editor", field, row), field }
 }

@@ -1,15 +1,10 @@
 /** What the headers of an answer say about limits and budgets. */
 import { number, percent } from "./figures.js"
 
-const unitS = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 }
-
-/** Seconds of a duration such as `1h2m3.5s` or `120ms`, or of a plain number. */
+/** Seconds of a duration as the gateway writes it, such as `1m3s` or `86400`. */
 export const secondsOf = (text) => {
-  if (text === null || text === "") return undefined
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text)
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)]
-  if (parts.length === 0) return undefined
-  return parts.reduce((sum, [, value, unit]) => sum + Number(value) * unitS[unit], 0)
+  const read = /^(?:(\d+)m)?(\d+)s?$/.exec(text)
+  return read === null ? undefined : Number(read[1] ?? 0) * 60 + Number(read[2])
 }
 
 const periods = {

@@ -1,29 +1,17 @@
-/** Connects the controls of the page. */
+/** Connects what belongs to no other script. Each script connects its own controls when it is loaded. */
 import { conversation, fit, newChat, send, sendOrStop, stop, usedBytes } from "./conversation.js"
-import { startCode } from "./codeDialog.js"
-import { $, narrow } from "./dom.js"
-import { startExport } from "./exporting.js"
-import { startExtras } from "./extras.js"
+import "./codeDialog.js"
+import { $, all, icon, narrow } from "./dom.js"
+import "./exporting.js"
 import { MarkdownView } from "./MarkdownView.js"
 import { showImageButton, startImages } from "./images.js"
-import { startMeters } from "./meters.js"
-import { can, onModel, startModels } from "./models.js"
-import { showParameters, startParameters, surface } from "./parameters.js"
-import { startScroll } from "./scroll.js"
-import { startSheet } from "./sheet.js"
+import { can, onModel } from "./models.js"
+import { showParameters, surface } from "./parameters.js"
 import { surfaces } from "./surfaces.js"
-import { startTheme } from "./theme.js"
+import "./theme.js"
 
-startTheme()
-startSheet()
-startMeters()
-startModels()
-startParameters()
-startExtras()
+for (const place of all("[data-icon]")) place.prepend(icon(place.dataset.icon))
 startImages(usedBytes)
-startScroll()
-startCode()
-startExport()
 
 const surfaceChanged = () => {
   $("surface-note").textContent = surfaces[surface()].note
@@ -33,8 +21,7 @@ onModel(() => {
   showImageButton()
   showParameters(can("thinking"))
 })
-for (const radio of document.querySelectorAll("input[name=surface]"))
-  radio.addEventListener("change", surfaceChanged)
+for (const radio of all("input[name=surface]")) radio.addEventListener("change", surfaceChanged)
 surfaceChanged()
 
 $("prompt").addEventListener("input", fit)
@@ -47,7 +34,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && document.querySelector("dialog:modal") === null) stop()
 })
 $("send").addEventListener("click", sendOrStop)
-for (const idea of document.querySelectorAll(".ideas button")) {
+for (const idea of all(".ideas button")) {
   idea.addEventListener("click", () => {
     $("prompt").value = idea.lastElementChild.textContent
     fit()

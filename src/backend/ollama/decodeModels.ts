@@ -38,14 +38,15 @@ const detailsOf = (details: typeof Details.Type): JsonObject => ({
 const decodeDetails = Schema.decodeUnknownOption(Details)
 const decodeNames = Schema.decodeUnknownOption(Schema.Array(Schema.String))
 
-const texts = ["license", "parameters", "modified_at", "requires", "renderer", "parser"] as const
+/** What a description has as text, where it has it. */
+export const shownTexts = ["license", "parameters", "modified_at", "requires", "renderer", "parser"] as const
 
 /** Returns `undefined` unless the text is a JSON object. `model_info` and `capabilities` are always there: clients index them. */
 export const decodeShow = (text: string): JsonObject | undefined => {
   const shown = tryParseJson(text)
   if (!isObject(shown)) return undefined
   const result: { [key: string]: Json } = {}
-  for (const key of texts) {
+  for (const key of shownTexts) {
     const value = shown[key]
     if (typeof value === "string" && value !== "") result[key] = value
   }

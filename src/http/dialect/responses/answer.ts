@@ -99,29 +99,34 @@ const failureCodeOf = ({ status, type }: ErrorResponse): string => {
   return status < 500 ? "invalid_prompt" : "server_error"
 }
 
-/** Fields of every answer. Those that the client sent replace them. */
-const defaults: JsonObject = {
+/** Fields that are the same in every answer. */
+export const constants = {
   background: false,
   frequency_penalty: 0,
-  instructions: null,
-  max_output_tokens: null,
   max_tool_calls: null,
-  metadata: {},
   parallel_tool_calls: true,
   presence_penalty: 0,
   previous_response_id: null,
   prompt_cache_key: null,
-  reasoning: null,
   safety_identifier: null,
   service_tier: "default",
   store: false,
+  top_logprobs: 0,
+  truncation: "disabled"
+}
+
+/** Fields of every answer. Those that the client sent replace them. */
+const defaults: JsonObject = {
+  ...constants,
+  instructions: null,
+  max_output_tokens: null,
+  metadata: {},
+  reasoning: null,
   temperature: 1,
   text: { format: { type: "text" } },
   tool_choice: "auto",
   tools: [],
-  top_logprobs: 0,
-  top_p: 1,
-  truncation: "disabled"
+  top_p: 1
 }
 
 type Emit = (type: string, data: JsonObject) => void
