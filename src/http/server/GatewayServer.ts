@@ -61,12 +61,17 @@ const bytesOf = (refusal: Refusal): string => {
   ].join("\r\n")
 }
 
+/** Ends a connection with its last bytes, and destroys it when its client had time to read them. */
+const endSlowly = (socket: Duplex, text = ""): void => {
+  socket.end(text)
+  const timer = setTimeout(() => socket.destroy(), lingerMs)
+  socket.once("close", () => clearTimeout(timer))
+}
+
 /** The refusal is the last answer of the connection. */
 const endWith = (socket: Duplex, refusal: Refusal): void => {
   if (!socket.writable) return void socket.destroy()
-  socket.end(bytesOf(refusal))
-  const timer = setTimeout(() => socket.destroy(), lingerMs)
-  socket.once("close", () => clearTimeout(timer))
+  endSlowly(socket, bytesOf(refusal))
 }
 
 /** Requests that may come too early before the answer that is being made is cut too. */
@@ -161,8 +166,14 @@ export class GatewayServer extends Server {
     if (isLast || response === undefined) return
     conversation.isLast = true
     this.#options.refused("pipelined")
-    stopReading(socket)
+    const readAgain = stopReading(socket)
     if (!response.headersSent) response.setHeader("connection", "close")
+    // Node ends the connection with it. A connection with bytes that nobody has read is reset, and what the client has not read of
+    // its answer is lost: so they are read.
+    socket.destroySoon = () => {
+      readAgain()
+      if (!socket.writableEnded) endSlowly(socket)
+    }
     response.once("finish", () => socket.destroySoon())
   }
 

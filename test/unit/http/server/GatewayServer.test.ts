@@ -84,6 +84,27 @@ test("when a body is pipelined behind a request, then its connection ends after 
   assert.strictEqual(begun.length, 1)
 })
 
+for (const [what, more] of [
+  ["requests", requests(3)],
+  ["bytes that are no request", "\u0001garbage\r\n\r\n"]
+] as const) {
+  test(`when ${what} come while a large answer is written, and nobody reads them, then the answer is whole all the same`, function* () {
+    const { begun, dial, refused } = yield* makeWorld
+    const { heard, socket } = yield* dial()
+    socket.pause()
+    socket.write(requests(2))
+    yield* until(() => refused.length === 1)
+    socket.write(more)
+    // The kernel takes all of it, so the answer is over for the server.
+    begun[0]?.response.end("a".repeat(2_000_000))
+    yield* Effect.sleep("50 millis")
+    socket.resume()
+    yield* until(() => socket.destroyed)
+    assert.strictEqual(heard().length - heard().indexOf("\r\n\r\n") - 4, 2_000_000)
+    assert.strictEqual(begun.length, 1)
+  })
+}
+
 test("when many requests come at once, then the connection is destroyed, and only one was started", function* () {
   const { begun, dial, refused } = yield* makeWorld
   const { heard, socket } = yield* dial()
