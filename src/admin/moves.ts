@@ -25,13 +25,17 @@ export const makeMoves = (sql: SqlClient.SqlClient) => {
     withRegistryDown
   )
 
-  /** Only a tenant that never had a key and never used anything: reports need the names of the others. */
+  /**
+   * Only a tenant that has no key and never used anything: reports need the names of the others. A key that has another tenant by
+   * now may still have a request of this one under way.
+   */
   const deleteTenant = Effect.fnUntraced(
     function* (tenant: string) {
       yield* requireTenant(sql, tenant, "FOR UPDATE")
       const { keys, used } =
         yield* countOf(sql`SELECT (SELECT count(*) FROM api_keys k WHERE k.tenant_id = t.id)::float8 AS keys,
-            EXISTS (SELECT FROM ledger l WHERE l.tenant_id = t.id) AS used
+            EXISTS (SELECT FROM ledger l WHERE l.tenant_id = t.id)
+              OR EXISTS (SELECT FROM intents i WHERE i.tenant_id = t.id) AS used
           FROM tenants t WHERE t.name = ${tenant}`)
       if (keys > 0 || used) return yield* new TenantInUse({ tenant, keys })
       yield* sql`DELETE FROM tenants WHERE name = ${tenant}`

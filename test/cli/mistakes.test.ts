@@ -118,11 +118,21 @@ test("when a tenant is renamed or deleted, then its keys stay, and only one that
     yield* tollgateHere("delete-tenant", "--tenant", "Acme Labs"),
     /has 1 key, revoked ones included: it can be disabled/
   )
+  const isUsed = Effect.fnUntraced(function* () {
+    failsWith(
+      yield* tollgateHere("delete-tenant", "--tenant", "used"),
+      /has used tokens, and reports need its name/
+    )
+  })
+  // Of a key that has another tenant by now.
+  yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
+      arrived_at, admitted_at, held, tokens_in, lease_until)
+    SELECT gen_random_uuid(), id, gen_random_uuid(), 'tg_000000000', 'm', '/', 'POST', false, '', now(), now(), 1, 1, now()
+    FROM tenants WHERE name = 'used'`
+  yield* isUsed()
+  yield* sql`DELETE FROM intents`
   yield* sql`INSERT INTO ledger SELECT gen_random_uuid(), now()::date, id, 1, 1, 1 FROM tenants WHERE name = 'used'`
-  failsWith(
-    yield* tollgateHere("delete-tenant", "--tenant", "used"),
-    /has used tokens, and reports need its name/
-  )
+  yield* isUsed()
   succeeds(yield* tollgateHere("delete-tenant", "--tenant", "typo"))
   failsWith(yield* tollgateHere("delete-tenant", "--tenant", "typo"), /unknown tenant "typo"/)
 })
