@@ -62,13 +62,8 @@ const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type) => {
 export const chatRequest = requestDecoder(
   Chat,
   decide(function* (chat: typeof Chat.Type, { lowersOutput, numPredictCap }: Bounds) {
-    const legacy = yield* boundMaxTokens("max_tokens", chat.max_tokens, numPredictCap, lowersOutput)
-    const bound = yield* boundMaxTokens(
-      "max_completion_tokens",
-      chat.max_completion_tokens,
-      numPredictCap,
-      lowersOutput
-    )
+    const field = (chat.max_completion_tokens ?? -1) < 0 ? "max_tokens" : "max_completion_tokens"
+    const bound = yield* boundMaxTokens(field, chat[field], numPredictCap, lowersOutput)
     const messages = yield* nativeMessages(chat.messages)
     const tools = yield* toolsOf(chat)
     return {
@@ -87,7 +82,7 @@ export const chatRequest = requestDecoder(
       }),
       options: samplingOf(chat),
       thinkIfAble: true,
-      ...(bound.maxTokens === undefined ? legacy : bound)
+      ...bound
     } satisfies DecodedRequest
   }),
   { schema: "response_format.json_schema.schema", toolSchema: "function.parameters" }

@@ -23,6 +23,8 @@ describe("POST /v1/chat/completions, the request", () => {
   it("when the bound is given by either name, then it is taken, and the newer name wins", () => {
     assert.strictEqual(accepted(chat({ max_tokens: 50 })).maxTokens, 50)
     assert.strictEqual(accepted(chat({ max_tokens: 50, max_completion_tokens: 60 })).maxTokens, 60)
+    assert.strictEqual(accepted(chat({ max_tokens: cap + 1, max_completion_tokens: 60 })).maxTokens, 60)
+    assert.strictEqual(accepted(chat({ max_tokens: 50, max_completion_tokens: -1 })).maxTokens, 50)
     for (const field of ["max_tokens", "max_completion_tokens"]) {
       for (const value of [0, cap + 1, 1.5, "5"]) {
         assert.include(refused(chat({ [field]: value })), `${field}: expected`, `${field}=${value}`)
