@@ -215,16 +215,16 @@ export const Completion = Schema.Struct({
     "The whole answer, or the data of one event; the last event has finish_reason and usage, or, with stream_options.include_usage, usage and no choices."
 })
 
+const EmbeddingEntry = Schema.Struct({
+  object: Schema.Literal("embedding"),
+  index: Count,
+  embedding: Schema.Union([Numbers, Text])
+})
+
 export const EmbeddingList = Schema.Struct({
   object: Schema.Literal("list"),
   model: Written,
-  data: Schema.Array(
-    Schema.Struct({
-      object: Schema.Literal("embedding"),
-      index: Count,
-      embedding: Schema.Union([Numbers, Text])
-    })
-  ),
+  data: Schema.Array(EmbeddingEntry),
   usage: Schema.Struct({ prompt_tokens: Count, total_tokens: Count })
 })
 

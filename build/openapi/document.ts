@@ -53,8 +53,6 @@ const refusalsOf = (route: Route): ReadonlyArray<number> => {
   return route.list === "model" ? [...always, 403] : always
 }
 
-const idParameter = { name: "id", in: "path", required: true, schema: { type: "string" } }
-
 const operationOf = (route: Route): JsonObject => {
   const operation = operationFor(route)
   return {
@@ -63,7 +61,9 @@ const operationOf = (route: Route): JsonObject => {
     description: `Needs ${needs[route.needs]}; counts ${counts[route.cost]}.`,
     tags: [route.surface.name],
     ...(isFree(route) ? { security: [] } : {}),
-    ...(route.path.includes("{id}") ? { parameters: [idParameter] } : {}),
+    ...(route.path.includes("{id}")
+      ? { parameters: [{ name: "id", in: "path", required: true, schema: { type: "string" } }] }
+      : {}),
     ...(operation.request === undefined
       ? {}
       : {

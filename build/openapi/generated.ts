@@ -12,18 +12,13 @@ import { counts, needs, summaryOf } from "./operations.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
-interface Generated {
-  readonly file: string
-  readonly text: string
-}
-
 const tableOf = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
   [head, head.map(() => "---"), ...rows]
     .map((cells, i) => (i === 1 ? `|${cells.join("|")}|` : `| ${cells.join(" | ")} |`))
     .join("\n")
 
 /** The text of `file` with `table` after the comment that names it. */
-const withTable = (file: string, name: string, table: string): Generated => {
+const withTable = (file: string, name: string, table: string) => {
   const at = path.join(root, file)
   const text = readFileSync(at, "utf8")
   const mark = `<!-- ${name} -->\n`
@@ -53,12 +48,7 @@ const Described = Schema.Struct({
 })
 
 /** Name, range and description of every option that is a number. */
-export const ranges = (): ReadonlyArray<{
-  readonly name: string
-  readonly minimum: number
-  readonly maximum: number
-  readonly description: string
-}> =>
+export const ranges = () =>
   Object.entries(nativeOptions).flatMap(([name, option]) => {
     const { schema } = Schema.toJsonSchemaDocument(Schema.Struct({ option }))
     const described = Schema.decodeUnknownOption(
@@ -80,7 +70,7 @@ const options = (): string =>
     ])
   )
 
-export const generated = (): ReadonlyArray<Generated> => [
+export const generated = () => [
   { file: path.join(root, "openapi.json"), text: openapiText() },
   withTable("docs/reference.md", "endpoints", endpoints()),
   withTable("docs/protocol.md", "options", options())

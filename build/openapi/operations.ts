@@ -22,9 +22,6 @@ const json = "application/json"
 const ndjson = "application/x-ndjson"
 const events = "text/event-stream"
 
-const streamed = "NDJSON, or one object with `stream: false`"
-const asked = "one object, or server-sent events with `stream: true`"
-
 /** By method and path, as in `POST /api/chat`. A route that has a body has a name for it. */
 type Described = {
   readonly [R in (typeof routes)[number] as `${R["method"]} ${R["path"]}`]: R extends {
@@ -38,11 +35,11 @@ type Described = {
 const object = (answer: Schema.Top) => ({ answers: { [json]: [answer] } })
 /** Frames of the native surface, in lines or as one object. */
 const frames = (frame: Schema.Top) => ({
-  answered: streamed,
+  answered: "NDJSON, or one object with `stream: false`",
   answers: { [ndjson]: [frame, Answers.NativeStreamError], [json]: [frame] }
 })
 const orEvents = (answer: Schema.Top, ...pieces: ReadonlyArray<Schema.Top>) => ({
-  answered: asked,
+  answered: "one object, or server-sent events with `stream: true`",
   answers: { [json]: [answer], [events]: pieces }
 })
 

@@ -1,5 +1,5 @@
 /** The schemas of `openapi.json`: Effect turns those of the code into JSON Schema. */
-import { JsonSchema, Schema, SchemaRepresentation } from "effect"
+import { Array, JsonSchema, Schema, SchemaRepresentation } from "effect"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import { Message as NativeMessage, Tool } from "../../src/http/dialect/native/chatRequest.ts"
 import { Options } from "../../src/http/dialect/native/fields.ts"
@@ -15,7 +15,7 @@ const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximu
 const { Text: _text, ...answers } = Answers
 
 /** Named schemas: all requests and answers, and those used twice. */
-const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
+const named: Array.NonEmptyReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
   ["Error", ErrorBody],
   ["MessagesError", MessagesErrorBody],
   ["NativeMessage", NativeMessage],
@@ -32,11 +32,12 @@ const named: ReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
 const namesByAst = new Map(named.map(([name, { ast }]) => [ast, name]))
 
 const definitions = (): JsonSchema.Definitions => {
-  const [first, ...rest] = named.map(([, { ast }]) => ast)
-  if (first === undefined) return {}
-  const representations = SchemaRepresentation.toRepresentations([first, ...rest], {
-    referencePolicy: ({ ast }) => namesByAst.get(ast)
-  })
+  const representations = SchemaRepresentation.toRepresentations(
+    Array.map(named, ([, { ast }]) => ast),
+    {
+      referencePolicy: ({ ast }) => namesByAst.get(ast)
+    }
+  )
   return JsonSchema.toMultiDocumentOpenApi3_1(
     SchemaRepresentation.toJsonSchemaMultiDocument(representations, {
       includeAnnotationKey: (key) => annotated.has(key)

@@ -1,10 +1,8 @@
 /** What a screen reader is told: whole sentences of an answer, each once, and how it ended. */
 import { $ } from "./dom.js"
 
-const status = $("status")
-
 export const announce = (text) => {
-  status.textContent = text
+  $("status").textContent = text
 }
 
 const pauseMs = 1500

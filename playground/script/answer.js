@@ -1,13 +1,12 @@
 /** One answer: asks, shows what comes, and says how it ended. */
 import { announce, Speaker } from "./announce.js"
 import { ask, problemOf } from "./ask.js"
-import { $, element } from "./dom.js"
+import { $, atEnd, element, toEnd } from "./dom.js"
 import { number, span } from "./figures.js"
 import { bodyBytes } from "./images.js"
 import { MarkdownView } from "./MarkdownView.js"
 import { showUsage } from "./meters.js"
 import { explain } from "./problems.js"
-import { atEnd, toEnd } from "./scroll.js"
 import { framesOf } from "./surfaces.js"
 import { assistantTurn, reasoningBox, waitingLine } from "./turns.js"
 
@@ -142,18 +141,11 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
   })
 
   const take = (frame) => {
-    if (frame.problem)
-      problem = {
-        ...frame.problem,
-        status: frame.problem.code,
-        type: frame.problem.type ?? "incomplete"
-      }
+    if (frame.problem) problem = { type: "incomplete", ...frame.problem, status: frame.problem.code }
     if (frame.text || frame.thinking || frame.calls) {
       got.pieces += 1
-      if (firstAt === undefined) {
-        firstAt = performance.now()
-        wait.stop()
-      }
+      firstAt ??= performance.now()
+      wait.stop()
     }
     got.content += frame.text ?? ""
     if (frame.text) view.push(frame.text)

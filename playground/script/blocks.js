@@ -44,7 +44,6 @@ const builders = {
   paragraph: (token) => [element("p", "", ...inline(token.tokens))],
   text: (token) => [element("p", "", ...inline(token.tokens ?? [token]))],
   maths: (token) => [element("p", "maths", token.text)],
-  html: (token) => [element("p", "plain", token.raw.replace(/\n+$/, ""))],
   plain: (token) => [element("p", "plain", token.raw.replace(/^\n+|\n+$/g, ""))],
   blockquote: (token, levels) => [element("blockquote", "", ...blocks(token.tokens, levels))],
   code: (token) => {

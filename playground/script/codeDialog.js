@@ -41,8 +41,6 @@ const show = () => {
   }
 }
 
-const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }
-
 $("show-code").addEventListener("click", () => {
   all(`input[name=code-surface][value=${surface()}]`)[0].checked = true
   show()
@@ -56,9 +54,12 @@ for (const [index, tab] of tabs.entries()) {
     show()
   })
   tab.addEventListener("keydown", ({ key }) => {
-    const to = key === "Home" ? 0 : key === "End" ? tabs.length - 1 : index + (moves[key] ?? Number.NaN)
-    if (Number.isNaN(to)) return
-    const next = tabs.at(to % tabs.length)
+    const [before, after] = [index - 1, (index + 1) % tabs.length]
+    const to = { ArrowLeft: before, ArrowUp: before, ArrowRight: after, ArrowDown: after, Home: 0, End: -1 }[
+      key
+    ]
+    if (to === undefined) return
+    const next = tabs.at(to)
     next.focus()
     next.click()
   })

@@ -1,14 +1,13 @@
 /** The conversation: what was said, and what can be done with each turn. */
 import { announce } from "./announce.js"
 import { runAnswer } from "./answer.js"
-import { $, all, element, icon, touch, withAttributes } from "./dom.js"
+import { $, all, atEnd, element, icon, narrow, toEnd, touch, withAttributes } from "./dom.js"
 import { format, invalidField, tools } from "./extras.js"
 import { takeImages } from "./images.js"
-import { can, note, second } from "./models.js"
+import { can, note } from "./models.js"
 import { options, reasoning, surface } from "./parameters.js"
 import { problemBox } from "./problemBox.js"
 import { refreshUsage, whatCut } from "./meters.js"
-import { atEnd, toEnd } from "./scroll.js"
 import { openSettings } from "./sheet.js"
 import { surfaces } from "./surfaces.js"
 import { answerActs, callsBox, editor, factsLine, otherActs, toolTurn, userTurn } from "./turns.js"
@@ -71,6 +70,7 @@ const remove = (turn) => {
 
 const again = (turn) => {
   forget(from(turn))
+  focusPrompt()
   void answer()
 }
 
@@ -90,6 +90,7 @@ const edit = (turn) => {
       const images = turn.images
       forget(from(turn))
       addUser(content, images)
+      focusPrompt()
       void answer()
     },
     cancel: () => {
@@ -110,6 +111,7 @@ const sendResults = (turn) => (results) => {
     const { id, name } = turn.calls[index]
     add({ role: "tool", content, name, callId: id }, toolTurn)
   }
+  focusPrompt()
   void answer()
 }
 
@@ -135,17 +137,13 @@ const askModel = async (model, asked, into, signal, retry) => {
   return { role: "assistant", model, content, thinking, calls, node, end }
 }
 
-/** What the second model was told: its own answers, where it gave some. */
-const besideOf = (asked) => asked.map((turn) => turn.beside ?? turn)
-
 const answer = async () => {
   const stop = new AbortController()
   running = stop
   busy(true)
-  focusPrompt()
   const thread = turns
   const asked = [...turns]
-  const other = second()
+  const other = $("second").value
   const into = other === "" ? $("log") : element("div", "beside")
   if (other !== "") $("log").append(into)
   /** @type {any} */
@@ -155,12 +153,15 @@ const answer = async () => {
     for (const { node } of made) node.remove()
     if (other !== "") into.remove()
     forget(turns.includes(turn) ? from(turn) : [])
+    focusPrompt()
     void answer()
   }
   const ask = (model, told) => askModel(model, told, into, stop.signal, retry)
   const made = [await ask($("model").value, asked)]
   // One after the other: neither takes the time of the model server from the other, and a key needs one place only.
-  if (other !== "" && !stop.signal.aborted) made.push(await ask(other, besideOf(asked)))
+  // It is told its own answers, where it gave some.
+  const told = asked.map((turn) => turn.beside ?? turn)
+  if (other !== "" && !stop.signal.aborted) made.push(await ask(other, told))
   // A new chat may have begun before this answer ended.
   if (turns !== thread) return made.forEach(({ node }) => node.remove())
   const follow = atEnd()
@@ -207,6 +208,7 @@ export const send = () => {
   addUser(text, images)
   $("prompt").value = ""
   fit()
+  if (narrow.matches && touch.matches) $("prompt").blur()
   void answer()
 }
 

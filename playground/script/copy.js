@@ -20,20 +20,19 @@ const write = async (text) => {
   }
 }
 
-const shown = new Map()
+const shown = new Set()
 /** The button says so for a moment: with its icon, or with its word. */
 export const copyText = async (pressed, text, what = "Copied") => {
   await write(text)
   announce(what)
-  const before = shown.get(pressed) ?? [...pressed.childNodes]
-  if (!shown.has(pressed)) {
-    shown.set(pressed, before)
-    pressed.replaceChildren(...(pressed.classList.contains("only") ? [icon("done")] : ["Copied"]))
-    setTimeout(() => {
-      pressed.replaceChildren(...before)
-      shown.delete(pressed)
-    }, 1200)
-  }
+  if (shown.has(pressed)) return
+  shown.add(pressed)
+  const before = [...pressed.childNodes]
+  pressed.replaceChildren(pressed.classList.contains("only") ? icon("done") : "Copied")
+  setTimeout(() => {
+    pressed.replaceChildren(...before)
+    shown.delete(pressed)
+  }, 1200)
 }
 
 export const copyButton = (label, textOf) =>

@@ -38,7 +38,6 @@ export const icon = (name) => {
  */
 export const button = ({ label, word, name, className = "", press }) => {
   const made = element("button", className, ...(name ? [icon(name)] : []), ...(word ? [word] : []))
-  made.type = "button"
   if (label) withAttributes(made, { "aria-label": label, title: label })
   made.addEventListener("click", () => press(made))
   return made
@@ -49,3 +48,15 @@ export const all = (selector) => [...document.querySelectorAll(selector)]
 
 export const narrow = matchMedia("(max-width: 860px)")
 export const touch = matchMedia("(pointer: coarse)")
+
+/** What scrolls: on a screen that is not high, the whole page. */
+const box = () => (getComputedStyle($("log")).overflowY === "visible" ? document.scrollingElement : $("log"))
+/** Whether the reader is at the end of the conversation, so that the page follows it. */
+export const atEnd = () => {
+  const { scrollHeight, scrollTop, clientHeight } = box()
+  return scrollHeight - scrollTop - clientHeight < 80
+}
+
+export const toEnd = () => {
+  box().scrollTop = box().scrollHeight
+}

@@ -21,20 +21,17 @@ export const markdownOf = ({ model, system, turns }) => {
   return `${parts.join("\n\n")}\n`
 }
 
-const save = (name, type, text) => {
+const save = (ending, type, text) => {
   const link = element("a")
   link.href = URL.createObjectURL(new Blob([text], { type }))
-  link.download = name
+  link.download = `conversation-${new Date().toISOString().slice(0, 16).replaceAll(":", "")}.${ending}`
   link.click()
   setTimeout(() => URL.revokeObjectURL(link.href), 1000)
 }
 
-const named = (ending) =>
-  `conversation-${new Date().toISOString().slice(0, 16).replaceAll(":", "")}.${ending}`
-
 $("export-markdown").addEventListener("click", () =>
-  save(named("md"), "text/markdown", markdownOf(requestOf(conversation())))
+  save("md", "text/markdown", markdownOf(requestOf(conversation())))
 )
 $("export-json").addEventListener("click", () =>
-  save(named("json"), "application/json", `${JSON.stringify(requestOf(conversation()), undefined, 2)}\n`)
+  save("json", "application/json", `${JSON.stringify(requestOf(conversation()), undefined, 2)}\n`)
 )

@@ -110,12 +110,11 @@ export const startImages = (used) => {
     event.preventDefault()
     void add(event.clipboardData.files, used)
   })
-  const composer = $("composer")
   for (const type of ["dragover", "dragleave", "drop"])
     document.addEventListener(type, (/** @type {any} */ event) => {
       if (!event.dataTransfer?.types.includes("Files")) return
       event.preventDefault()
-      composer.classList.toggle("dropping", type === "dragover")
+      $("composer").classList.toggle("dropping", type === "dragover")
       if (type === "drop") void add(event.dataTransfer.files, used)
     })
 }

@@ -32,10 +32,8 @@ const entities = {
 const decoded = (text) =>
   text.replaceAll(/&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|(\w{2,8}));/g, (whole, decimal, hex, name) => {
     if (name !== undefined) return Object.hasOwn(entities, name) ? entities[name] : whole
-    const point = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal)
-    return point > 0 && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff)
-      ? String.fromCodePoint(point)
-      : whole
+    const point = Number(decimal ?? `0x${hex}`)
+    return point <= 0x10ffff ? String.fromCodePoint(point) : whole
   })
 
 const builders = {

@@ -53,9 +53,6 @@ const windowsOf = async () => {
   return new Map(data.map(({ id, context_length }) => [id, context_length]))
 }
 
-/** The model that answers beside the first one; empty when there is none. */
-export const second = () => $("second").value
-
 let listen = () => {}
 export const onModel = (listener) => {
   listen = listener
@@ -151,7 +148,7 @@ $("look-again").addEventListener("click", () => {
   void loadModels()
 })
 $("reveal").addEventListener("click", () => {
-  const shown = $("key").classList.toggle("shown")
+  const shown = !$("key").classList.toggle("secret")
   $("reveal").textContent = shown ? "Hide" : "Show"
   $("reveal").setAttribute("aria-pressed", String(shown))
 })

@@ -43,8 +43,6 @@ const slot = (name) => shared[name] ?? name
 
 export const surface = () => all("input[name=surface]:checked")[0].value
 
-const inputs = () => all("#parameters [data-name]")
-
 const valueOf = (input) => {
   if (input.tagName === "TEXTAREA") {
     const stops = input.value.split("\n").filter((line) => line !== "")
@@ -56,7 +54,7 @@ const valueOf = (input) => {
 
 export const options = () =>
   Object.fromEntries(
-    inputs()
+    all("#parameters [data-name]")
       .map((input) => [input.dataset.name, valueOf(input)])
       .filter(([, value]) => value !== undefined)
   )
@@ -72,7 +70,7 @@ const labelled = (text, input, className = "") => element("label", `column ${cla
 
 /** Builds the fields of the surface. A model that cannot reason has no field for it. */
 export const showParameters = (canReason) => {
-  const before = $("reasoning")?.value ?? ""
+  const before = reasoning()
   const made = fields[surface()].map(({ name, label, range, hint }) => {
     const attributes = { type: "number", placeholder: hint, autocomplete: "off", inputmode: "decimal" }
     const input = withAttributes(element("input"), { ...attributes, ...range, "data-name": name })

@@ -73,7 +73,7 @@ export const surfaces = {
         stream: true,
         format: { json: "json", schema: request.format.schema }[request.format.mode],
         tools: request.tools,
-        think: request.reasoning === "" ? undefined : (think[request.reasoning] ?? request.reasoning),
+        think: think[request.reasoning] ?? (request.reasoning || undefined),
         options: Object.keys(request.options).length > 0 ? request.options : undefined
       }),
     separator: "\n",
@@ -100,8 +100,7 @@ export const surfaces = {
         stream: true,
         response_format: responseFormat(request.format),
         tools: request.tools,
-        reasoning_effort:
-          request.reasoning === "" ? undefined : (effort[request.reasoning] ?? request.reasoning),
+        reasoning_effort: effort[request.reasoning] ?? (request.reasoning || undefined),
         ...request.options
       }),
     separator: "\n\n",

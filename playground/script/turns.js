@@ -1,53 +1,40 @@
 /** How the turns of a conversation look. */
 import { copyButton, copyText } from "./copy.js"
-import { button, element } from "./dom.js"
+import { button, element, withAttributes } from "./dom.js"
 import { number, span } from "./figures.js"
 import { thumbnail } from "./images.js"
 
 /** It changes the conversation, so it waits for the end of an answer (`busy`). */
 const act = (label, name, press) => button({ label, name, className: "quiet only change", press })
 
-const article = (name, title, hidden) =>
-  element("article", `column turn ${name}`, element("h3", hidden ? "unseen" : "who", title))
+const article = (name, title, ...parts) => element("article", `column turn ${name}`, title, ...parts)
+const acts = (...parts) => element("div", "acts", ...parts)
+const who = (title) => element("h3", "who", title)
 
 export const userTurn = (turn, { edit, remove }) => {
-  const made = article("user", "You", true)
   const bubble = element("div", "bubble")
   if (turn.images?.length) {
     const pictures = turn.images.map((url, index) => thumbnail(url, `Image ${index + 1} of this message`))
     bubble.append(element("div", "pictures", ...pictures))
   }
   if (turn.content !== "") bubble.append(element("div", "text", turn.content))
-  const acts = element(
-    "div",
-    "acts",
+  const under = acts(
     copyButton("Copy message", () => turn.content),
     act("Edit and send again", "edit", () => edit(turn)),
     act("Delete this message", "delete", () => remove(turn))
   )
-  made.append(bubble, acts)
-  return made
+  return article("user", element("h3", "unseen", "You"), bubble, under)
 }
 
-export const assistantTurn = (model) => {
-  const made = article("assistant", model, false)
-  made.classList.add("running")
-  return made
-}
+export const assistantTurn = (model) => article("assistant running", who(model))
 
-export const toolTurn = (turn, { remove }) => {
-  const made = article("tool", `Result of ${turn.name}`, false)
-  made.append(
-    element("pre", "sunken", turn.content),
-    element(
-      "div",
-      "acts",
-      act("Delete this result", "delete", () => remove(turn))
-    )
+export const toolTurn = (turn, { remove }) =>
+  article(
+    "tool",
+    who(`Result of ${turn.name}`),
+    withAttributes(element("pre", "sunken", turn.content), { tabindex: "0" }),
+    acts(act("Delete this result", "delete", () => remove(turn)))
   )
-  made.querySelector("pre").tabIndex = 0
-  return made
-}
 
 export const waitingLine = () =>
   element("p", "line waiting", element("i"), element("i"), element("i"), element("span"))
@@ -69,14 +56,9 @@ export const callsBox = (calls, answer) => {
   const inputs = calls.map((call) => {
     const given =
       typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, undefined, 2)
-    const code = element("pre", "sunken", given)
-    code.tabIndex = 0
-    const result = element("textarea", "mono")
-    Object.assign(result, {
-      rows: 2,
-      placeholder: 'What it gave, such as {"temperature": 21}',
-      autocomplete: "off"
-    })
+    const code = withAttributes(element("pre", "sunken", given), { tabindex: "0" })
+    const placeholder = 'What it gave, such as {"temperature": 21}'
+    const result = withAttributes(element("textarea", "mono"), { rows: 2, placeholder, autocomplete: "off" })
     box.append(
       element(
         "div",
@@ -101,17 +83,13 @@ export const callsBox = (calls, answer) => {
 
 /** What can be done with the answer of the second model; the turn is that of the first. */
 export const otherActs = ({ content, calls }) =>
-  element(
-    "div",
-    "acts",
+  acts(
     ...(content === "" ? [] : [copyButton("Copy answer", () => content)]),
     ...calls.map(({ name }) => element("p", "note", `Calls ${name}, which gets no result here.`))
   )
 
 export const answerActs = (turn, { again, remove }) =>
-  element(
-    "div",
-    "acts",
+  acts(
     ...(turn.content === "" ? [] : [copyButton("Copy answer", () => turn.content)]),
     act("Answer again", "again", () => again(turn)),
     act("Delete this answer", "delete", () => remove(turn))

@@ -10,7 +10,10 @@ import { showParameters, surface } from "./parameters.js"
 import { surfaces } from "./surfaces.js"
 import "./theme.js"
 
-for (const place of all("[data-icon]")) place.prepend(icon(place.dataset.icon))
+for (const place of all("[data-icon]")) {
+  place.prepend(icon(place.dataset.icon))
+  place.title ||= place.ariaLabel ?? ""
+}
 startImages(usedBytes)
 
 const surfaceChanged = () => {
