@@ -273,7 +273,7 @@ layer(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
       assert.deepStrictEqual(complaints, [])
     })
 
-    test("when a budget is almost spent, then a fresh page shows it in amber or red, and when it starts again", function* () {
+    test("when a budget is almost spent, then a fresh page shows how much, and when it starts again", function* () {
       const registry = yield* Registry
       const { secret, prefix } = yield* newKey({ rpm: 60 })
       const { page } = yield* openPlayground()
@@ -293,21 +293,12 @@ layer(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }), live)(
         body: { model: "m", messages: [{ role: "user", content: "x" }] }
       })
       assert.match(yield* seen(100), /10 of 100[^]*90 left, resets in \d+ (h|min|s)/)
-      assert.strictEqual(yield* Effect.promise(() => page.locator("#meter-budget[data-level='']").count()), 1)
       yield* seen(12)
-      assert.strictEqual(
-        yield* Effect.promise(() => page.locator("#meter-budget[data-level=low]").count()),
-        1
-      )
       assert.include(
         yield* Effect.promise(() => page.locator("#tightest").innerText()),
         "83 % of today's budget used"
       )
       yield* seen(10)
-      assert.strictEqual(
-        yield* Effect.promise(() => page.locator("#meter-budget[data-level=out]").count()),
-        1
-      )
       const width = yield* Effect.promise(() =>
         page.evaluate<string>(`document.querySelector("#meter-budget .bar i").style.width`)
       )
