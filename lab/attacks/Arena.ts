@@ -67,7 +67,7 @@ const answers = (url: string, times: number) =>
 
 const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
   const port = yield* freePort.pipe(Effect.mapError(({ message }) => new ArenaFailed({ message })))
-  const child = yield* kept([process.execPath, "src/main.ts"], { ...env, PORT: String(port) }, checkout)
+  const child = yield* kept([process.execPath, "build/start.js"], { ...env, PORT: String(port) }, checkout)
   child.stdout?.resume()
   const url = `http://127.0.0.1:${port}`
   const pid = child.pid ?? 0

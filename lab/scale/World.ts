@@ -1,5 +1,5 @@
 /**
- * Replicas of the gateway as an operator runs them (`node src/main.ts`, production settings), on one Postgres and one
+ * Replicas of the gateway as an operator runs them (`node build/start.js`, production settings), on one Postgres and one
  * Redis, in front of one model server. A trigger keeps every admission with the store's own time of it.
  */
 import { type ChildProcess, spawn } from "node:child_process"
@@ -44,7 +44,7 @@ export class World extends Context.Service<
   { readonly backend: Backend; readonly replicas: readonly [Replica, Replica] }
 >()("lab/scale/World") {}
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
+const main = fileURLToPath(new URL("../../build/start.js", import.meta.url))
 
 export const ready = (url: string) =>
   Effect.tryPromise(() =>

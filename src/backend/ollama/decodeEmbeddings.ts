@@ -9,6 +9,10 @@ export type EmbedKind = "embed" | "embeddings"
 
 /** Lists and objects beside the vectors: the answer itself, and fields of later versions. */
 const spareContainers = 64
+/** Bytes of a vector, with what follows it up to the next list: 65,536 numbers of 30 bytes. */
+const longestVector = 2 * 1024 * 1024
+/** Bytes of the answer without its vectors. */
+const longestRest = 256 * 1024
 
 /** A number of JSON below 10^38, so it is finite as a float32 too: clients may ask for base64 of float32. */
 const number = String.raw`-?(?:0|[1-9]\d{0,20})(?:\.\d+)?(?:[eE](?:-\d+|\+?(?:\d|1[0-6])))?`
@@ -25,15 +29,17 @@ const vector = new RegExp(
  * Puts each vector aside: its index, as a string, stands in its place. The vectors are decoded one at a time, because a string of
  * the whole answer costs V8 more than the rest of the work. Latin-1 is enough: the only texts that are read are numbers.
  *
- * Returns `undefined` when there are more lists than `most`: each costs more than its bytes, so 32 MiB of `[` would take 20 seconds.
+ * Returns `undefined` when there are more lists than `most`, or a list is too long. Each list costs more than its bytes: 32 MiB of `[`
+ * would take 20 seconds, and numbers that are no vector five times the memory of their text.
  */
 const takeVectors = (bytes: Buffer, most: number) => {
   const vectors: Array<string> = []
   let [rest, at] = ["", 0]
   for (let lists = 0; at < bytes.length; lists += 1) {
-    if (lists > most) return undefined
     const next = bytes.indexOf("[", at + 1)
-    const text = bytes.toString("latin1", at, next === -1 ? bytes.length : next)
+    const end = next === -1 ? bytes.length : next
+    if (lists > most || end - at > longestVector || rest.length > longestRest) return undefined
+    const text = bytes.toString("latin1", at, end)
     const [, found, after] = vector.exec(text) ?? []
     rest += found === undefined ? text : `"${vectors.push(found) - 1}"${after}`
     at += text.length

@@ -97,8 +97,17 @@ describe("the vectors of an answer", () => {
   it("when a vector has more numbers than any model, then it is refused, and the stack does not overflow", () => {
     const of = (numbers: number) => `{"embedding":[${"1,".repeat(numbers - 1)}1]}`
     assert.isDefined(decodeEmbeddings("embeddings", { prompt: "a" }, of(65_536)))
-    for (const numbers of [65_537, 8_000_000])
+    for (const numbers of [65_537, 1_000_000, 8_000_000])
       assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, of(numbers)))
+  })
+
+  it("when a vector, or the answer beside its vectors, is longer than any, then it is not read", () => {
+    const spaced = (blanks: number) => `{"embedding":[${`1,${" ".repeat(blanks)}`.repeat(60_000)}1]}`
+    assert.isDefined(decodeEmbeddings("embeddings", { prompt: "a" }, spaced(20)))
+    assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, spaced(40)))
+    const beside = (bytes: number) => `{"x":"${"a".repeat(bytes)}","embeddings":[[1]]}`
+    assert.isDefined(decodeEmbeddings("embed", { input: "a" }, beside(200_000)))
+    assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, beside(300_000)))
   })
 
   it("when an answer has more lists than texts, then it is not parsed: a list takes many times its text", () => {
