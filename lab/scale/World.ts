@@ -78,7 +78,8 @@ export const makeReplica = Effect.fnUntraced(function* (
   })
   const start = Effect.gen(function* () {
     child = spawn(process.execPath, [main], {
-      env: { ...process.env, ...env, PORT: String(port) },
+      // As in the image (`Dockerfile`).
+      env: { ...process.env, MALLOC_ARENA_MAX: "1", ...env, PORT: String(port) },
       stdio: heard === undefined ? ["ignore", "ignore", "inherit"] : ["ignore", "pipe", "pipe"]
     })
     for (const stream of [child.stdout, child.stderr]) {
