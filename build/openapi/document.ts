@@ -149,7 +149,7 @@ export const document = (): JsonObject => ({
     securitySchemes: {
       key: { type: "http", scheme: "bearer", description: "tg_ and 41 letters or digits" }
     },
-    headers: Object.assign({}, ...Object.values(headers)),
+    headers: Object.fromEntries(Object.values(headers).flatMap((group) => Object.entries<JsonObject>(group))),
     responses: Object.fromEntries(
       [openai, messagesSurface].flatMap((surface) =>
         Object.entries(statuses).map(([status, { name }]) => [

@@ -26,9 +26,9 @@ const makeCount = (share: AnswerShare) => {
   let unread = 0
   let taken = 0
   return {
-    add: (pieces: ReadonlyArray<{ readonly length: number }>): Effect.Effect<void> =>
+    add: (bytes: number): Effect.Effect<void> =>
       Effect.suspend(() => {
-        for (const { length } of pieces) unread += length
+        unread += bytes
         return share.hold(unread)
       }),
     take: (piece: Buffer): Effect.Effect<void> =>
@@ -53,19 +53,16 @@ export const readAhead = Effect.fnUntraced(function* (
     makeCount(share),
     yield* Queue.unbounded<Buffer | Frame, GatewayError | Cause.Done>()
   ]
-  const send = (pieces: ReadonlyArray<Buffer>, final: ReadonlyArray<Frame> = []) =>
-    Effect.andThen(count.add(pieces), Queue.offerAll(queue, [...pieces, ...final]))
+  const send = (text: string, final: ReadonlyArray<Frame> = []) => {
+    const bytes = Buffer.from(text)
+    return Effect.andThen(count.add(bytes.length), Queue.offerAll(queue, [...piecesOf(bytes), ...final]))
+  }
   const encode = (frames: Arr.NonEmptyReadonlyArray<Frame>) => {
     const last = Arr.lastNonEmpty(frames)
-    return send(
-      piecesOf(Buffer.from(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))),
-      last.done ? [last] : []
-    )
+    return send(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames), last.done ? [last] : [])
   }
   const read = Stream.runForEachArray(answer, encode)
-  const say = Effect.uninterruptible(
-    Effect.suspend(() => send(piecesOf(Buffer.from(encoder.waiting?.() ?? ""))))
-  )
+  const say = Effect.uninterruptible(Effect.suspend(() => send(encoder.waiting?.() ?? "")))
   const saying = Effect.repeat(say, Schedule.spaced(sayingEvery))
   yield* Effect.forkScoped(
     Queue.into(begins === undefined ? read : Effect.andThen(Effect.raceFirst(begins, saying), read), queue)
@@ -75,9 +72,10 @@ export const readAhead = Effect.fnUntraced(function* (
   const take = (piece: Buffer) => Effect.as(count.take(piece), piece)
   const finish = (final: Frame) =>
     Effect.flatMap(end(final), (text) => {
-      const [first, ...others] = piecesOf(Buffer.from(text))
+      const bytes = Buffer.from(text)
+      const [first, ...others] = piecesOf(bytes)
       rest = others
-      return Effect.andThen(count.add([first, ...others]), take(first))
+      return Effect.andThen(count.add(bytes.length), take(first))
     })
   const pull: Pull.Pull<Buffer, GatewayError> = Effect.suspend(() => {
     const [next, ...others] = rest
@@ -120,6 +118,6 @@ export const inPieces = (
         const piece = memory.subarray(0, size)
         return Effect.as(count.take(piece), Arr.of(piece))
       })
-      return Effect.as(count.add([{ length: bytes }]), next)
+      return Effect.as(count.add(bytes), next)
     })
   )

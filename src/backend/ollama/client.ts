@@ -299,6 +299,7 @@ interface Expected<A> {
   readonly decode: (bytes: Buffer) => Effect.Effect<A, BackendFailed>
 }
 
+/** Decodes the text of an answer, unless it would take too much memory. */
 const fromText =
   <A>(decode: (text: string) => A | undefined, otherwise: string) =>
   (bytes: Buffer): Effect.Effect<A, BackendFailed> => {

@@ -14,7 +14,7 @@ const longestVector = 2 * 1024 * 1024
 /** Bytes of the answer without its vectors. */
 const longestRest = 256 * 1024
 
-/** A number of JSON below 10^38, so it is finite as a float32 too: clients may ask for base64 of float32. */
+/** A number of JSON below 10^37, so it is finite as a float32 too: clients may ask for base64 of float32. */
 const number = String.raw`-?(?:0|[1-9]\d{0,20})(?:\.\d+)?(?:[eE](?:-\d+|\+?(?:\d|1[0-6])))?`
 const comma = String.raw`[ \t\n\r]*,[ \t\n\r]*`
 /**
@@ -42,7 +42,7 @@ const takeVectors = (bytes: Buffer, most: number) => {
     const text = bytes.toString("latin1", at, end)
     const [, found, after] = vector.exec(text) ?? []
     rest += found === undefined ? text : `"${vectors.push(found) - 1}"${after}`
-    at += text.length
+    at = end
   }
   return { rest, vectors }
 }

@@ -55,6 +55,7 @@ export const embeddingsRequest = requestDecoder(
 
 /** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */
 const base64Of = (vector: string): string => {
+  // The vector was checked when the answer was read.
   const numbers: ReadonlyArray<number> = JSON.parse(vector)
   const bytes = Buffer.from(new Float32Array(numbers).buffer)
   return `"${(endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")}"`
