@@ -5,7 +5,7 @@
  * docs/run.md lists the figures.
  */
 import type { Frame } from "../domain/Frame.ts"
-import type { ModelCall } from "../domain/Inference.ts"
+import type { ModelCall, PreparedRequest } from "../domain/Inference.ts"
 
 const kib = 1024
 const mib = 1024 * kib
@@ -34,18 +34,18 @@ const idBytes = 8
 const templateTokens = 65_536
 /** What Ollama's own client accepts. */
 const longestLine = 8 * mib
-const maxTopLogprobs = 20
 
 export const frameBoundsOf = ({ maxTokens, plan, request }: ModelCall): FrameBounds => {
   const tokens = plan.runs * maxTokens
-  const top = request.body["top_logprobs"]
-  const entries =
-    request.body["logprobs"] === true ? 1 + (typeof top === "number" ? Math.min(top, maxTopLogprobs) : 0) : 0
   const context = request.kind === "generate" ? idBytes * (request.promptBytes + templateTokens + tokens) : 0
   // All output may come in one line. Log probabilities come with each token.
   const lineBytes = Math.min(longestLine, spareBytes + tokens * tokenBytes + context)
   const frames = tokens + spareFrames
-  return { frames, lineBytes, bytes: lineBytes + frames * frameBytes + tokens * entries * entryBytes }
+  return {
+    frames,
+    lineBytes,
+    bytes: lineBytes + frames * frameBytes + tokens * request.logprobs * entryBytes
+  }
 }
 
 /** Bytes of a vector: 4096 numbers of 16 digits, times two. */
@@ -54,10 +54,8 @@ const vectorBytes = 128 * kib
 const maxVectorBytes = 32 * mib
 
 /** The bound in bytes of an answer with one vector per input. */
-export const vectorBytesOf = ({ body }: ModelCall["request"]): number => {
-  const input = body["input"]
-  return Math.min(maxVectorBytes, spareBytes + vectorBytes * (Array.isArray(input) ? input.length : 1))
-}
+export const vectorBytesOf = ({ inputs }: Pick<PreparedRequest, "inputs">): number =>
+  Math.min(maxVectorBytes, spareBytes + vectorBytes * inputs)
 
 /** The most memory that the answer to a call may take. */
 export const answerBytesOf = (call: ModelCall): number => {

@@ -15,7 +15,7 @@
 import type { Arrival } from "./AuditRecord.ts"
 import type { Caller } from "./Caller.ts"
 import type { Gate } from "./Errors.ts"
-import type { InferenceRequest, ModelCall } from "./Inference.ts"
+import type { InferenceRequest, ModelCall, PreparedRequest } from "./Inference.ts"
 import type { Headroom } from "./Limits.ts"
 import type { Model } from "./Model.ts"
 import type { Place, Reservation } from "./Reservation.ts"
@@ -36,7 +36,8 @@ interface Chain {
   readonly KeyStore: { readonly after: undefined; readonly adds: { readonly caller: Caller } }
   readonly Discovery: {
     readonly after: "KeyStore"
-    readonly adds: Asked & {
+    readonly adds: Omit<Asked, "request"> & {
+      readonly request: PreparedRequest
       readonly model: Model
       readonly alias?: string
       /** tokens of the context window; undefined: not known */

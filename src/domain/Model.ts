@@ -1,5 +1,5 @@
 /** An installed model, without details about the server itself (docs/protocol.md, "Models and descriptions"). */
-import type { InferenceRequest, JsonObject } from "./Inference.ts"
+import type { JsonObject } from "./Inference.ts"
 
 /** The longest name of a model, in characters. A client that asks for a longer one gets a 400. */
 export const maxModelName = 256
@@ -44,11 +44,3 @@ export interface OfferedModel {
 /** Whether the model is known not to think. */
 export const cannotThink = (model: Model): boolean =>
   model.capabilities !== undefined && !model.capabilities.includes("thinking")
-
-/** Removes what the model cannot do from a request. */
-export const dropUnsupported = (request: InferenceRequest, model: Model): InferenceRequest => {
-  if (request.thinkIfAble !== true || request.body["think"] === undefined || !cannotThink(model))
-    return request
-  const { think: _think, ...body } = request.body
-  return { ...request, body }
-}

@@ -10,7 +10,7 @@
  * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so the output
  * of a request with it counts as unseen.
  */
-import type { InferenceRequest, OutputPlan } from "./Inference.ts"
+import type { DecodedRequest, OutputPlan, PreparedRequest } from "./Inference.ts"
 import { cannotThink, type Model } from "./Model.ts"
 import type { Reservation } from "./Reservation.ts"
 
@@ -58,25 +58,20 @@ export const streamingOptions: ReadonlySet<string> = new Set([
 /** Options that make a backend collect its output. A name in neither list counts as one of them. */
 export const collectingOptions: ReadonlySet<string> = new Set(["stop"])
 
-const isStreaming = ({ body, options }: InferenceRequest): boolean => {
-  for (const name in body)
-    if (!streamingFields.has(name) && !(name === "think" && body[name] === false)) return false
-  for (const name in options) if (!streamingOptions.has(name)) return false
-  return true
+/** Whether a field, or an option, is on neither list. `think` is left aside: it depends on the model. */
+export const isCollecting = ({ body, options }: Pick<DecodedRequest, "body" | "options">): boolean => {
+  for (const name in body) if (!streamingFields.has(name) && name !== "think") return true
+  for (const name in options) if (!streamingOptions.has(name)) return true
+  return false
 }
 
-/** `request` is the one that is sent, after `dropUnsupported`. `streams`: whether the model is known to stream token by token. */
-export const outputPlanOf = (request: InferenceRequest, model: Model, streams: boolean): OutputPlan => {
-  const collects = !isStreaming(request)
+/** `streams`: whether the model is known to stream token by token. */
+export const outputPlanOf = (request: PreparedRequest, model: Model, streams: boolean): OutputPlan => {
+  const collects = request.collects || (request.think ?? false) !== false
   return {
     // With a schema, Ollama lets a model think first and then runs it again. Without `think`, a model that can think does.
     runs:
-      request.kind === "chat" &&
-      request.body["format"] !== undefined &&
-      request.body["think"] !== false &&
-      !cannotThink(model)
-        ? 2
-        : 1,
+      request.kind === "chat" && request.hasFormat && request.think !== false && !cannotThink(model) ? 2 : 1,
     unseen: collects || !streams,
     collects
   }

@@ -7,7 +7,7 @@
  */
 import { Result } from "effect"
 import { BadRequest, type Decided } from "./Errors.ts"
-import type { InferenceRequest, Json } from "./Inference.ts"
+import type { InferenceRequest, Json, PreparedRequest, PromptFacts } from "./Inference.ts"
 import { isArray, isObject } from "./json.ts"
 import type { Model, OfferedModel } from "./Model.ts"
 
@@ -52,9 +52,9 @@ const longestToken = 128
 
 /**
  * Tokenizers split a text at blanks first, so each word is at least a token. Letters, digits and signs without blanks
- * between them are one word here. Beyond `enough` tokens it does not count further.
+ * between them are one word here.
  */
-export const leastTokensOf = (text: string, enough = Number.POSITIVE_INFINITY): number => {
+export const leastTokensOf = (text: string): number => {
   let [tokens, length] = [0, 0]
   for (let i = 0; i < text.length; i += 1) {
     const code = text.charCodeAt(i)
@@ -62,7 +62,6 @@ export const leastTokensOf = (text: string, enough = Number.POSITIVE_INFINITY): 
     if (code > 0x20) {
       if (length % longestToken === 0) {
         tokens += 1
-        if (tokens > enough) return tokens
       }
       length += 1
     } else length = 0
@@ -92,12 +91,12 @@ const certainTexts = ({ body, kind }: InferenceRequest): ReadonlyArray<ReadonlyA
 const listOf = (value: Json | undefined): ReadonlyArray<string> =>
   value !== undefined && isArray(value) ? value.map(textOf) : []
 
-/** The least tokens of the prompt, or of the longest of several inputs. Beyond `enough` tokens it does not count further. */
-export const leastTokens = (request: InferenceRequest, enough = Number.POSITIVE_INFINITY): number => {
+/** The least tokens of the prompt, or of the longest of several inputs. */
+export const leastTokens = (request: InferenceRequest): number => {
   let most = 0
   for (const texts of certainTexts(request)) {
     let tokens = 0
-    for (const text of texts) if (tokens <= enough) tokens += leastTokensOf(text, enough - tokens)
+    for (const text of texts) tokens += leastTokensOf(text)
     most = Math.max(most, tokens)
   }
   return most
@@ -113,8 +112,10 @@ const estimateOf = (request: InferenceRequest): number => {
 }
 
 /** Whether the request is likely to be cut: by the estimate, which may be too high. */
-export const isLikelyCut = (request: InferenceRequest, window: number | undefined): boolean =>
-  window !== undefined && request.promptEstimate > window && estimateOf(request) > window
+export const isLikelyCut = (
+  { prompt, promptEstimate }: PreparedRequest,
+  window: number | undefined
+): boolean => window !== undefined && promptEstimate > window && prompt.estimate > window
 
 /** The sentence that clients read; some of them look for "maximum context length". */
 export const overflowDetail = (window: number, estimate: number): string =>
@@ -174,23 +175,17 @@ export interface Counts {
  * reach the window, and when the count is less than the prompt can have.
  */
 export const wasCut = (
-  request: InferenceRequest,
+  request: PreparedRequest,
   window: number | undefined,
   { evalCount = 0, promptEvalCount }: Counts
 ): boolean | undefined => {
   if (promptEvalCount === undefined || promptEvalCount <= 0 || request.kind === "show") return undefined
-  const isOne = request.kind !== "embed" || listOf(request.body["input"]).length < 2
+  const isOne = request.inputs < 2
   if (window !== undefined && isOne && (promptEvalCount >= window || promptEvalCount + evalCount > window))
     return true
-  // Words are counted only where the estimate is larger than the count, and only until they are more than it.
-  if (
-    isOne &&
-    request.promptEstimate > promptEvalCount &&
-    leastTokens(request, promptEvalCount) > promptEvalCount
-  )
-    return true
+  if (isOne && Math.min(request.promptEstimate, request.prompt.leastTokens) > promptEvalCount) return true
   if (!isLikelyCut(request, window)) return window === undefined || !isOne ? undefined : false
-  return isOne && charactersOf(request) / charactersPerToken > promptEvalCount ? true : undefined
+  return isOne && request.prompt.characters / charactersPerToken > promptEvalCount ? true : undefined
 }
 
 /** Characters of everything that the prompt is made of, as far as templates write it. */
@@ -203,3 +198,9 @@ const charactersOf = ({ body }: InferenceRequest): number => {
   for (const message of messages) if (isObject(message)) characters += textOf(message["content"]).length
   return characters
 }
+
+export const promptFactsOf = (request: InferenceRequest): PromptFacts => ({
+  leastTokens: leastTokens(request),
+  estimate: estimateOf(request),
+  characters: charactersOf(request)
+})

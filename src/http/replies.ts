@@ -27,5 +27,5 @@ export const foldedReply = Effect.fnUntraced(function* (
   )
   return fold.frame === undefined
     ? yield* new BackendFailed({ fault: "cut" })
-    : objectReply([JSON.stringify(encoder.object(fold.frame))], share)
+    : objectReply([encoder.object(fold.frame)], share)
 })

@@ -4,7 +4,7 @@ import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
 import { clientText } from "../domain/clientText.ts"
 import type { Frame } from "../domain/Frame.ts"
-import type { InferenceRequest, Json, JsonObject } from "../domain/Inference.ts"
+import type { Json, PreparedRequest } from "../domain/Inference.ts"
 import { storable } from "../domain/text.ts"
 
 /** UTF-8 bytes stored of a prompt, and as many of an answer. */
@@ -30,7 +30,8 @@ const withoutImages = (key: string, value: Json): Json =>
   key === "images" && Array.isArray(value) ? value.map(() => "(image)") : value
 
 /** The model's input as JSON: messages or prompt, system, tools, format. */
-const promptText = (body: JsonObject): Cut => cut(JSON.stringify(body, withoutImages))
+const promptText = ({ text, think }: PreparedRequest): Cut =>
+  cut(JSON.stringify({ ...text.fields, think }, withoutImages))
 
 /** Collects the answer: thinking in tags, tool calls as lines of JSON. Text beyond the bound is dropped. */
 class AnswerText {
@@ -79,10 +80,10 @@ export interface PromptRow {
 const promptRow = (
   caller: Caller,
   arrival: Arrival,
-  request: InferenceRequest,
+  request: PreparedRequest,
   answer: AnswerText
 ): PromptRow => {
-  const [asked, answered] = [promptText(request.body), answer.cut]
+  const [asked, answered] = [promptText(request), answer.cut]
   return {
     request_id: arrival.requestId,
     key_id: caller.keyId,
@@ -107,7 +108,7 @@ export interface Transcript {
  */
 export const makeTranscript =
   (keep: (row: PromptRow) => Effect.Effect<void>) =>
-  (caller: Caller, arrival: Arrival, request: InferenceRequest): Transcript | undefined => {
+  (caller: Caller, arrival: Arrival, request: PreparedRequest): Transcript | undefined => {
     if (caller.promptLogDays === undefined) return undefined
     const answer = new AnswerText()
     return {

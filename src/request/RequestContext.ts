@@ -7,7 +7,7 @@ import type { Arrival } from "../domain/AuditRecord.ts"
 import type { Caller } from "../domain/Caller.ts"
 import { endUserOf, hashedUser } from "../domain/EndUser.ts"
 import type { Evidence, Facts } from "../domain/Evidence.ts"
-import type { InferenceRequest } from "../domain/Inference.ts"
+import type { RequestFacts } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { ServedRoute } from "../domain/Surface.ts"
@@ -28,8 +28,8 @@ export class RequestContext {
   endUser: string | undefined
   /** bytes of the body that was read to decode it */
   bodyBytes = 0
-  /** the decoded request */
-  asked: InferenceRequest | undefined
+  /** what is kept of the decoded request */
+  asked: RequestFacts | undefined
   /** what discovery knows of its model */
   resolved: Facts<"Discovery"> | undefined
   /** whether the answer lists models from an expired list, which are none */

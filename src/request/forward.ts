@@ -10,7 +10,7 @@ import type { Embeddings } from "../domain/Frame.ts"
 import { BadRequest } from "../domain/Errors.ts"
 import { overflowDetail } from "../domain/promptWindow.ts"
 import type { Permit } from "../domain/Evidence.ts"
-import type { InferenceRequest } from "../domain/Inference.ts"
+import type { PreparedRequest } from "../domain/Inference.ts"
 import type { Counted } from "../domain/Usage.ts"
 import { Budget } from "../gates/limits/Budget.ts"
 import { ModelRates } from "../gates/limits/TokenRates.ts"
@@ -114,7 +114,7 @@ const refusalOf = (error: CallError, { facts }: Permit): CallError =>
  * Embeddings generate no output. Without a vector nothing was read. The older endpoint sends no count, so the
  * estimate is charged.
  */
-const costOf = (request: InferenceRequest, answer: Embeddings): Counted | undefined => {
+const costOf = (request: PreparedRequest, answer: Embeddings): Counted | undefined => {
   if (answer.vectors.every((vector) => vector === "[]")) return { doneReason: "load" }
   if (request.kind === "embeddings") return undefined
   return {

@@ -12,7 +12,7 @@ import { Pool } from "undici"
 import type { Facts } from "../../domain/Evidence.ts"
 import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
-import type { InferenceRequest, JsonObject, ModelCall } from "../../domain/Inference.ts"
+import type { JsonObject, ModelCall, PreparedRequest } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { Drain } from "../../infra/Drain.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
@@ -129,7 +129,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   }
 
   /** Sends a request, which ends with the Scope or when no time is left, and waits for the head of its answer. */
-  const send = Effect.fnUntraced(function* (path: Path, body: string | null, leftMs: LeftMs) {
+  const send = Effect.fnUntraced(function* (path: Path, body: string | Buffer | null, leftMs: LeftMs) {
     const isLookup = lookups.has(path)
     const traceparent = traced && !isLookup ? yield* currentTraceparent : undefined
     const call = yield* UpstreamCall.send(
@@ -163,7 +163,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 
   const readObject = Effect.fnUntraced(function* <A>(
     path: Path,
-    body: string | null,
+    body: string | Buffer | null,
     expected: Expected<A>,
     share: AnswerShare,
     leftMs: LeftMs
@@ -175,8 +175,13 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   }, Effect.scoped)
 
   /** Reads an answer of one JSON object. */
-  const ask = <A>(path: Path, body: string | null, expected: Expected<A>, share: AnswerShare, ms: number) =>
-    Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms))))
+  const ask = <A>(
+    path: Path,
+    body: string | Buffer | null,
+    expected: Expected<A>,
+    share: AnswerShare,
+    ms: number
+  ) => Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms))))
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
@@ -192,7 +197,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   /** Makes a call with frames, up to the first of them. It ends with the Scope. */
   const open = Effect.fnUntraced(function* (
     kind: FrameKind,
-    body: string,
+    body: Buffer,
     limits: AnswerLimits,
     leftMs: LeftMs
   ) {
@@ -324,10 +329,10 @@ const list: Expected<ReadonlyArray<Model>> = {
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
-const vectorsFor = (kind: "embed" | "embeddings", request: InferenceRequest): Expected<Embeddings> => ({
+const vectorsFor = (kind: "embed" | "embeddings", request: PreparedRequest): Expected<Embeddings> => ({
   limit: vectorBytesOf(request),
   factor: vectorsFactor,
-  decode: (bytes) => expect(decodeEmbeddings(kind, request.body, bytes), "not the vectors asked for")
+  decode: (bytes) => expect(decodeEmbeddings(kind, request.inputs, bytes), "not the vectors asked for")
 })
 
 const mostLevelless = 1000

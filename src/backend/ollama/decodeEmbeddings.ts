@@ -1,6 +1,6 @@
 /** Decodes embeddings. An answer that does not fit the request is refused. */
 import { countsIn, type Embeddings } from "../../domain/Frame.ts"
-import type { InferenceRequest, Json } from "../../domain/Inference.ts"
+import type { Json } from "../../domain/Inference.ts"
 import { isArray, isObject, tryParseJson } from "../../domain/json.ts"
 import { hasMoreThan } from "../answerBounds.ts"
 
@@ -47,13 +47,8 @@ const takeVectors = (bytes: Buffer, most: number) => {
   return { rest, vectors }
 }
 
-/** Returns `undefined` unless there is one vector per input of `body`. */
-export const decodeEmbeddings = (
-  kind: EmbedKind,
-  body: InferenceRequest["body"],
-  bytes: Buffer
-): Embeddings | undefined => {
-  const inputs = kind === "embed" ? inputsOf(body["input"]) : 1
+/** Returns `undefined` unless there is one vector per input. */
+export const decodeEmbeddings = (kind: EmbedKind, inputs: number, bytes: Buffer): Embeddings | undefined => {
   const taken = takeVectors(bytes, inputs + spareContainers)
   // An empty list takes 30 times the memory of its text.
   if (taken === undefined || hasMoreThan(taken.rest, spareContainers)) return undefined
@@ -64,7 +59,7 @@ export const decodeEmbeddings = (
   if (kind === "embeddings") {
     const { embedding } = value
     // An empty prompt only loads the model, and its vector is empty.
-    const only = body["prompt"] === "" ? emptyVector(embedding) : vectorOf(embedding)
+    const only = inputs === 0 ? emptyVector(embedding) : vectorOf(embedding)
     return only === undefined ? undefined : { vectors: [only] }
   }
   const { embeddings } = value
@@ -75,6 +70,3 @@ export const decodeEmbeddings = (
 
 const emptyVector = (value: Json | undefined): string | undefined =>
   isArray(value) && value.length === 0 ? "[]" : undefined
-
-/** An empty string is no input; an empty string in a list is one (docs/protocol.md, "Embeddings"). */
-const inputsOf = (input: Json | undefined): number => (isArray(input) ? input.length : input === "" ? 0 : 1)

@@ -3,12 +3,11 @@
  * counting itself is the Meter's.
  */
 import { Context, Effect, Layer } from "effect"
-import { dropUnsupported } from "../../domain/Model.ts"
 import type { Caller } from "../../domain/Caller.ts"
 import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
-import type { InferenceRequest } from "../../domain/Inference.ts"
+import type { PreparedRequest } from "../../domain/Inference.ts"
 import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
 import type { Claims } from "../../domain/Reservation.ts"
 import {
@@ -42,7 +41,7 @@ const refusalOf = ({
         headroom
       })
 
-const generates = ({ kind }: InferenceRequest): boolean => kind === "chat" || kind === "generate"
+const generates = ({ kind }: PreparedRequest): boolean => kind === "chat" || kind === "generate"
 
 const make = Effect.gen(function* () {
   const budget = yield* Budget
@@ -80,9 +79,8 @@ const make = Effect.gen(function* () {
      */
     reserve: Effect.fnUntraced(function* (model: Evidence<"Discovery">) {
       const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
-      const sent = dropUnsupported(request, resolved)
-      const plan = generates(sent)
-        ? outputPlanOf(sent, resolved, rates.speaks(caller.keyId, resolved.name))
+      const plan = generates(request)
+        ? outputPlanOf(request, resolved, rates.speaks(caller.keyId, resolved.name))
         : noOutput
       const { accountId, eachUser } = caller
       const claims: Claims =
@@ -112,7 +110,7 @@ const make = Effect.gen(function* () {
         headroom,
         expectedTokens: ask.tokens,
         call: {
-          request: sent,
+          request,
           // What was left at admission bounds the answer too.
           maxTokens: generates(request)
             ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)

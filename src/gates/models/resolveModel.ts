@@ -10,6 +10,7 @@ import { Result } from "effect"
 import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
 import { type InferenceRequest, scopeFor } from "../../domain/Inference.ts"
+import { prepare } from "../../domain/prepare.ts"
 import { checkWindow, type WindowPolicy, windowOf } from "../../domain/promptWindow.ts"
 import type { Catalog } from "./Catalog.ts"
 import { imageProblem } from "../../backend/ollama/guards/images.ts"
@@ -58,7 +59,12 @@ export const resolveModel = (
   return checkCapabilities(request, model).pipe(
     Result.flatMap(() => checkWindow(request, window, policy)),
     Result.map(() =>
-      seal.Discovery(key, { ...asked, ...resolved, ...(window === undefined ? {} : { window }) })
+      seal.Discovery(key, {
+        ...asked,
+        ...resolved,
+        request: prepare(request, model),
+        ...(window === undefined ? {} : { window })
+      })
     )
   )
 }

@@ -6,7 +6,7 @@ import { Result, type Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import { isObject } from "../../domain/json.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import type { DecodedRequest, InferenceRequest, Json } from "../../domain/Inference.ts"
+import type { AnsweredRequest, DecodedRequest } from "../../domain/Inference.ts"
 import type { Body } from "./strictJson.ts"
 import { decodeWith, maxDetail } from "./decode.ts"
 import { checkImages } from "../../backend/ollama/guards/images.ts"
@@ -47,8 +47,8 @@ export interface Encoder {
    * the head of the answer waits for the first frame. After it, an early failure is no status but `failure`.
    */
   readonly waiting?: () => string
-  /** the object of an answer without a stream; `run` has all frames in one */
-  readonly object: (run: Frame) => Json
+  /** the text of the object of an answer without a stream; `run` has all frames in one */
+  readonly object: (run: Frame) => string
 }
 
 /** The texts of all frames of a chunk. Most chunks have one frame. */
@@ -111,11 +111,11 @@ export const requestDecoder = <A, I>(
 /** An endpoint that generates. Its answer is a stream, or one object made from the stream. */
 export interface Dialect extends RequestDecoder {
   readonly contentType: string
-  readonly encoder: (request: InferenceRequest, facts: AnswerFacts) => Encoder
+  readonly encoder: (request: AnsweredRequest, facts: AnswerFacts) => Encoder
 }
 
 /** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
   /** the answer as JSON text, in parts */
-  readonly encode: (request: InferenceRequest, answer: A) => ReadonlyArray<string>
+  readonly encode: (request: AnsweredRequest, answer: A) => ReadonlyArray<string>
 }

@@ -100,13 +100,16 @@ const usualRoles: ReadonlySet<Json> = new Set(["system", "user", "assistant", "t
 /** Adds the size of the prompt to a request. No other code estimates a prompt. */
 export const withPromptSize = (request: DecodedRequest): InferenceRequest => {
   // Neither a description nor a count runs the model.
-  if (request.kind === "show" || request.kind === "count")
-    return { ...request, promptBytes: 0, promptEstimate: 0 }
+  const unrun = { ...request, promptBytes: 0, promptEstimate: 0 }
+  if (request.kind === "show") return unrun
   const size = new Size()
   if (request.kind === "generate") size.add(0, tokensPerMessage)
   size.addFields(request.body)
   size.addFields(request.options)
   for (const { height, width } of request.images ?? [])
     size.add(0, Math.max(tokensPerImage, Math.ceil((width * height) / pixelsPerToken)))
-  return { ...request, promptBytes: size.bytes, promptEstimate: Math.max(1, size.tokens) }
+  const tokens = Math.max(1, size.tokens)
+  return request.kind === "count"
+    ? { ...unrun, counted: tokens }
+    : { ...request, promptBytes: size.bytes, promptEstimate: tokens }
 }

@@ -1,7 +1,6 @@
 /** The answer of `POST /v1/messages`: events of content blocks, or one message (docs/protocol.md, "Messages answers"). */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
-import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inference.ts"
-import { withPromptSize } from "../promptEstimate.ts"
+import type { AnsweredRequest, Json, JsonObject } from "../../../domain/Inference.ts"
 import { type AnswerFacts, type Encoder, joined } from "../Dialect.ts"
 import { messagesError } from "./surface.ts"
 
@@ -26,7 +25,7 @@ const stopReasonOf = ({ doneReason }: Frame, hasCalls: boolean): string => {
   return doneReason === "length" ? "max_tokens" : "end_turn"
 }
 
-export const messagesEncoder = (request: InferenceRequest, { requestId }: AnswerFacts): Encoder => {
+export const messagesEncoder = (request: AnsweredRequest, { requestId }: AnswerFacts): Encoder => {
   const id = requestId.replaceAll("-", "")
   let started = false
   /** the index of the next block; the open one has the index before it */
@@ -121,11 +120,12 @@ export const messagesEncoder = (request: InferenceRequest, { requestId }: Answer
       return event(type, rest)
     },
     waiting: () => start() + event("ping"),
-    object: (run) => messageOf(contentOf(run), stopReasonOf(run, run.toolCalls !== undefined), usageOf(run))
+    object: (run) =>
+      JSON.stringify(messageOf(contentOf(run), stopReasonOf(run, run.toolCalls !== undefined), usageOf(run)))
   }
 }
 
 /** The estimate that a request of the same prompt would hold. */
-export const encodeCount = (request: InferenceRequest): ReadonlyArray<string> => [
-  JSON.stringify({ input_tokens: withPromptSize({ ...request, kind: "chat" }).promptEstimate })
+export const encodeCount = ({ counted }: AnsweredRequest): ReadonlyArray<string> => [
+  JSON.stringify({ input_tokens: counted ?? 0 })
 ]

@@ -58,7 +58,7 @@ const encoder = (model: string, output: Output, seal: SealContext): Encoder => {
     frames: (chunk) => joined(chunk, lineOf),
     // `error` is a string, because native clients fail on an object.
     failure: (error) => `${JSON.stringify({ error: error.message })}\n`,
-    object: objectOf
+    object: (run) => JSON.stringify(objectOf(run))
   }
 }
 

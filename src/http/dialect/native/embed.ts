@@ -1,7 +1,7 @@
 /** `POST /api/embed` and the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
 import { Array as Arr, Result, Schema } from "effect"
 import { type Embeddings, namedCounts } from "../../../domain/Frame.ts"
-import type { DecodedRequest, InferenceRequest, JsonObject } from "../../../domain/Inference.ts"
+import type { DecodedRequest, AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
@@ -58,7 +58,7 @@ export const embeddingsRequest = requestDecoder(
   embedding("embeddings", ({ prompt }: typeof LegacyEmbed.Type) => ({ prompt: prompt ?? "" }))
 )
 
-export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): ReadonlyArray<string> => {
+export const encodeEmbed = ({ model }: AnsweredRequest, answer: Embeddings): ReadonlyArray<string> => {
   const counts = JSON.stringify(present(namedCounts(answer)))
   return [
     `{"model":${JSON.stringify(model)},"embeddings":[`,
@@ -68,6 +68,6 @@ export const encodeEmbed = ({ model }: InferenceRequest, answer: Embeddings): Re
 }
 
 export const encodeEmbeddings = (
-  _request: InferenceRequest,
+  _request: AnsweredRequest,
   { vectors }: Embeddings
 ): ReadonlyArray<string> => [`{"embedding":`, ...vectors, "}"]

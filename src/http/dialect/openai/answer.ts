@@ -108,7 +108,8 @@ const encoder = (
     frames: (frames) => joined(frames, chunksOf),
     // No `[DONE]` follows, which would mean success.
     failure: (error, requestId) => event(errorBody(error, requestId)),
-    object: (run) => ({ ...objectOf(choices.objects.whole, run, choices.whole(run)), usage: usageOf(run) })
+    object: (run) =>
+      JSON.stringify({ ...objectOf(choices.objects.whole, run, choices.whole(run)), usage: usageOf(run) })
   }
 }
 

@@ -3,7 +3,7 @@ import { endianness } from "node:os"
 import { Schema } from "effect"
 import { decide, refuse } from "../../../domain/Errors.ts"
 import type { Embeddings } from "../../../domain/Frame.ts"
-import type { DecodedRequest, InferenceRequest } from "../../../domain/Inference.ts"
+import type { DecodedRequest, AnsweredRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { endUserClaim, endUserFields } from "./fields.ts"
@@ -62,7 +62,7 @@ const base64Of = (vector: string): string => {
 }
 
 export const encodeEmbeddings = (
-  { base64, model }: InferenceRequest,
+  { base64, model }: AnsweredRequest,
   { promptEvalCount = 0, vectors }: Embeddings
 ): ReadonlyArray<string> => {
   const data = vectors.flatMap((vector, index) => [

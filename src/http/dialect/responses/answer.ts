@@ -3,7 +3,7 @@
  * answers"). At most one item is open. The index of an item is its place in the output.
  */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
-import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import type { AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
 import { outcomes } from "../../../domain/Outcome.ts"
 import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import type { Encoder } from "../Dialect.ts"
@@ -115,7 +115,7 @@ export const constants = {
   truncation: "disabled"
 }
 
-/** Fields of every answer. Those that the client sent replace them. */
+/** Fields of every answer. */
 const defaults: JsonObject = {
   ...constants,
   instructions: null,
@@ -129,7 +129,11 @@ const defaults: JsonObject = {
   top_p: 1
 }
 
-type Emit = (type: string, data: JsonObject) => void
+/** The fields of every answer, as text. Those that the client `sent` replace the usual ones. */
+export const echoOf = (sent: JsonObject): Buffer => Buffer.from(JSON.stringify({ ...defaults, ...sent }))
+
+/** `fields`: the JSON text of the fields of an event, with the brace that ends them */
+type Emit = (type: string, fields: string) => void
 
 /** An item that gets text. */
 interface Open {
@@ -140,24 +144,27 @@ interface Open {
 
 /** One answer. `emit` gets its events. */
 class Answer {
-  readonly #request: InferenceRequest
-  readonly #emit: Emit
-  readonly #clientName: ReturnType<typeof clientNames>
+  readonly #request: AnsweredRequest
+  readonly #emitText: Emit
+  #clientName: ReturnType<typeof clientNames> | undefined
   readonly #id: string
   readonly #output: Array<JsonObject> = []
   #createdAt: number | undefined
   #open: Open | undefined
 
-  constructor(request: InferenceRequest, requestId: string, emit: Emit) {
+  constructor(request: AnsweredRequest, requestId: string, emit: Emit) {
     this.#request = request
     this.#id = requestId.replaceAll("-", "")
-    this.#emit = emit
-    this.#clientName = clientNames(request.echoed?.["tools"])
+    this.#emitText = emit
   }
 
-  /** The answer as it is. */
-  #response(status: string, more: JsonObject = {}): JsonObject {
-    return {
+  #emit(type: string, data: JsonObject): void {
+    this.#emitText(type, JSON.stringify(data).slice(1))
+  }
+
+  /** The text of the answer as it is. */
+  #response(status: string, more: JsonObject = {}): string {
+    const own = JSON.stringify({
       id: `resp_${this.#id}`,
       object: "response",
       created_at: this.#createdAt ?? null,
@@ -168,10 +175,17 @@ class Answer {
       model: this.#request.model,
       output: [...this.#output],
       usage: null,
-      ...defaults,
-      ...this.#request.echoed,
       ...more
-    }
+    })
+    return `${own.slice(0, -1)},${this.#echo.slice(1)}`
+  }
+
+  get #echo(): string {
+    return (this.#request.echoed ?? echoOf({})).toString()
+  }
+
+  #emitResponse(type: string, response: string): void {
+    this.#emitText(type, `"response":${response}}`)
   }
 
   /** Shows a client that the answer is on its way. It may be called again while the model is loaded. */
@@ -179,8 +193,8 @@ class Answer {
     const isNew = this.#createdAt === undefined
     this.#createdAt ??= createdAt
     const response = this.#response("in_progress")
-    if (isNew) this.#emit("response.created", { response })
-    this.#emit("response.in_progress", { response })
+    if (isNew) this.#emitResponse("response.created", response)
+    this.#emitResponse("response.in_progress", response)
   }
 
   get #index(): number {
@@ -228,6 +242,7 @@ class Answer {
   #call(call: ToolCall): void {
     this.#close("completed")
     const [id, text] = [this.#itemId("fc"), JSON.stringify(call.arguments)]
+    this.#clientName ??= clientNames(this.#echo)
     const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }
     const place = { item_id: id, output_index: this.#index }
     const item = callItem(id, "in_progress", { ...called, text: "" })
@@ -238,7 +253,7 @@ class Answer {
   }
 
   /** Adds a frame. Returns the whole answer after the last one. */
-  add(frame: Frame): JsonObject | undefined {
+  add(frame: Frame): string | undefined {
     if (this.#createdAt === undefined) this.begin(createdOf(frame))
     if (frame.thinking !== undefined && frame.thinking !== "") this.#write(reasoning, frame.thinking)
     if (frame.text !== "") this.#write(message, frame.text)
@@ -247,7 +262,7 @@ class Answer {
   }
 
   /** An empty answer has an empty message, because agents ask again when there is none. */
-  #end(final: Frame): JsonObject {
+  #end(final: Frame): string {
     if (this.#open === undefined && this.#output.length === 0) this.#write(message, "")
     const isCut = final.doneReason === "length"
     const status = isCut ? "incomplete" : "completed"
@@ -258,23 +273,23 @@ class Answer {
         ? { incomplete_details: { reason: "max_output_tokens" } }
         : { completed_at: createdOf(final) })
     })
-    this.#emit(`response.${status}`, { response })
+    this.#emitResponse(`response.${status}`, response)
     return response
   }
 
   fail(error: ErrorResponse): void {
     if (this.#createdAt === undefined) this.begin(now())
     const failure = { code: failureCodeOf(error), message: error.message }
-    this.#emit("response.failed", { response: this.#response("failed", { error: failure }) })
+    this.#emitResponse("response.failed", this.#response("failed", { error: failure }))
   }
 }
 
 /** `requestId` is part of all ids, so that they are unique in a conversation. */
-export const responsesEncoder = (request: InferenceRequest, requestId: string): Encoder => {
+export const responsesEncoder = (request: AnsweredRequest, requestId: string): Encoder => {
   let sequence = 0
   let events = ""
-  const answer = new Answer(request, requestId, (type, data) => {
-    events += `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: sequence++, ...data })}\n\n`
+  const answer = new Answer(request, requestId, (type, fields) => {
+    events += `event: ${type}\ndata: {"type":"${type}","sequence_number":${sequence++},${fields}\n\n`
   })
   const written = (): string => {
     const text = events
@@ -294,6 +309,6 @@ export const responsesEncoder = (request: InferenceRequest, requestId: string): 
       answer.fail(error)
       return written()
     },
-    object: (run): Json => new Answer(request, requestId, () => {}).add(run) ?? null
+    object: (run) => new Answer(request, requestId, () => {}).add(run) ?? ""
   }
 }

@@ -11,6 +11,7 @@ import { absentable, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from 
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
 import { Input, nativeMessages } from "./input.ts"
+import { echoOf } from "./answer.ts"
 import { nativeTools, ToolChoice, Tools } from "./tools.ts"
 
 const Format = Schema.Union([
@@ -87,17 +88,19 @@ export const responsesRequest = requestDecoder(
       options: samplingOf(present({ temperature: request.temperature, top_p: request.top_p })),
       thinkIfAble: true,
       ...bound,
-      echoed: present({
-        instructions: request.instructions,
-        tools: request.tools,
-        tool_choice: request.tool_choice,
-        text: format === undefined || format === null ? undefined : { format },
-        reasoning: request.reasoning,
-        temperature: request.temperature,
-        top_p: request.top_p,
-        max_output_tokens: bound.maxTokens,
-        metadata: request.metadata
-      })
+      echoed: echoOf(
+        present({
+          instructions: request.instructions,
+          tools: request.tools,
+          tool_choice: request.tool_choice,
+          text: format === undefined || format === null ? undefined : { format },
+          reasoning: request.reasoning,
+          temperature: request.temperature,
+          top_p: request.top_p,
+          max_output_tokens: bound.maxTokens,
+          metadata: request.metadata
+        })
+      )
     } satisfies DecodedRequest
   }),
   { schema: "text.format.schema", toolSchema: "parameters" }

@@ -1,5 +1,5 @@
 /** The tools of `POST /v1/responses`. Functions become tools; what the model server cannot run is dropped. */
-import { Schema } from "effect"
+import { Option, Schema } from "effect"
 import type { Decided } from "../../../domain/Errors.ts"
 import type { Json } from "../../../domain/Inference.ts"
 import { absentable, otherThan } from "../fields.ts"
@@ -77,7 +77,7 @@ export const nativeTools = (
     "tool_choice: expected the name of a function of tools"
   )
 
-const isTools = Schema.is(Tools)
+const decodeTools = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Struct({ tools: Tools })))
 
 /** How a client names the function that the model calls `flatName`. */
 export interface ClientName {
@@ -85,10 +85,11 @@ export interface ClientName {
   readonly namespace?: string
 }
 
-/** Translates the names in calls of the model. `tools`: as the client sent them. */
-export const clientNames = (tools: Json | undefined): ((flatName: string) => ClientName) => {
+/** Translates the names in calls of the model. `echo`: the JSON text with the tools as the client sent them. */
+export const clientNames = (echo: string): ((flatName: string) => ClientName) => {
   const names = new Map<string, ClientName>()
-  for (const { flatName: flat, namespace, tool } of isTools(tools) ? callables(tools) : [])
+  const tools = Option.match(decodeTools(echo), { onNone: () => [], onSome: ({ tools }) => tools })
+  for (const { flatName: flat, namespace, tool } of callables(tools))
     if (namespace !== undefined) names.set(flat, { namespace, name: tool.name })
   return (name) => names.get(name) ?? { name }
 }
