@@ -1,7 +1,6 @@
 /** The command line: joins the commands with the live layers, and turns each failure into a line and an exit code. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import { Cause, Effect, Exit, Layer, Redacted, References } from "effect"
-import { AnswerMemory } from "../src/backend/AnswerMemory.ts"
 import { layerCircuitBreaker } from "../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../src/backend/ollama/client.ts"
 import { CountersDown } from "../src/admin/Errors.ts"
@@ -46,13 +45,7 @@ const layerBackend = Layer.unwrap(
   Effect.map(backendUrl, (url) =>
     layerOllama({ url, connectTimeoutMs: 3000, firstByteTimeoutMs: 10_000, idleTimeoutMs: 10_000 })
   )
-).pipe(
-  Layer.provide([
-    layerCircuitBreaker({ failures: 5, openMs: 1000 }),
-    Drain.layer,
-    AnswerMemory.layer({ maxBytes: 67_108_864 })
-  ])
-)
+).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
 
 /** Runs checks. When what they need cannot be built, that is what the check found. */
 const checked = <E>(

@@ -16,7 +16,8 @@ import { layerPostgres as layerPromptLog, layerRetention } from "./promptlog/Pro
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
 import { layerHeartbeat, layerPostgres as layerReplicas } from "./replicas/Replicas.ts"
 import { layerBackendGauges } from "./backend/gauges.ts"
-import { AnswerMemory } from "./backend/AnswerMemory.ts"
+import { MemoryLedger } from "./memory/MemoryLedger.ts"
+import { planOf } from "./memory/plan.ts"
 import type { Backend } from "./backend/Backend.ts"
 import { type CircuitBreaker, layerCircuitBreaker } from "./backend/CircuitBreaker.ts"
 import { layerOllama } from "./backend/ollama/client.ts"
@@ -48,7 +49,7 @@ import type { SettingsValues } from "./Settings.ts"
 export interface Outside<E, R> {
   readonly meter: Layer.Layer<Meter, E, R>
   readonly queueStore: Layer.Layer<QueueStore, E, R>
-  readonly backend: Layer.Layer<Backend, E, R | AnswerMemory | CircuitBreaker | Drain>
+  readonly backend: Layer.Layer<Backend, E, R | CircuitBreaker | Drain>
   /** how secrets are compared with their hashes; default: by argon2 */
   readonly secretCheck?: SecretVerifierOptions
   /** seconds between two comparisons of counters with the ledger; default 10 */
@@ -160,7 +161,7 @@ export const layerRequests = <E, R>(
       layerCircuitBreaker({ failures: settings.breakerFailures, openMs: settings.breakerOpenMs })
     ),
     Layer.provideMerge(layerQueue(settings, queueStore)),
-    Layer.provideMerge(AnswerMemory.layer({ maxBytes: settings.unreadAnswersMaxBytes })),
+    Layer.provideMerge(MemoryLedger.layer({ maxBytes: planOf(settings.memoryMaxBytes).ledger })),
     Layer.provideMerge(Drain.layer)
   )
 
@@ -193,14 +194,11 @@ export const drainMsOf = (settings: SettingsValues): number =>
   settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
 
 export const boundsOf = (settings: SettingsValues): Server.ServerOptions["bounds"] => ({
-  connections: 16_384,
+  connections: planOf(settings.memoryMaxBytes).connections,
   connectionsPerAddress: settings.maxConnectionsPerAddress,
   newConnections: { perSecond: 300, burst: 1000 },
   anonymousRefusals: { perSecond: 200, burst: 100 },
-  anonymousRowsPerMinute: settings.anonymousRowsPerMinute,
-  // At least enough for several bodies of the largest size at once.
-  requestBodiesMaxBytes:
-    settings.requestBodiesMaxBytes ?? Math.max(67_108_864, 4 * settings.maxRequestBodyBytes)
+  anonymousRowsPerMinute: settings.anonymousRowsPerMinute
 })
 
 export const serverOptionsOf = (settings: SettingsValues): Server.ServerOptions => ({

@@ -149,13 +149,12 @@ export const table = {
     (text) => (/^[A-Za-z0-9]{2}_$/.test(text) ? text : undefined)
   ),
   maxRequestBodyBytes: integer("MAX_REQUEST_BODY_BYTES", 262_144, "bytes", 1024, 67_108_864),
-  requestBodiesMaxBytes: optionalInteger(
-    "REQUEST_BODIES_MAX_BYTES",
+  memoryMaxBytes: optionalInteger(
+    "MEMORY_MAX_BYTES",
     "bytes",
-    1_048_576,
+    268_435_456,
     68_719_476_736,
-    "67108864, at least 4 × MAX_REQUEST_BODY_BYTES",
-    ", at least twice MAX_REQUEST_BODY_BYTES"
+    "the container's limit, else half of the machine's memory, at most 2147483648"
   ),
   discoveryRefreshS: integer("MODEL_DISCOVERY_REFRESH_S", 30, "seconds", 1, day),
   discoveryTtlS: integer("MODEL_DISCOVERY_CACHE_TTL_S", 120, "seconds", 1, day),
@@ -205,7 +204,6 @@ export const table = {
   clientStallTimeoutMs: integer("CLIENT_STALL_TIMEOUT_MS", 60_000, "milliseconds", 100, msPerDay),
   maxConnectionsPerAddress: integer("MAX_CONNECTIONS_PER_ADDRESS", 4096, "connections", 1, 16_384),
   anonymousRowsPerMinute: integer("ANONYMOUS_ROWS_PER_MINUTE", 10, "audit rows", 0, 1_000_000),
-  unreadAnswersMaxBytes: integer("UNREAD_ANSWERS_MAX_BYTES", 100_663_296, "bytes", 1_048_576, 68_719_476_736),
   breakerFailures: integer("BREAKER_FAILURES", 5, "failures", 1, 1000),
   breakerOpenMs: integer("BREAKER_OPEN_MS", 30_000, "milliseconds", 100, 3_600_000),
   shutdownGraceMs: integer("SHUTDOWN_GRACE_MS", 25_000, "milliseconds", 0, 3_600_000),
@@ -293,12 +291,6 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
     refuse(table.discoveryTtlS, {
       given: "less than MODEL_DISCOVERY_REFRESH_S",
       expected: "at least MODEL_DISCOVERY_REFRESH_S"
-    })
-  const { maxRequestBodyBytes, requestBodiesMaxBytes } = values
-  if (requestBodiesMaxBytes !== undefined && requestBodiesMaxBytes < 2 * maxRequestBodyBytes)
-    refuse(table.requestBodiesMaxBytes, {
-      given: "less than twice MAX_REQUEST_BODY_BYTES",
-      expected: "at least twice MAX_REQUEST_BODY_BYTES"
     })
   if (values.production)
     for (const entry of [table.databaseUrl, table.redisUrl, table.backendUrl])

@@ -12,7 +12,7 @@ import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Evidence.ts"
-import type { AnswerShare } from "./AnswerMemory.ts"
+import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { CallError } from "./errors.ts"
 
 export class Backend extends Context.Service<

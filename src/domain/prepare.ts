@@ -27,3 +27,7 @@ export const prepare = (request: InferenceRequest, model: Model): PreparedReques
     prompt: promptFactsOf(request)
   }
 }
+
+/** Bytes of the texts of a request. A text of V8 may take two for each character. */
+export const bytesOf = ({ echo = "", echoed, text }: PreparedRequest): number =>
+  text.bytes + (echoed?.length ?? 0) + 2 * echo.length

@@ -1,6 +1,6 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
 import type { Effect, Stream } from "effect"
-import type { AnswerShare } from "../backend/AnswerMemory.ts"
+import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Encoder } from "./dialect/Dialect.ts"

@@ -14,7 +14,6 @@ import { isWithin } from "./server/addresses.ts"
 import { Readiness } from "./health.ts"
 import { ClientTimeouts, type ClientTimeoutsMs } from "./server/ClientTimeouts.ts"
 import { GatewayServer, type GatewayServerOptions } from "./server/GatewayServer.ts"
-import { RequestBodies } from "./server/RequestBodies.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 
 export interface ServerOptions extends AppOptions {
@@ -38,8 +37,6 @@ export interface ServerOptions extends AppOptions {
     readonly anonymousRefusals: { readonly perSecond: number; readonly burst: number }
     /** audit rows of their own for refusals of unknown callers, for each address and minute */
     readonly anonymousRowsPerMinute: number
-    /** bytes of memory for all request bodies */
-    readonly requestBodiesMaxBytes: number
   }
 }
 
@@ -107,7 +104,6 @@ export const layerParts = (bounds: ServerOptions["bounds"]) =>
     Readiness.layer,
     FailureLog.layer,
     Tarpit.layer({ ...bounds.anonymousRefusals, rowsPerMinute: bounds.anonymousRowsPerMinute }),
-    RequestBodies.layer({ maxBytes: bounds.requestBodiesMaxBytes }),
     FreeWork.layer()
   )
 

@@ -17,7 +17,7 @@ import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
 import { mayReadMetrics } from "./metricsAccess.ts"
 import { healthz, metrics, Readiness, readyz, withDetails } from "./health.ts"
-import { RequestBodies } from "./server/RequestBodies.ts"
+import { MemoryLedger } from "../memory/MemoryLedger.ts"
 import type { RequestOptions } from "./readRequest.ts"
 import { RequestIds } from "../infra/RequestIds.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -43,7 +43,7 @@ type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
 
 /** Builds the app from its services, once. */
 export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
-  const bodies = yield* RequestBodies
+  const memory = yield* MemoryLedger
   const clock = yield* Clock.Clock
   const registry = yield* Metrics
   const readiness = yield* Readiness
@@ -87,7 +87,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return Effect.die("HTTP/1.1 only")
     }
-    return answer(incoming, response, new ReceivedBody(incoming, response, bodies.early()))
+    return answer(incoming, response, new ReceivedBody(incoming, response, memory.early()))
   }
 
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {

@@ -5,14 +5,14 @@
 import type { IncomingMessage } from "node:http"
 import { MIMEType } from "node:util"
 import { Effect, Result } from "effect"
-import { BadRequest, type Decided, PayloadTooLarge, refuse, type ShuttingDown } from "../domain/Errors.ts"
+import { BadRequest, PayloadTooLarge, refuse, type ShuttingDown } from "../domain/Errors.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { clientHeaders, headerOf, headerValues, isMisframed } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/strictJson.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
-import type { Share } from "./server/RequestBodies.ts"
+import type { BodyShare, NoRoom, RequestShare } from "../memory/MemoryLedger.ts"
 
 const json = "application/json"
 /** What `curl -d` sends, and so the examples in Ollama's own documents. */
@@ -43,12 +43,18 @@ const problemOf = (incoming: IncomingMessage, takesForm: boolean): string | unde
   return headerValues(incoming, "content-type").length > 1 ? "Content-Type: expected it once" : undefined
 }
 
-/** The body of a request whose bytes are in. */
-export const bodyOf = (incoming: IncomingMessage, bytes: Buffer, takesForm = false): Decided<Body> => {
+/** The body of a request whose bytes are in. Its memory is taken from `share` before it is parsed. */
+export const bodyOf = (
+  incoming: IncomingMessage,
+  bytes: Buffer,
+  share: RequestShare,
+  takesForm = false
+): Result.Result<Body, BadRequest | NoRoom> => {
   const problem = problemOf(incoming, takesForm)
   if (problem !== undefined) return refuse(problem)
-  const body = parseBody(bytes)
-  return Result.isSuccess(body) ? Result.succeed(body.success) : refuse(body.failure)
+  return Result.mapError(parseBody(bytes, share.decode), (failure) =>
+    typeof failure === "string" ? new BadRequest({ detail: failure }) : failure
+  )
 }
 
 /** Why the body of a request is not received at all. */
@@ -66,7 +72,7 @@ export const makeReceive = Effect.map(
   ([timeouts, drain]) =>
     (
       { incoming, received, response }: Exchange,
-      share: Share,
+      share: BodyShare,
       limitBytes: number
     ): Effect.Effect<Buffer, BodyRefused | ShuttingDown> => {
       const read = Effect.suspend(() => {

@@ -6,13 +6,14 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, Fiber, Option, Scope, Stream } from "effect"
+import { Effect, Fiber, Option, Result, Scope, Stream } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
-import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
+import { MemoryLedger, type NoRoom, type RequestShare } from "../memory/MemoryLedger.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Frame.ts"
-import type { Asked, Evidence, Permit } from "../domain/Evidence.ts"
-import type { JsonObject } from "../domain/Inference.ts"
+import { BadRequest } from "../domain/Errors.ts"
+import type { JsonObject, PreparedRequest } from "../domain/Inference.ts"
+import { bytesOf } from "../domain/prepare.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { makeAdmit } from "../request/admit.ts"
 import { makeForward } from "../request/forward.ts"
@@ -25,14 +26,12 @@ import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { foldedReply, objectReply } from "./replies.ts"
-import { RequestBodies } from "./server/RequestBodies.ts"
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
-  const bodies = yield* RequestBodies
   const breaker = yield* CircuitBreaker
   const contexts = yield* ContextSecret
   const discovery = yield* Discovery
-  const memory = yield* AnswerMemory
+  const memory = yield* MemoryLedger
   const gates = yield* makeAdmit
   const backend = yield* makeForward
   const { call, gate } = yield* makeSpans
@@ -50,52 +49,36 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     call("call model server", backend.show)
   ]
 
-  const admit = Effect.fnUntraced(function* (
-    context: RequestContext,
-    key: Evidence<"KeyStore">,
-    asked: Asked
-  ) {
-    context.asked = asked.request
-    // 403, 400. Before the reservation: a request for a model that its key may not use consumes nothing.
-    const model = yield* resolveModel(key, asked)
-    context.resolved = model.facts
-    // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
-    const reserved = yield* reserve(context, model)
-    // 429, 503. After the reservation: no request waits that would be refused afterwards.
-    const queued = yield* waitForPlace(context, reserved)
-    // 502. Before the intent: a refusal by an open breaker needs no intent row. The breaker decides again at the call.
-    yield* checkBreaker(key.facts.caller)
-    // 503. Last, because the row charges the request if this process crashes. No row, no call.
-    return yield* openIntent(context, queued)
-  })
-
   const handle = Effect.fnUntraced(function* (exchange: Exchange, decode: Decode) {
     const { context, incoming } = exchange
     // 401, 429. First: nothing is read for an unknown sender.
     const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
-    // 429. A key that does not read its answers gets no more of them.
-    yield* memory.checkRoom(caller)
-    // 429, 503. Memory for the body until the request is admitted.
-    return yield* bodies.withShare(caller, (share) =>
-      // 413, 400. Before the gates that hold something.
-      Effect.flatMap(readRequest(exchange, key, share, decode), (asked) => admit(context, key, asked))
+    // 429, 503. Memory for the request, before anything of it is kept. A client that does not read its answer may be cut.
+    const share = yield* memory.share({ caller, cut: () => incoming.socket.destroy() })
+    // 413, 400, 403. Before the gates that hold something. What the body was parsed to is not kept.
+    const model = yield* readRequest(exchange, key, share, decode).pipe(
+      Effect.flatMap((asked) => resolveModel(key, asked)),
+      Effect.tapError(() => Effect.sync(() => share.grow(0)))
     )
+    context.resolved = model.facts
+    yield* Effect.fromResult(keep(context, share, model.facts.request))
+    // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
+    const reserved = yield* reserve(context, model)
+    // 429, 503. After the reservation: no request waits that would be refused afterwards.
+    const queued = yield* waitForPlace(context, reserved)
+    // 502. Before the intent: a refusal by an open breaker needs no intent row. The breaker decides again at the call.
+    yield* checkBreaker(caller)
+    // 503. Last, because the row charges the request if this process crashes. No row, no call.
+    const permit = yield* openIntent(context, queued)
+    share.expect(answerBytesOf(permit.facts.call))
+    return { permit, share }
   })
-
-  /** The memory of an answer. A client that does not read it may be cut. */
-  const shareOf = ({ incoming }: Exchange, { facts: { call, caller } }: Permit) =>
-    memory.share({
-      caller,
-      maxBytes: answerBytesOf(call),
-      cut: Effect.sync(() => incoming.socket.destroy())
-    })
 
   /** Chat and generate. */
   const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {
     const { context } = exchange
-    const permit = yield* handle(exchange, dialect.decode)
-    const share = yield* shareOf(exchange, permit)
+    const { permit, share } = yield* handle(exchange, dialect.decode)
     const { caller, model, request } = permit.facts
     // Only generate has a context.
     const seal =
@@ -124,20 +107,18 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
 
   /** The tokens of a prompt, by the gateway's own estimate. The backend is not called. */
   const count = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<void>) {
-    const permit = yield* handle(exchange, dialect.decode)
-    return objectReply(dialect.encode(permit.spend().request), uncounted)
+    const { permit, share } = yield* handle(exchange, dialect.decode)
+    return objectReply(dialect.encode(permit.spend().request), share)
   })
 
   const embeddings = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
-    const permit = yield* handle(exchange, dialect.decode)
-    const share = yield* shareOf(exchange, permit)
+    const { permit, share } = yield* handle(exchange, dialect.decode)
     const vectors = yield* embed(exchange.context, permit, share)
     return objectReply(dialect.encode(permit.facts.request, vectors), share)
   })
 
   const description = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
-    const permit = yield* handle(exchange, dialect.decode)
-    const share = yield* shareOf(exchange, permit)
+    const { permit, share } = yield* handle(exchange, dialect.decode)
     const shown = yield* show(exchange.context, permit, share)
     const { request, window } = permit.facts
     // The window of a request, which may be smaller than that of the model in its metadata.
@@ -147,3 +128,21 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
 
   return { count, generate, embed: embeddings, show: description }
 })
+
+/** What is kept of a body has at most three times its bytes, and these. Only numbers such as `1e20` have more when they are written. */
+const expansion = 3
+const spareBytes = 65_536
+
+/** From here on the request takes the memory of its texts. */
+const keep = (
+  { bodyBytes }: RequestContext,
+  share: RequestShare,
+  request: PreparedRequest
+): Result.Result<void, BadRequest | NoRoom> => {
+  const bytes = bytesOf(request)
+  const refusal =
+    bytes > expansion * bodyBytes + spareBytes
+      ? new BadRequest({ detail: "body: its numbers are too long when they are written out" })
+      : share.grow(bytes)
+  return refusal === undefined ? Result.void : Result.fail(refusal)
+}

@@ -1,6 +1,6 @@
 /** Endpoints that consume no limits: the models that the key may use, and the version of the gateway. */
 import { Effect } from "effect"
-import { AnswerMemory, uncounted } from "../backend/AnswerMemory.ts"
+import { MemoryLedger } from "../memory/MemoryLedger.ts"
 import { Forbidden } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { OfferedModel } from "../domain/Model.ts"
@@ -45,7 +45,7 @@ type ListRoute = Extract<Route, { readonly handler: "list" }>
 export const makeList = Effect.gen(function* () {
   const discovery = yield* Discovery
   const limiter = yield* Limiter
-  const memory = yield* AnswerMemory
+  const memory = yield* MemoryLedger
   const authenticate = yield* makeAuthenticate
 
   /** The models of the key. The answer says when there are none because the list has expired. */
@@ -78,11 +78,11 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, route: ListRoute) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    yield* memory.checkRoom(key.facts.caller)
+    const share = yield* memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
     context.headroom = yield* limiter.headroom(key)
     return objectReply(
       [JSON.stringify(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],
-      uncounted
+      share
     )
   })
 })

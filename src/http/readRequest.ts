@@ -14,7 +14,7 @@ import { withContext } from "./dialect/native/sealedContext.ts"
 import { withPromptSize } from "./dialect/promptEstimate.ts"
 import type { Exchange } from "./Exchange.ts"
 import { FreeWork } from "./FreeWork.ts"
-import type { Share } from "./server/RequestBodies.ts"
+import type { RequestShare } from "../memory/MemoryLedger.ts"
 
 export interface RequestOptions extends Bounds {
   readonly maxRequestBodyBytes: number
@@ -34,6 +34,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
     // Where a name decides about limits, only the header counts: its sender is trusted, the body may be the user's own.
     if (caller.eachUser === undefined) context.claimEndUser(request.endUser)
+    context.asked = { model: request.model, stream: request.stream }
     const { arrival, endUser } = context
     const maxTokens = request.maxTokens ?? options.numPredictCap
     return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
@@ -42,7 +43,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
   return Effect.fnUntraced(function* (
     exchange: Exchange,
     { facts: { caller } }: Evidence<"KeyStore">,
-    share: Share,
+    share: RequestShare,
     decode: Decode
   ): Effect.fn.Return<Asked, GatewayError> {
     const { context, incoming } = exchange
@@ -50,7 +51,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     context.bodyBytes = bytes.byteLength
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
-    const parsed = bodyOf(incoming, bytes, context.route?.surface.takesForm)
+    const parsed = bodyOf(incoming, bytes, share, context.route?.surface.takesForm)
     freeLarge(bytes)
     const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
     return askedOf(context, caller, yield* withContext(contexts, caller.keyId, decoded))

@@ -1,6 +1,6 @@
 /** Answers in one object. */
 import { Effect, Stream } from "effect"
-import type { AnswerShare } from "../backend/AnswerMemory.ts"
+import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Answer } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"

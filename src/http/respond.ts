@@ -33,13 +33,14 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff"
   }
-  const { asked, resolved, route } = context
+  const { resolved, route } = context
+  const asked = resolved?.request
   if (route?.surface.idHeader !== undefined) headers[route.surface.idHeader] = context.arrival.requestId
   if (asked?.loweredTo !== undefined) headers["x-max-tokens"] = String(asked.loweredTo)
   if (asked?.relaxed !== undefined && asked.relaxed.length > 0)
     headers["x-schema-relaxed"] = asked.relaxed.join(", ")
-  if (resolved?.request.askedNumCtx !== undefined && resolved.request.askedNumCtx !== resolved.window)
-    headers["x-num-ctx"] = String(resolved.window ?? "default")
+  if (asked?.askedNumCtx !== undefined && asked.askedNumCtx !== resolved?.window)
+    headers["x-num-ctx"] = String(resolved?.window ?? "default")
   if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
   if (context.modelLoaded !== undefined) headers["x-model-loaded"] = String(context.modelLoaded)

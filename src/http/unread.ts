@@ -1,9 +1,9 @@
 /**
- * The bytes of an answer on their way to the client. What waits for the client counts as unread memory (`AnswerMemory.ts`), and
+ * The bytes of an answer on their way to the client. What waits for the client counts as unread memory (`MemoryLedger.ts`), and
  * goes out in pieces, so that the bytes that the kernel took show whether a client reads, however large the answer is.
  */
 import { Array as Arr, Cause, Duration, Effect, type Pull, Queue, Schedule, Stream } from "effect"
-import type { AnswerShare } from "../backend/AnswerMemory.ts"
+import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { StreamReply } from "./Reply.ts"

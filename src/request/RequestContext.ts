@@ -28,8 +28,8 @@ export class RequestContext {
   endUser: string | undefined
   /** bytes of the body that was read to decode it */
   bodyBytes = 0
-  /** what is kept of the decoded request */
-  asked: RequestFacts | undefined
+  /** what the audit stores of the decoded request, also when its model is refused */
+  asked: Pick<RequestFacts, "model" | "stream"> | undefined
   /** what discovery knows of its model */
   resolved: Facts<"Discovery"> | undefined
   /** whether the answer lists models from an expired list, which are none */

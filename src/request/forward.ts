@@ -3,7 +3,7 @@
  * backend fails before its first frame.
  */
 import { Effect, Exit, Scope } from "effect"
-import type { AnswerShare } from "../backend/AnswerMemory.ts"
+import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
 import type { Embeddings } from "../domain/Frame.ts"

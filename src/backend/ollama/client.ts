@@ -27,7 +27,7 @@ import {
   vectorBytesOf,
   vectorsFactor
 } from "../answerBounds.ts"
-import { type AnswerShare, uncounted } from "../AnswerMemory.ts"
+import { type AnswerShare, uncounted } from "../../memory/MemoryLedger.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { hasLevel, objectBodyOf, streamBodyOf, withoutLevel } from "./bodies.ts"

@@ -8,7 +8,7 @@
 import { Array as Arr, Cause, Effect, type Pull } from "effect"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { Frame } from "../../domain/Frame.ts"
-import type { AnswerShare } from "../AnswerMemory.ts"
+import type { AnswerShare } from "../../memory/MemoryLedger.ts"
 import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCalls } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { fromErrorLine, isRepeatLimit } from "./errors.ts"

@@ -3,14 +3,14 @@
  * for each unread chunk, and a chunk may be one byte long.
  *
  * Before authentication only `earlyBytes` are read, or slightly more; then the connection is not read. Their memory comes from
- * `RequestBodies.early`, later from the share of the key.
+ * `MemoryLedger.early`, later from the share of the request.
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { headerOf } from "./headers.ts"
-import type { NoRoom, Share } from "./RequestBodies.ts"
+import type { BodyShare, EarlyShare, NoRoom } from "../../memory/MemoryLedger.ts"
 import { stopReading } from "./stopReading.ts"
 
 const earlyBytes = 16_384
@@ -25,7 +25,7 @@ type Outcome = Effect.Effect<Buffer, BodyRefused>
 
 interface Reader {
   readonly limitBytes: number
-  readonly share: Share
+  readonly share: BodyShare
   readonly resume: (outcome: Outcome) => void
 }
 
@@ -36,7 +36,7 @@ const hasBody = (incoming: IncomingMessage): boolean =>
 export class ReceivedBody {
   readonly #incoming: IncomingMessage
   readonly #response: ServerResponse
-  readonly #early: Share
+  readonly #early: EarlyShare
   #buffer: Buffer = Buffer.alloc(0)
   #size = 0
   #chunks = 0
@@ -45,7 +45,7 @@ export class ReceivedBody {
   #outcome: Outcome | undefined
 
   /** Must be called in the tick in which Node emits the request. */
-  constructor(incoming: IncomingMessage, response: ServerResponse, early: Share) {
+  constructor(incoming: IncomingMessage, response: ServerResponse, early: EarlyShare) {
     this.#incoming = incoming
     this.#response = response
     this.#early = early
@@ -61,7 +61,7 @@ export class ReceivedBody {
   }
 
   /** All bytes, or the reason why there are none. Their memory belongs to the caller, who may free it. */
-  read(limitBytes: number, share: Share): Outcome {
+  read(limitBytes: number, share: BodyShare): Outcome {
     return Effect.callback((resume) => {
       this.#early.close()
       this.#reader = { limitBytes, share, resume }

@@ -1,0 +1,289 @@
+/**
+ * The memory of all requests in this process, in bytes of memory, from the first byte of a body until the client has the last one of
+ * its answer. Whoever holds more than a fair share (`FairShare.ts`) gets no more: a key with much of it gets a 429, others a 503.
+ *
+ * - `requestBytes` for each request: its objects, the buffers of its connections, and the first 64 KiB of its answer.
+ * - Its body: as received, then what it can become when it is parsed, then the text of its call.
+ * - An answer that is *collected* and has no room waits, and its connection to the backend is not read. Of all that wait, the one
+ *   with the least still to come goes on beyond the shares, one at a time, so that none waits for ever.
+ * - An answer that is *unread* never waits: it comes at the speed of the backend. When its tenant holds too much, the slowest reader
+ *   of that tenant is cut: the one with the largest product of its bytes and the time since it took some. The only reader of a
+ *   tenant is cut when all requests take more than `maxBytes`.
+ * - Callers that are not known yet have an eighth together. `smallBytes` of each body count for its connection.
+ *
+ * So all requests take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself.
+ */
+import { Context, Deferred, Effect, Layer, Scope } from "effect"
+import type { Caller } from "../domain/Caller.ts"
+import { RateLimited, Unavailable } from "../domain/Errors.ts"
+import { makeMonotonicMs } from "../infra/time.ts"
+import { Metrics } from "../observability/Metrics.ts"
+import { FairShare, type Owner } from "./FairShare.ts"
+
+/** Bytes of each answer that count for its request. */
+export const freeBytes = 65_536
+/** The memory of a request beside its texts (`test/unit/memory/weights.test.ts`), with the free bytes of its answer. */
+export const requestBytes = freeBytes + 32_768
+/** Bytes of a body before authentication that count for its connection (`plan.ts`). */
+const smallBytes = 4096
+/** The part of the memory for callers that are not known yet. */
+const earlyPart = 1 / 8
+/** A key with this part of the memory is told that it has too much; otherwise the crowd is the reason. */
+const muchPart = 1 / 8
+/** How long an answer may wait for memory. */
+const maxWaitMs = 10_000
+
+export interface MemoryOptions {
+  readonly maxBytes: number
+  /** for tests; default 10 seconds */
+  readonly maxWaitMs?: number
+}
+
+export type NoRoom = RateLimited | Unavailable
+
+/** The memory for a body. */
+export interface BodyShare {
+  /** Takes memory for `bytes` in total. When there is none, the share does not change. */
+  grow(bytes: number): NoRoom | undefined
+}
+
+/** The memory for the body of a caller that is not known yet. */
+export interface EarlyShare extends BodyShare {
+  /** Gives all of it back. */
+  close(): void
+}
+
+/** The memory of one answer. */
+export interface AnswerShare {
+  /** Sets what is collected to `bytes` in total, when there is memory for it. Fails after `maxWaitMs`. */
+  collect(bytes: number): Effect.Effect<void, Unavailable>
+  /** Sets the bytes that wait for the client. From here on nothing is collected. */
+  hold(bytes: number): Effect.Effect<void>
+}
+
+/** The memory of one request. */
+export interface RequestShare extends BodyShare, AnswerShare {
+  /** Takes what the body can become while it is decoded. That takes no time, so only the process must have room, not the key. */
+  decode(bytes: number): NoRoom | undefined
+  /** Sets the most that the answer may take. */
+  expect(bytes: number): void
+}
+
+export interface ShareOptions {
+  readonly caller: Pick<Caller, "keyId" | "limits" | "tenantId">
+  /** Ends the connection of the client, because its memory is needed for others. */
+  readonly cut: () => void
+}
+
+/** The memory of the gateway's own calls. They are few at a time, and each has a bound. */
+export const uncounted: AnswerShare = { collect: () => Effect.void, hold: () => Effect.void }
+
+interface Request extends ShareOptions {
+  /** of itself and its body */
+  body: number
+  collected: number
+  unread: number
+  /** the most that its answer may take */
+  expected: number
+  /** when its client last took bytes, in monotonic ms */
+  since: number
+}
+
+/** An answer that waits until it may have `bytes` in total. */
+interface Waiter {
+  readonly request: Request
+  readonly bytes: number
+  readonly turn: Deferred.Deferred<void>
+}
+
+const strangers: Owner = { tenantId: "", keyId: "" }
+
+const counted = (bytes: number): number => Math.max(0, bytes - freeBytes)
+
+const crowded = (what: string): Unavailable =>
+  new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: `no memory for another ${what}` })
+
+const make = Effect.fnUntraced(function* (options: MemoryOptions) {
+  const { maxBytes } = options
+  const metrics = yield* Metrics
+  const nowMs = yield* makeMonotonicMs
+  const shares = new FairShare(maxBytes)
+  const unreadAnswers = new Set<Request>()
+  const waiters = new Set<Waiter>()
+  /** the answer that may go beyond the shares */
+  let first: Request | undefined
+  let cuts = 0
+
+  const noRoom = ({ caller }: Request): NoRoom =>
+    shares.heldByKey(caller) > maxBytes * muchPart
+      ? new RateLimited({ limit: "concurrency", value: caller.limits.concurrent, retryAfterS: 1 })
+      : crowded("request")
+
+  const setBody = (request: Request, bytes: number): void => {
+    shares.take(request.caller, bytes - request.body)
+    request.body = bytes
+  }
+
+  const change = (request: Request, collected: number, unread: number): void => {
+    shares.take(request.caller, collected + unread - request.collected - request.unread)
+    request.collected = collected
+    request.unread = unread
+    if (unread === 0) unreadAnswers.delete(request)
+    else unreadAnswers.add(request)
+  }
+
+  const tryCollect = (request: Request, bytes: number): boolean => {
+    const more = bytes - request.collected
+    if (more > 0 && request !== first && !shares.fits(request.caller, more)) return false
+    change(request, bytes, request.unread)
+    return true
+  }
+
+  const remaining = ({ request }: Waiter): number => request.expected - request.collected
+
+  /** Lets the answers go on that have room now, and one more: that with the least still to come. */
+  const admitWaiting = Effect.suspend(() => {
+    const order = [...waiters].sort((one, other) => remaining(one) - remaining(other))
+    if (first === undefined) first = order[0]?.request
+    const admitted = order.filter(({ bytes, request }) => tryCollect(request, bytes))
+    return Effect.forEach(admitted, ({ turn }) => Deferred.succeed(turn, undefined), { discard: true })
+  })
+
+  const collect = Effect.fnUntraced(function* (request: Request, bytes: number) {
+    if (bytes > maxBytes) return yield* crowded("answer")
+    const gives = bytes < request.collected && waiters.size > 0
+    if (tryCollect(request, bytes)) return gives ? yield* admitWaiting : undefined
+    const waiter: Waiter = { request, bytes, turn: yield* Deferred.make<void>() }
+    yield* Effect.acquireUseRelease(
+      Effect.sync(() => waiters.add(waiter)),
+      () => Effect.andThen(admitWaiting, Deferred.await(waiter.turn)),
+      () => Effect.sync(() => waiters.delete(waiter))
+    ).pipe(
+      Effect.timeoutOrElse({ duration: options.maxWaitMs ?? maxWaitMs, orElse: () => crowded("answer") })
+    )
+  })
+
+  /** The slowest reader of those that `isOf` selects, unless it is the only one and there is room for it. */
+  const slowest = (isOf: (request: Request) => boolean): Request | undefined => {
+    const [now, found] = [nowMs(), [...unreadAnswers].filter(isOf)]
+    const cost = ({ since, unread }: Request) => unread * (now - since + 1)
+    if (found.length < 2 && shares.total <= maxBytes) return undefined
+    return found.toSorted((one, other) => cost(other) - cost(one))[0]
+  }
+
+  /** Cuts readers until the unread answers of `caller` fit. */
+  const cutSlowest = ({ caller }: Request): void => {
+    while (!shares.fits(caller)) {
+      const request = slowest(
+        shares.tenantFits(caller)
+          ? (other) => other.caller.keyId === caller.keyId
+          : (other) => other.caller.tenantId === caller.tenantId
+      )
+      if (request === undefined) return
+      change(request, request.collected, 0)
+      cuts += 1
+      request.cut()
+    }
+  }
+
+  const hold = (request: Request, bytes: number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const unread = counted(bytes)
+      const wasFirst = first === request
+      if (unread === request.unread && request.collected === 0 && !wasFirst) return Effect.void
+      if (wasFirst) first = undefined
+      if (unread < request.unread || request.unread === 0) request.since = nowMs()
+      const grows = unread > request.unread
+      change(request, 0, unread)
+      if (grows) cutSlowest(request)
+      return waiters.size === 0 ? Effect.void : admitWaiting
+    })
+
+  const end = (request: Request): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      setBody(request, 0)
+      return hold(request, 0)
+    })
+
+  yield* Effect.forEach(
+    [
+      {
+        name: "tollgate_memory_max_bytes",
+        help: "Memory for requests and answers of this process",
+        read: () => maxBytes
+      },
+      {
+        name: "tollgate_memory_bytes",
+        help: "Memory that requests and answers of this process hold or may become",
+        read: () => shares.total
+      },
+      {
+        name: "tollgate_unread_answers_cut",
+        help: "Answers cut since the start because nobody read them and others needed their memory",
+        type: "counter",
+        read: () => cuts
+      },
+      {
+        name: "tollgate_answers_waiting",
+        help: "Answers that wait for memory before more of them is read from the backend",
+        read: () => waiters.size
+      }
+    ] as const,
+    (probe) => metrics.probe({ ...probe, read: Effect.sync(probe.read) }),
+    { discard: true }
+  )
+
+  return {
+    /** bytes of all requests */
+    bytes: () => shares.total,
+    /** number of answers that wait for memory */
+    waiting: () => waiters.size,
+    /** The memory for a body before authentication. */
+    early: (): EarlyShare => {
+      let own = 0
+      const grow = (bytes: number): NoRoom | undefined => {
+        const more = Math.max(0, bytes - smallBytes) - own
+        const isFull =
+          shares.heldByKey(strangers) + more > maxBytes * earlyPart || shares.total + more > maxBytes
+        if (more > 0 && isFull) return crowded("request")
+        own += more
+        shares.take(strangers, more)
+        return undefined
+      }
+      return { grow, close: () => void grow(0) }
+    },
+    /** The memory of a request, until the Scope closes. Fails when its key has no room for another one. */
+    share: Effect.fnUntraced(function* (options: ShareOptions) {
+      const request: Request = { ...options, body: 0, collected: 0, unread: 0, expected: 0, since: 0 }
+      if (!shares.fits(options.caller, requestBytes)) return yield* noRoom(request)
+      setBody(request, requestBytes)
+      yield* Scope.addFinalizer(yield* Effect.scope, end(request))
+      const share: RequestShare = {
+        grow: (bytes) => {
+          const before = request.body
+          setBody(request, requestBytes + bytes)
+          if (bytes === 0 || shares.fits(request.caller)) return undefined
+          setBody(request, before)
+          return noRoom(request)
+        },
+        decode: (bytes) => {
+          if (shares.total - request.body + requestBytes + bytes > maxBytes) return noRoom(request)
+          setBody(request, requestBytes + bytes)
+          return undefined
+        },
+        expect: (bytes) => void (request.expected = bytes),
+        collect: (bytes) =>
+          Effect.suspend(() =>
+            counted(bytes) === request.collected ? Effect.void : collect(request, counted(bytes))
+          ),
+        hold: (bytes) => hold(request, bytes)
+      }
+      return share
+    })
+  }
+})
+
+export class MemoryLedger extends Context.Service<MemoryLedger>()("tollgate/memory/MemoryLedger", { make }) {
+  static readonly layer = (options: MemoryOptions): Layer.Layer<MemoryLedger, never, Metrics> =>
+    Layer.effect(MemoryLedger, make(options))
+}
