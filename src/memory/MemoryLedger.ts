@@ -35,6 +35,8 @@ const maxWaitMs = 10_000
 
 export interface MemoryOptions {
   readonly maxBytes: number
+  /** for tests; default `requestBytes` */
+  readonly requestBytes?: number
   /** for tests; default 10 seconds */
   readonly maxWaitMs?: number
 }
@@ -104,7 +106,7 @@ const crowded = (what: string): Unavailable =>
   new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: `no memory for another ${what}` })
 
 const make = Effect.fnUntraced(function* (options: MemoryOptions) {
-  const { maxBytes } = options
+  const { maxBytes, requestBytes: ownBytes = requestBytes } = options
   const metrics = yield* Metrics
   const nowMs = yield* makeMonotonicMs
   const shares = new FairShare(maxBytes)
@@ -255,20 +257,20 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
     /** The memory of a request, until the Scope closes. Fails when its key has no room for another one. */
     share: Effect.fnUntraced(function* (options: ShareOptions) {
       const request: Request = { ...options, body: 0, collected: 0, unread: 0, expected: 0, since: 0 }
-      if (!shares.fits(options.caller, requestBytes)) return yield* noRoom(request)
-      setBody(request, requestBytes)
+      if (!shares.fits(options.caller, ownBytes)) return yield* noRoom(request)
+      setBody(request, ownBytes)
       yield* Scope.addFinalizer(yield* Effect.scope, end(request))
       const share: RequestShare = {
         grow: (bytes) => {
           const before = request.body
-          setBody(request, requestBytes + bytes)
+          setBody(request, ownBytes + bytes)
           if (bytes === 0 || shares.fits(request.caller)) return undefined
           setBody(request, before)
           return noRoom(request)
         },
         decode: (bytes) => {
-          if (shares.total - request.body + requestBytes + bytes > maxBytes) return noRoom(request)
-          setBody(request, requestBytes + bytes)
+          if (shares.total - request.body + ownBytes + bytes > maxBytes) return noRoom(request)
+          setBody(request, ownBytes + bytes)
           return undefined
         },
         expect: (bytes) => void (request.expected = bytes),

@@ -2,7 +2,6 @@ import { Effect, Layer } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { layerAnswerMemory } from "../support/answerMemory.ts"
 import { type Behaviour, fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { type Situation, suite } from "./Backend.ts"
 
@@ -33,12 +32,6 @@ suite("undici over real sockets", (situation) =>
       firstByteTimeoutMs: 2000,
       idleTimeoutMs: 2000,
       connections: 64
-    }).pipe(
-      Layer.provideMerge([
-        layerCircuitBreaker({ failures: 5, openMs: 30_000 }),
-        Drain.layer,
-        layerAnswerMemory
-      ])
-    )
+    }).pipe(Layer.provideMerge([layerCircuitBreaker({ failures: 5, openMs: 30_000 }), Drain.layer]))
   })
 )

@@ -1,4 +1,4 @@
-import { uncounted } from "../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../src/memory/MemoryLedger.ts"
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, type Layer, type Scope, Stream } from "effect"
 import { describe } from "vitest"

@@ -5,12 +5,12 @@ import { describe } from "vitest"
 import type { Caller } from "../../src/domain/Caller.ts"
 import type { Description, Model } from "../../src/domain/Model.ts"
 import { Discovery } from "../../src/gates/models/Discovery.ts"
-import { askedOf, callerWith, callOf, modelNamed, verified } from "../support/permits.ts"
+import { askedOf, callerWith, modelNamed, requestOf, verified } from "../support/permits.ts"
 import type { Steps } from "../support/testWith.ts"
 
 export const resolved = (models: Caller["models"], name: string) =>
   Effect.flatMap(Discovery, (discovery) =>
-    discovery.resolve(verified(callerWith(models)), askedOf(callOf({ model: name }).request))
+    discovery.resolve(verified(callerWith(models)), askedOf(requestOf({ model: name })))
   ).pipe(
     Effect.map(({ facts }) => facts.model.name),
     Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what.split(" ")[0]}`))
@@ -24,7 +24,7 @@ const withNames = (names: Names) => verified({ ...callerWith(names.models), ...n
 /** The model and the alias that a name resolves to. */
 const aliased = (names: Names, name: string) =>
   Effect.flatMap(Discovery, (discovery) =>
-    discovery.resolve(withNames(names), askedOf(callOf({ model: name }).request))
+    discovery.resolve(withNames(names), askedOf(requestOf({ model: name })))
   ).pipe(
     Effect.map(({ facts }) => `${facts.model.name} as ${facts.alias}`),
     Effect.catchTag("Forbidden", ({ what }) => Effect.succeed(`forbidden ${what.split(" ")[0]}`))

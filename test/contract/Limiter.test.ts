@@ -18,7 +18,7 @@ import {
 } from "../../src/gates/meter/Meter.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { seal } from "../../src/domain/Evidence.ts"
-import { askedOf, callerWith, modelNamed, verified } from "../support/permits.ts"
+import { askedOf, callerWith, modelNamed, verified, prepared, requestOf } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
 
 const headroom: Headroom = {
@@ -30,7 +30,11 @@ const headroom: Headroom = {
 const refusedBy = (by: ClaimName) =>
   new Refused({ by, scope: "key", limit: 7, isSpent: true, retryAfterS: 11, headroom })
 const caller = { ...callerWith("all"), limits: { rpm: 1, tpm: 2, concurrent: 3 }, budgets: { day: 4 } }
-const model = seal.Discovery(verified(caller), { ...askedOf(), model: modelNamed("m") })
+const model = seal.Discovery(verified(caller), {
+  ...askedOf(),
+  request: prepared(requestOf()),
+  model: modelNamed("m")
+})
 
 /** The Limiter on a Meter that answers `verdict`, and what the Meter was asked. */
 const answering = (verdict: Verdict) => {

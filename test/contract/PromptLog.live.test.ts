@@ -11,6 +11,7 @@ import type { InferenceRequest, JsonObject } from "../../src/domain/Inference.ts
 import { eventually } from "../support/Gateway.ts"
 import { callerOf, noon } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
+import { prepared } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
 
 interface KeptRow {
@@ -64,7 +65,7 @@ const asked = Effect.fnUntraced(function* (
   requestId: string = randomUUIDv7()
 ) {
   const log = yield* PromptLog
-  const transcript = log.transcript(caller, arrivalOf(requestId), asking({ prompt }))
+  const transcript = log.transcript(caller, arrivalOf(requestId), prepared(asking({ prompt })))
   for (const text of answer) transcript?.add([frame(text)])
   yield* transcript?.keep ?? Effect.void
   return requestId
@@ -135,7 +136,7 @@ layer(
     const [log, world] = [yield* PromptLog, yield* Kept]
     const [leaving, staying] = [yield* world.optedIn(), yield* world.optedIn()]
     const id = randomUUIDv7()
-    const transcript = log.transcript(leaving, arrivalOf(id), asking({ prompt: "one?" }))
+    const transcript = log.transcript(leaving, arrivalOf(id), prepared(asking({ prompt: "one?" })))
     transcript?.add([frame("one")])
     yield* world.optOut(leaving)
     yield* transcript?.keep ?? Effect.void

@@ -1,5 +1,5 @@
 /** One body through all that decides on it, to what the backend is sent; and what must hold of that. */
-import { uncounted } from "../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../src/memory/MemoryLedger.ts"
 import { noOutput } from "../../src/domain/outputPlan.ts"
 import { assert } from "@effect/vitest"
 import { Effect, Result, Struct } from "effect"
@@ -21,7 +21,7 @@ import { responses } from "../../src/http/dialect/responses/dialect.ts"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import type { InferenceKind, InferenceRequest, Json, JsonObject } from "../../src/domain/Inference.ts"
 import { type Behaviour, fake as fakeLines, type FakeBackend, folded } from "../support/FakeBackend.ts"
-import { modelNamed, permitFor } from "../support/permits.ts"
+import { modelNamed, permitFor, prepared } from "../support/permits.ts"
 import { picture } from "../support/pictures.ts"
 import { mutateBytes } from "./bytes.ts"
 import { mutateTree, textOf, treeOf } from "./jsonTree.ts"
@@ -240,7 +240,7 @@ const ask = Effect.fnUntraced(function* (
   maxTokens: number
 ) {
   const backend = yield* Backend
-  const permit = permitFor(model, { request, maxTokens, plan: noOutput })
+  const permit = permitFor(model, { request: prepared(request), maxTokens, plan: noOutput })
   if (request.kind === "embed" || request.kind === "embeddings") {
     yield* backend.embed(permit, uncounted)
     return

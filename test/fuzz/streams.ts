@@ -1,5 +1,5 @@
 /** One backend answer through wire, frames and both encoders; and what must hold of what a client would read. */
-import { uncounted } from "../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../src/memory/MemoryLedger.ts"
 import { assert } from "@effect/vitest"
 import { type Array as Arr, Cause, Effect, Exit, type Pull } from "effect"
 import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
@@ -228,7 +228,7 @@ export const tryAnswer = (kind: Kind, answer: Omit<Answer, "bytes">): Outcome =>
       const { frame } = fold
       assert.isDefined(frame)
       assertCharge(frame, frames)
-      const text = JSON.stringify(encoder.object(frame))
+      const text = encoder.object(frame)
       assert.strictEqual(objectIn(text)["model"], "client-spelling", name)
       texts.push(text)
     }

@@ -16,7 +16,7 @@ import { BlockList } from "node:net"
 import { Effect, Layer } from "effect"
 import { type AuditMemory, layerMemory as layerAudit } from "./twins/Audit.ts"
 import type { Audit } from "../../src/audit/Audit.ts"
-import { AnswerMemory } from "../../src/backend/AnswerMemory.ts"
+import { MemoryLedger } from "../../src/memory/MemoryLedger.ts"
 import type { Backend } from "../../src/backend/Backend.ts"
 import { type CircuitBreaker, layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
@@ -57,7 +57,7 @@ export interface InMemoryOptions {
   readonly meter?: Layer.Layer<Meter>
   readonly audit?: Layer.Layer<Audit | Ledger | AuditMemory>
   /** default: a model that answers "Hello world" */
-  readonly backend?: Layer.Layer<Backend, never, AnswerMemory | CircuitBreaker | Drain>
+  readonly backend?: Layer.Layer<Backend, never, CircuitBreaker | Drain>
   /** seconds that a slot lives without being renewed; default 30 */
   readonly leaseS?: number
   /** how long a shutdown waits for settlements, milliseconds; default 0 */
@@ -109,7 +109,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     Layer.provideMerge(options.audit ?? layerAudit),
     Layer.provideMerge(backend),
     Layer.provideMerge(options.queue ?? layerNoQueue),
-    Layer.provideMerge(AnswerMemory.layer({ maxBytes: 100_663_296 })),
+    Layer.provideMerge(MemoryLedger.layer({ maxBytes: 268_435_456 })),
     Layer.provideMerge(layerCircuitBreaker({ failures: 5, openMs: 30_000 })),
     Layer.provideMerge(Metrics.layer),
     Layer.provideMerge(Drain.layer)
@@ -129,8 +129,7 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
       connectionsPerAddress: 4096,
       newConnections: { perSecond: 300, burst: 1000 },
       anonymousRefusals: { perSecond: 200, burst: 100 },
-      anonymousRowsPerMinute: 1_000_000,
-      requestBodiesMaxBytes: 67_108_864
+      anonymousRowsPerMinute: 1_000_000
     },
     trustedProxies: new BlockList(),
     maxRequestBodyBytes: 262_144,

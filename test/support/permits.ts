@@ -3,9 +3,10 @@ import { intentRow } from "../../src/audit/rows.ts"
 import type { Arrival } from "../../src/domain/AuditRecord.ts"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { type Asked, type Evidence, type Permit, seal } from "../../src/domain/Evidence.ts"
-import type { InferenceRequest, ModelCall } from "../../src/domain/Inference.ts"
+import type { InferenceRequest, ModelCall, PreparedRequest } from "../../src/domain/Inference.ts"
 import { noResets } from "../../src/domain/Limits.ts"
 import type { Model } from "../../src/domain/Model.ts"
+import { prepare } from "../../src/domain/prepare.ts"
 import type { Reservation } from "../../src/domain/Reservation.ts"
 import type { Intent } from "./records.ts"
 import { memoryKey } from "./twins/KeyStore.ts"
@@ -37,23 +38,31 @@ export const arrivalOf = (requestId = "r"): Arrival => ({
   clientIp: "127.0.0.1"
 })
 
+export const requestOf = (request: Partial<InferenceRequest> = {}): InferenceRequest => ({
+  kind: "chat",
+  model: "client-spelling",
+  stream: true,
+  body: { messages: [{ role: "user", content: "hi" }] },
+  options: { temperature: 0.5 },
+  maxTokens: undefined,
+  promptBytes: 2,
+  promptEstimate: 1,
+  ...request
+})
+
+/** For a model of which nothing is known. */
+export const prepared = (request: InferenceRequest): PreparedRequest => {
+  const { capabilities: _unknown, ...model } = modelNamed("m")
+  return prepare(request, model)
+}
+
 export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100): ModelCall => ({
-  request: {
-    kind: "chat",
-    model: "client-spelling",
-    stream: true,
-    body: { messages: [{ role: "user", content: "hi" }] },
-    options: { temperature: 0.5 },
-    maxTokens: undefined,
-    promptBytes: 2,
-    promptEstimate: 1,
-    ...request
-  },
+  request: prepared(requestOf(request)),
   maxTokens,
   plan: { runs: 1, unseen: false, collects: false }
 })
 
-export const askedOf = (request: InferenceRequest = callOf().request, arrival = arrivalOf()): Asked => ({
+export const askedOf = (request: InferenceRequest = requestOf(), arrival = arrivalOf()): Asked => ({
   arrival,
   request,
   maxTokens: 100
@@ -81,7 +90,8 @@ export const reservedFor = (
   const full = { limit: 60, remaining: 60 }
   return seal.Limiter(
     seal.Discovery(verified(caller), {
-      ...askedOf(call.request, arrival),
+      ...askedOf(requestOf(), arrival),
+      request: call.request,
       model: modelNamed(model),
       ...(terms.alias === undefined ? {} : { alias: terms.alias }),
       ...(terms.endUser === undefined ? {} : { endUser: terms.endUser })

@@ -10,7 +10,7 @@
  * - A layer of a gate that seals without asking its store: the contract suite of its port, in `test/contract`.
  * - A second call with one permit: `spend` throws at run time (`test/unit/domain/Permit.test.ts`).
  */
-import { uncounted } from "../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../src/memory/MemoryLedger.ts"
 import { Effect, type Layer } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Audit } from "../../src/audit/Audit.ts"

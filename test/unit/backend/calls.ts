@@ -1,5 +1,5 @@
 /** What the tests of the undici backend have in common: one backend on a fake, one call, its frames or its failure. */
-import { type AnswerMemory, uncounted } from "../../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { it } from "@effect/vitest"
 import { Effect, Layer, type Scope, Stream } from "effect"
 import { Backend } from "../../../src/backend/Backend.ts"
@@ -7,15 +7,13 @@ import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
-import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 import type { Steps } from "../../support/testWith.ts"
 
 export const withBackend = <A, E>(
-  test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, AnswerMemory | Backend | Scope.Scope>,
-  options: Partial<OllamaOptions> = {},
-  memory = layerAnswerMemory
+  test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, Backend | Scope.Scope>,
+  options: Partial<OllamaOptions> = {}
 ) =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
@@ -27,16 +25,13 @@ export const withBackend = <A, E>(
       idleTimeoutMs: 60_000,
       connections: 8,
       ...options
-    }).pipe(
-      Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]),
-      Layer.provideMerge(memory)
-    )
+    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]))
     return yield* Effect.provide(Effect.scoped(test(backend)), layer)
   })
 
 export const test = (
   name: string,
-  steps: Steps<AnswerMemory | Backend, [backend: FakeBackend]>,
+  steps: Steps<Backend, [backend: FakeBackend]>,
   options: Partial<OllamaOptions> = {}
 ) => it.live(name, () => withBackend((backend) => Effect.gen(() => steps(backend)), options))
 

@@ -5,7 +5,6 @@ import { Backend } from "../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
-import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, test } from "./calls.ts"
 
@@ -18,9 +17,7 @@ it.live("when 400 streams are asked for at once, then all are under way at the s
       connectTimeoutMs: 60_000,
       firstByteTimeoutMs: 60_000,
       idleTimeoutMs: 60_000
-    }).pipe(
-      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-    )
+    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
     const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
     const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
       concurrency: "unbounded"

@@ -1,4 +1,4 @@
-import { uncounted } from "../../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Stream, Struct } from "effect"
 import { describe } from "vitest"
@@ -10,7 +10,6 @@ import { ideas } from "../../../src/backend/demo/ideas.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { makePage } from "../../../src/http/playground.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
-import { layerAnswerMemory } from "../../support/answerMemory.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
@@ -31,9 +30,7 @@ describe("the demo backend", () => {
       connectTimeoutMs: 1000,
       firstByteTimeoutMs: 2000,
       idleTimeoutMs: 2000
-    }).pipe(
-      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-    )
+    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
     yield* Effect.gen(function* () {
       const backend = yield* Backend
       yield* backend.ping

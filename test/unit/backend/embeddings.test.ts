@@ -2,11 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
 import type { Embeddings } from "../../../src/domain/Frame.ts"
+import { prepared, requestOf } from "../../support/permits.ts"
 import { decodeEmbeddings as decode, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 
 const float = fc.float({ noNaN: true, min: -(2 ** 66), max: 2 ** 66 })
 const decodeEmbeddings = (kind: EmbedKind, body: JsonObject, text: string) =>
-  decode(kind, body, Buffer.from(text))
+  decode(kind, prepared(requestOf({ kind, body })).inputs, Buffer.from(text))
 const numbersOf = (answer: Embeddings | undefined): ReadonlyArray<unknown> =>
   answer?.vectors.map((text) => JSON.parse(text)) ?? []
 const vector = fc.array(float, { minLength: 1, maxLength: 20 })
@@ -52,7 +53,7 @@ describe("the vectors of an answer", () => {
   it("when the backend answers anything else, then there are no vectors, and reading does not throw", () => {
     fc.assert(
       fc.property(fc.oneof(fc.json(), fc.string()), fc.constantFrom("embed", "embeddings"), (text, kind) => {
-        decodeEmbeddings(kind, { input: ["a"], prompt: "a" }, text)
+        decodeEmbeddings(kind, kind === "embed" ? { input: ["a"] } : { prompt: "a" }, text)
       })
     )
   })

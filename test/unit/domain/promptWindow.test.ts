@@ -13,7 +13,7 @@ import {
   windowOf
 } from "../../../src/domain/promptWindow.ts"
 import { withPromptSize } from "../../../src/http/dialect/promptEstimate.ts"
-import { modelNamed } from "../../support/permits.ts"
+import { modelNamed, prepared } from "../../support/permits.ts"
 
 const chat = (content: string, more: InferenceRequest["body"] = {}, role = "user"): InferenceRequest =>
   withPromptSize({
@@ -59,16 +59,6 @@ describe("the least tokens of a text", () => {
     assert.strictEqual(leastTokensOf("x".repeat(129)), 2)
   })
 
-  it("when there are more tokens than enough, then counting stops there", () => {
-    for (const enough of [0, 1, 41, 42, 43, Number.POSITIVE_INFINITY]) {
-      const most = Math.min(42, enough + 1)
-      assert.strictEqual(leastTokensOf(words(42), enough), most)
-      assert.strictEqual(leastTokens(chat(words(42)), enough), most)
-      const messages = [20, 22].map((count) => ({ role: "user", content: words(count).trim() }))
-      assert.strictEqual(leastTokens(chat("", { messages }), enough), most)
-    }
-  })
-
   it("when a template may leave a text out, then it does not count", () => {
     assert.strictEqual(leastTokens(chat(words(10))), 10)
     for (const role of ["system", "assistant", "tool"]) {
@@ -85,8 +75,8 @@ describe("the least tokens of a text", () => {
     assert.strictEqual(leastTokens(several), 60)
     assert.isFalse(isRefused(several, 60))
     assert.isTrue(isRefused(several, 59))
-    assert.isFalse(isLikelyCut(several, 80))
-    assert.isUndefined(wasCut(several, 100, { promptEvalCount: 150 }))
+    assert.isFalse(isLikelyCut(prepared(several), 80))
+    assert.isUndefined(wasCut(prepared(several), 100, { promptEvalCount: 150 }))
   })
 })
 
@@ -111,29 +101,29 @@ describe("PROMPT_OVERFLOW=refuse", () => {
 describe("the counts of the model server", () => {
   it("when prompt and answer reach the window, then the prompt was cut", () => {
     const request = chat("hi")
-    assert.isTrue(wasCut(request, 100, { promptEvalCount: 100 }))
-    assert.isTrue(wasCut(request, 100, { promptEvalCount: 60, evalCount: 41 }))
-    assert.isFalse(wasCut(request, 100, { promptEvalCount: 60, evalCount: 40 }))
-    assert.isFalse(wasCut(request, 100, { promptEvalCount: 99 }))
+    assert.isTrue(wasCut(prepared(request), 100, { promptEvalCount: 100 }))
+    assert.isTrue(wasCut(prepared(request), 100, { promptEvalCount: 60, evalCount: 41 }))
+    assert.isFalse(wasCut(prepared(request), 100, { promptEvalCount: 60, evalCount: 40 }))
+    assert.isFalse(wasCut(prepared(request), 100, { promptEvalCount: 99 }))
   })
 
   it("when the count is less than the words of the prompt, then it was cut, whatever the window is", () => {
     for (const window of [undefined, 100, 10_000]) {
-      assert.isTrue(wasCut(chat(words(300)), window, { promptEvalCount: 90 }), String(window))
+      assert.isTrue(wasCut(prepared(chat(words(300))), window, { promptEvalCount: 90 }), String(window))
     }
   })
 
   it("when the prompt was likely to be cut, then a count far below its text says that it was", () => {
     const request = chat(words(2000), {}, "tool")
-    assert.isTrue(isLikelyCut(request, 1000))
-    assert.isTrue(wasCut(request, 1000, { promptEvalCount: 900 }))
+    assert.isTrue(isLikelyCut(prepared(request), 1000))
+    assert.isTrue(wasCut(prepared(request), 1000, { promptEvalCount: 900 }))
     // Between the two the counts do not tell.
-    assert.isUndefined(wasCut(chat("слово ".repeat(1000)), 2600, { promptEvalCount: 2500 }))
+    assert.isUndefined(wasCut(prepared(chat("слово ".repeat(1000))), 2600, { promptEvalCount: 2500 }))
   })
 
   it("when a count or the window is missing, then nothing is known", () => {
-    assert.isUndefined(wasCut(chat("hi"), 100, {}))
-    assert.isUndefined(wasCut(chat("hi"), 100, { promptEvalCount: 0 }))
-    assert.isUndefined(wasCut(chat("hi"), undefined, { promptEvalCount: 5 }))
+    assert.isUndefined(wasCut(prepared(chat("hi")), 100, {}))
+    assert.isUndefined(wasCut(prepared(chat("hi")), 100, { promptEvalCount: 0 }))
+    assert.isUndefined(wasCut(prepared(chat("hi")), undefined, { promptEvalCount: 5 }))
   })
 })

@@ -131,8 +131,7 @@ const makeSend = Effect.gen(function* () {
         newConnections: plenty,
         // Nothing waits, so that nothing else is measured.
         anonymousRefusals: plenty,
-        anonymousRowsPerMinute: 1_000_000,
-        requestBodiesMaxBytes: 67_108_864
+        anonymousRowsPerMinute: 1_000_000
       },
       trustedProxies: proxies,
       playground: true,

@@ -190,6 +190,9 @@ for (const [dialect, body, piece, whole] of answers) {
     for (const line of said) assert.strictEqual(objection(piece, JSON.parse(line)), "", line)
     const [, , last] = frames
     const folded = { ...frames[1], ...last, text: "Hi" }
-    assert.strictEqual(objection(whole, encoder.object({ createdAt: "", done: true, ...folded })), "")
+    assert.strictEqual(
+      objection(whole, JSON.parse(encoder.object({ createdAt: "", done: true, ...folded }))),
+      ""
+    )
   })
 }

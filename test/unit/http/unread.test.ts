@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Pull, Stream } from "effect"
-import type { AnswerShare } from "../../../src/backend/AnswerMemory.ts"
+import type { AnswerShare } from "../../../src/memory/MemoryLedger.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import type { Encoder } from "../../../src/http/dialect/Dialect.ts"
 import { pieceBytes, readAhead } from "../../../src/http/unread.ts"
@@ -9,7 +9,7 @@ const frame = (text: string, done: boolean): Frame => ({ createdAt: "2026-11-21T
 const encoder: Encoder = {
   frames: (chunk) => chunk.map(({ text }) => text).join(""),
   failure: () => "",
-  object: () => null
+  object: () => ""
 }
 
 it.effect(

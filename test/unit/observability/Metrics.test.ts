@@ -1,6 +1,5 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { AnswerMemory } from "../../../src/backend/AnswerMemory.ts"
 import { layerBackendGauges } from "../../../src/backend/gauges.ts"
 import { layer, Metrics } from "../../../src/observability/Metrics.ts"
 import { CircuitBreaker, layerCircuitBreaker, type Verdict } from "../../../src/backend/CircuitBreaker.ts"
@@ -127,7 +126,6 @@ it.effect("when the breaker changes its state, then the gauges show it, and the 
   }).pipe(
     Effect.provide(
       layerBackendGauges.pipe(
-        Layer.provide(AnswerMemory.layer({ maxBytes: 1_048_576 })),
         Layer.provideMerge(
           Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 }))
         )

@@ -10,7 +10,7 @@ import { Discovery } from "../../../src/gates/models/Discovery.ts"
 import { FairQueue } from "../../../src/gates/queue/FairQueue.ts"
 import { makeAdmit } from "../../../src/request/admit.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { arrivalOf, askedOf, callOf, callerWith, verified } from "../../support/permits.ts"
+import { arrivalOf, askedOf, requestOf, callerWith, verified } from "../../support/permits.ts"
 import { layerPorts, leaseS } from "../../support/ports.ts"
 import { noon } from "../../support/records.ts"
 import { testWith } from "../../support/testWith.ts"
@@ -23,7 +23,7 @@ const admitting = Effect.fnUntraced(function* (requestId: string, budget: number
     open: (queued) => Effect.andThen(TestClock.adjust(intentMs), audit.open(queued))
   })
   const caller = { ...callerWith("all"), budgets: { total: budget } }
-  const { request } = callOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
+  const request = requestOf({ model: "m", promptEstimate: 40, promptBytes: 160 })
   const arrival = { ...arrivalOf(requestId), arrivedAt: noon }
   const context = new RequestContext(arrival, 0, undefined)
   return yield* Effect.gen(function* () {

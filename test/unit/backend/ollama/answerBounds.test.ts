@@ -1,5 +1,5 @@
 /** How much of an answer is taken: honest answers fit, and nothing beyond a bound is kept. */
-import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../../../src/memory/MemoryLedger.ts"
 import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"

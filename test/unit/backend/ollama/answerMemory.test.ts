@@ -1,7 +1,7 @@
 /** What an answer takes of its memory while it is collected. */
 import { assert, describe } from "@effect/vitest"
 import { Effect, Stream } from "effect"
-import type { AnswerShare } from "../../../../src/backend/AnswerMemory.ts"
+import type { AnswerShare } from "../../../../src/memory/MemoryLedger.ts"
 import { parsedFactor } from "../../../../src/backend/answerBounds.ts"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { Unavailable } from "../../../../src/domain/Errors.ts"

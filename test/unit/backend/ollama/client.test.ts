@@ -6,7 +6,6 @@ import { layerCircuitBreaker } from "../../../../src/backend/CircuitBreaker.ts"
 import { layerOllama } from "../../../../src/backend/ollama/client.ts"
 import { verdictOf } from "../../../../src/backend/errors.ts"
 import { Drain } from "../../../../src/infra/Drain.ts"
-import { layerAnswerMemory } from "../../../support/answerMemory.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
 import { failure, forward, generate, named, run, stream, test, texts, withBackend } from "../calls.ts"
@@ -126,9 +125,7 @@ describe("what the backend is sent", () => {
       connectTimeoutMs: 1000,
       firstByteTimeoutMs: 1000,
       idleTimeoutMs: 1000
-    }).pipe(
-      Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer, layerAnswerMemory])
-    )
+    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
     yield* Effect.provide(run(), layer)
     assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
   })

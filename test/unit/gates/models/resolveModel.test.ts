@@ -1,16 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
 import type { ImageInfo, Json } from "../../../../src/domain/Inference.ts"
-import { dropUnsupported, type Model } from "../../../../src/domain/Model.ts"
+import type { Model } from "../../../../src/domain/Model.ts"
+import { prepare } from "../../../../src/domain/prepare.ts"
 import { checkCapabilities } from "../../../../src/gates/models/resolveModel.ts"
-import { callOf, modelNamed } from "../../../support/permits.ts"
+import { modelNamed, requestOf } from "../../../support/permits.ts"
 
 const thinker: Model = { ...modelNamed("t"), capabilities: ["completion", "thinking"] }
 const plain: Model = { ...modelNamed("p"), capabilities: ["completion"] }
 const { capabilities: _unknown, ...silent } = plain
 
 const wanting = (think: Json, thinkIfAble: boolean) =>
-  callOf({ body: { messages: [], think }, ...(thinkIfAble ? { thinkIfAble } : {}) }).request
+  requestOf({ body: { messages: [], think }, ...(thinkIfAble ? { thinkIfAble } : {}) })
 const refused = (think: Json, model: Model, wish = false): boolean =>
   Result.isFailure(checkCapabilities(wanting(think, wish), model))
 
@@ -29,7 +30,7 @@ describe("a request and its model", () => {
     const png: ImageInfo = { format: "png", width: 64, height: 64, complete: true }
     const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
       Result.isFailure(
-        checkCapabilities(callOf({ body: { messages: [] }, images }).request, {
+        checkCapabilities(requestOf({ body: { messages: [] }, images }), {
           ...plain,
           details: { families }
         })
@@ -55,7 +56,7 @@ describe("a request and its model", () => {
   it("when the tokenizer overflows on a run of the text, then it is refused", () => {
     const body = { messages: [{ role: "user", content: "7".repeat(5000) }] }
     const check = (tokenizer: Model["tokenizer"]) =>
-      checkCapabilities(callOf({ body }).request, {
+      checkCapabilities(requestOf({ body }), {
         ...plain,
         ...(tokenizer === undefined ? {} : { tokenizer })
       })
@@ -73,10 +74,10 @@ describe("a request and its model", () => {
   })
 
   it("when the model lacks what a request only wishes for, then the wish is left out, and only then", () => {
-    assert.deepStrictEqual(dropUnsupported(wanting("high", true), plain).body, { messages: [] })
-    assert.deepStrictEqual(dropUnsupported(wanting(false, true), plain).body, { messages: [] })
+    assert.isUndefined(prepare(wanting("high", true), plain).think)
+    assert.isUndefined(prepare(wanting(false, true), plain).think)
     for (const model of [thinker, silent])
-      assert.strictEqual(dropUnsupported(wanting("high", true), model).body["think"], "high")
-    assert.strictEqual(dropUnsupported(wanting(false, false), plain).body["think"], false)
+      assert.strictEqual(prepare(wanting("high", true), model).think, "high")
+    assert.strictEqual(prepare(wanting(false, false), plain).think, false)
   })
 })

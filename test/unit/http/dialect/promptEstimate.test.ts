@@ -1,5 +1,5 @@
 /** Every text that reaches the backend has been estimated. The texts are found in the schemas, not listed here. */
-import { uncounted } from "../../../../src/backend/AnswerMemory.ts"
+import { uncounted } from "../../../../src/memory/MemoryLedger.ts"
 import { noOutput } from "../../../../src/domain/outputPlan.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Result } from "effect"
@@ -11,9 +11,8 @@ import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
 import { withPromptSize } from "../../../../src/http/dialect/promptEstimate.ts"
-import { dropUnsupported } from "../../../../src/domain/Model.ts"
 import { type FakeBackend } from "../../../support/FakeBackend.ts"
-import { modelNamed, permitFor } from "../../../support/permits.ts"
+import { permitFor, prepared } from "../../../support/permits.ts"
 import { bodiesWith } from "../../../support/requestFields.ts"
 import { test } from "../../backend/calls.ts"
 import { decoding } from "../decoding.ts"
@@ -28,7 +27,7 @@ const dialects = Object.entries({ ...native, ...openai, responses })
 const written = Effect.fnUntraced(function* (fake: FakeBackend, request: InferenceRequest) {
   const backend = yield* Backend
   const before = fake.requests.length
-  const permit = permitFor("m:latest", { request, maxTokens: 100, plan: noOutput })
+  const permit = permitFor("m:latest", { request: prepared(request), maxTokens: 100, plan: noOutput })
   const asked =
     request.kind === "embed" || request.kind === "embeddings"
       ? backend.embed(permit, uncounted)
@@ -239,16 +238,6 @@ describe("the estimate of a prompt", () => {
   it("when a description is asked for, then it is nothing, and for everything else at least one token", () => {
     assert.strictEqual(request({}, { kind: "show" }).promptEstimate, 0)
     assert.isAtLeast(request({}).promptEstimate, 1)
-  })
-
-  it("when the model cannot do what a request wishes, then the request only gets smaller", () => {
-    const wish = request(
-      { messages: [{ role: "user", content: "hi" }], think: "high" },
-      { thinkIfAble: true }
-    )
-    const left = dropUnsupported(wish, modelNamed("m"))
-    assert.notDeepEqual(left.body, wish.body)
-    assert.isAtMost(withPromptSize(left).promptEstimate, wish.promptEstimate)
   })
 })
 

@@ -267,7 +267,7 @@ it("when a chat is written in each dialect, then the model server gets one reque
         const { body, maxTokens, options, promptBytes, promptEstimate } = request
         return {
           sent: { body, maxTokens, options, promptBytes, promptEstimate },
-          read: read(dialect.encoder(request, facts).object(frame))
+          read: read(JSON.parse(dialect.encoder(request, facts).object(frame)))
         }
       })
       for (const run of runs) assert.deepStrictEqual(run, runs[0])

@@ -4,7 +4,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { BadRequest, PayloadTooLarge, Unavailable } from "../../../../src/domain/Errors.ts"
 import { ReceivedBody } from "../../../../src/http/server/ReceivedBody.ts"
-import type { Share } from "../../../../src/http/server/RequestBodies.ts"
+import type { EarlyShare } from "../../../../src/memory/MemoryLedger.ts"
 import { dialled } from "../../../support/nodeServer.ts"
 import { testWith } from "../../../support/testWith.ts"
 import { comesTrue } from "../../../support/wait.ts"
@@ -12,7 +12,7 @@ import { comesTrue } from "../../../support/wait.ts"
 /** A request with `headers` on a connection of its own, and the client's end of that. */
 const arrived = Effect.fnUntraced(function* (
   headers: ReadonlyArray<string>,
-  early: Share = generous().share
+  early: EarlyShare = generous().share
 ) {
   const [server, coming] = [createServer(), Promise.withResolvers<readonly [IncomingMessage, ReceivedBody]>()]
   let finish: (() => void) | undefined
@@ -33,7 +33,7 @@ const until = (holds: () => boolean) => Effect.map(comesTrue(holds), (came) => a
 /** Grants everything and remembers what was asked for. */
 const generous = () => {
   const asked: Array<number> = []
-  const share: Share = {
+  const share: EarlyShare = {
     grow: (bytes) => {
       asked.push(bytes)
       return undefined
@@ -43,7 +43,7 @@ const generous = () => {
   return { asked, share }
 }
 
-const read = (received: ReceivedBody, share: Share, limitBytes = 1_000_000) =>
+const read = (received: ReceivedBody, share: EarlyShare, limitBytes = 1_000_000) =>
   received.read(limitBytes, share)
 
 const chunked = ["Transfer-Encoding: chunked"]
@@ -130,7 +130,7 @@ test("when there is no memory for a body, then it is refused as the share says",
   client.write(chunk("x".repeat(10)))
   yield* until(() => early.asked.length > 0)
   setTimeout(() => client.write(chunk("x".repeat(1000))), 20)
-  const share: Share = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
+  const share: EarlyShare = { grow: (bytes) => (bytes > 100 ? crowded : undefined), close: () => undefined }
   assert.strictEqual(yield* Effect.flip(read(received, share)), crowded)
 })
 

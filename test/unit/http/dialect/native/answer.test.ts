@@ -47,7 +47,7 @@ describe("POST /api/chat, the answer", () => {
       fold.add(next)
     }
     assert.isDefined(fold.frame)
-    assert.deepStrictEqual(JSON.parse(JSON.stringify(encoder.object(fold.frame))), {
+    assert.deepStrictEqual(JSON.parse(encoder.object(fold.frame)), {
       model: "m",
       created_at: createdAt,
       message: {

@@ -121,10 +121,10 @@ describe("a sealed context", () => {
       Effect.gen(function* () {
         const frame = { createdAt: "2026-01-01T00:00:00Z", text: "", done: true, context: [5, 6, 7] }
         const sealing = yield* sealFor(kept, owner)
-        const { context } = Object(generateEncoder("m", sealing).object(frame))
+        const { context } = JSON.parse(generateEncoder("m", sealing).object(frame))
         assert.deepStrictEqual(openContext(secret, owner.keyId, context), { digest: "d", ids: [5, 6, 7] })
         assert.strictEqual(yield* sealFor(down, owner), noContext)
-        assert.notProperty(Object(generateEncoder("m", noContext).object(frame)), "context")
+        assert.notProperty(JSON.parse(generateEncoder("m", noContext).object(frame)), "context")
       }).pipe(Effect.provideService(ContextSecret, kept))
   )
 })

@@ -46,9 +46,9 @@ describe("POST /v1/chat/completions, the answer", () => {
     const cached = done({ promptEvalCachedCount: 4 })
     const usage = { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 }
     const expected = { ...usage, prompt_tokens_details: { cached_tokens: 4 } }
-    assert.deepInclude(chatEncoder("my-model").object(cached), { usage: expected })
+    assert.deepInclude(JSON.parse(chatEncoder("my-model").object(cached)), { usage: expected })
     assert.deepInclude(events([frame({ text: "Hi" }), cached]).at(-1), { usage: expected })
-    assert.deepInclude(chatEncoder("my-model").object(done()), { usage })
+    assert.deepInclude(JSON.parse(chatEncoder("my-model").object(done())), { usage })
   })
 
   it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
@@ -65,7 +65,7 @@ describe("POST /v1/chat/completions, the answer", () => {
   })
 
   it("when a field is null, then it is the content beside tool calls or the finish reason of a stream", () => {
-    const whole = JSON.stringify(chatEncoder("my-model").object(done({ text: "Hi" })))
+    const whole = chatEncoder("my-model").object(done({ text: "Hi" }))
     assert.notInclude(whole, "null")
     assert.include(whole, '"system_fingerprint":"fp_tollgate"')
   })
@@ -128,7 +128,7 @@ describe("POST /v1/chat/completions, the answer", () => {
   })
 
   it("when it is not streamed, then it is one object, with content null when there are only calls", () => {
-    const whole = without(
+    const whole = JSON.parse(
       chatEncoder("m").object(done({ toolCalls: [{ id: "c", name: "f", arguments: {} }] }))
     )
     assert.strictEqual(whole.object, "chat.completion")

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { FairShare } from "../../../src/infra/FairShare.ts"
+import { FairShare } from "../../../src/memory/FairShare.ts"
 
 const capacity = 1200
 
