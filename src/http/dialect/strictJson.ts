@@ -27,7 +27,7 @@ export const maxValues = 262_144
  * Bytes of memory for each thing in a body, from its text to the text of the call. Measured with Node 24 over all dialects
  * (`test/unit/http/dialect/weights.test.ts`).
  */
-const weights = { character: 5, container: 200, key: 50, value: 40 }
+const weights = { character: 6, container: 200, key: 50, value: 60 }
 
 const quote = 0x22
 const openBrace = 0x7b
