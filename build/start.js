@@ -16,6 +16,14 @@ if (major < 24 || (major === 24 && minor < 14)) {
 // After the check: an older Node cannot run it.
 const { entry, folderOfBuild } = await import("./built.js")
 
+// V8 takes the limit of its heap only at the start of a process. So this process becomes one with the limit that fits its memory.
+if (!`${process.execArgv} ${process.env.NODE_OPTIONS ?? ""}`.includes("--max-old-space-size")) {
+  const { flagsOf, planOf } = await import("../src/memory/plan.ts")
+  const plan = planOf(Number(process.env.MEMORY_MAX_BYTES) || undefined)
+  const args = [...flagsOf(plan), ...process.execArgv, ...process.argv.slice(1)]
+  process.execve(process.execPath, [process.execPath, ...args], process.env)
+}
+
 // Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/startup/v8Flags.ts` sets it back.
 setFlagsFromString("--semi-space-growth-factor=1")
 

@@ -1,4 +1,5 @@
 /** Starts a gateway and runs until a signal stops it. */
+import { getHeapStatistics } from "node:v8"
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -16,6 +17,7 @@ import { explain } from "./observability/explain.ts"
 import { layerLogging } from "./observability/logging.ts"
 import { handleSignals } from "./startup/signals.ts"
 import { layerTracing } from "./observability/tracing.ts"
+import { isTight, planOf } from "./memory/plan.ts"
 import { prepareToServe } from "./startup/v8Flags.ts"
 import { assertSchema, migrate } from "./infra/Migrations.ts"
 import { makeMonotonicMs } from "./infra/time.ts"
@@ -96,7 +98,24 @@ const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, { 
   return yield* watchSchema
 })
 
+/** Says what the process may take, and whether that is enough. */
+const reportMemory = (settings: SettingsValues) => {
+  const plan = planOf(settings.memoryMaxBytes)
+  const fields = {
+    limit_mib: inMib(plan.limit),
+    requests_mib: inMib(plan.ledger),
+    heap_mib: inMib(getHeapStatistics().heap_size_limit),
+    connections: plan.connections
+  }
+  return isTight(plan, settings.maxRequestBodyBytes)
+    ? Effect.logWarning("memory is tight, large requests may be refused", fields)
+    : Effect.logInfo("memory", fields)
+}
+
+const inMib = (bytes: number): number => Math.round(bytes / 1_048_576)
+
 const run = Effect.fnUntraced(function* (settings: SettingsValues) {
+  yield* reportMemory(settings)
   const dependencies = yield* resolveDependencies(settings)
   const { backend, database, embedded } = dependencies
   if (backend.isDemo) yield* Effect.forkScoped(watchForServer())

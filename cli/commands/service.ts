@@ -63,7 +63,9 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
     waiting: sum("tollgate_queue_depth"),
     atBackend: value("tollgate_queue_places_in_use"),
     loadedModels,
-    auditBacklog: value("tollgate_audit_backlog")
+    auditBacklog: value("tollgate_audit_backlog"),
+    memoryBytes: value("tollgate_memory_bytes"),
+    memoryMaxBytes: value("tollgate_memory_max_bytes")
   }
 }
 type State = ReturnType<typeof stateOf>
@@ -74,6 +76,12 @@ const figure = (value: number | null, unit = ""): string =>
 /** The circuit for everybody, and how many keys are refused by their own. */
 const breakerOf = ({ breaker, keysRefused }: State): string =>
   `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys refused: ${keysRefused}`}`
+
+/** What requests hold of what they may. */
+const memoryOf = ({ memoryBytes, memoryMaxBytes }: State): string =>
+  memoryBytes === null || memoryMaxBytes === null
+    ? "-"
+    : `${Math.round(memoryBytes / 1_048_576)} of ${Math.round(memoryMaxBytes / 1_048_576)} MiB`
 
 const readyOf = ({ alive, notReady }: State): string =>
   !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
@@ -104,7 +112,8 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
     OPEN: ({ openRequests }) => figure(openRequests),
     WAITING: ({ waiting }) => figure(waiting),
     LOADED: loadedOf,
-    BACKLOG: ({ auditBacklog }) => figure(auditBacklog)
+    BACKLOG: ({ auditBacklog }) => figure(auditBacklog),
+    MEMORY: memoryOf
   })
 
 const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {

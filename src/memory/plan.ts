@@ -11,8 +11,8 @@ const idleBytes = 160 * mib
 /** A connection with its buffers, and the first bytes of a body that comes on it. Measured: 14 to 18 KB. */
 export const connectionBytes = 16_384
 const mostConnections = 16_384
-/** A start with less than this says so. */
-export const leastLimit = 384 * mib
+/** A body with objects and texts takes about this many times its bytes while it is decoded (`http/dialect/strictJson.ts`). */
+const bodyFactor = 16
 /** Without a container the machine belongs to others too. */
 const mostOfMachine = 2048 * mib
 
@@ -43,6 +43,10 @@ export const planOf = (maxBytes?: number): MemoryPlan => {
     heap: Math.floor(limit * 0.55)
   }
 }
+
+/** Whether some bodies of `bodyBytes` have no room, or no tenant but one. */
+export const isTight = ({ ledger }: MemoryPlan, bodyBytes: number): boolean =>
+  ledger < Math.max(64 * mib, bodyFactor * bodyBytes)
 
 /** Flags of Node for this plan. V8 reads them only at its start. A smaller process has a smaller young generation, too. */
 export const flagsOf = ({ heap, limit }: MemoryPlan): ReadonlyArray<string> => [

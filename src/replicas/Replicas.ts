@@ -79,7 +79,9 @@ const reported = [
   "tollgate_queue_model_loaded",
   "tollgate_queue_model_waiting",
   "tollgate_queue_model_pinned",
-  "tollgate_audit_backlog"
+  "tollgate_audit_backlog",
+  "tollgate_memory_bytes",
+  "tollgate_memory_max_bytes"
 ]
 
 /** So many reports after the start come every second. */

@@ -36,6 +36,13 @@ const openBracket = 0x5b
 const closeBracket = 0x5d
 const colon = 0x3a
 const comma = 0x2c
+const backslash = 0x5c
+
+/** Whether the content of a string begins as an object, or with an escape. */
+const mayBeJson = (text: string, from: number): boolean => {
+  const first = text.charCodeAt(afterSpace(text, from))
+  return first === openBrace || first === backslash
+}
 
 const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
@@ -48,7 +55,7 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
   const open: Array<Set<string> | undefined> = []
   let containers = 0
   let [count, values] = [0, 1]
-  // Of what is in strings: the arguments of a tool call are JSON too.
+  // Of strings that may be JSON too, as the arguments of a tool call are.
   let [innerContainers, innerValues] = [0, 0]
   const weight = () =>
     Result.succeed(
@@ -70,7 +77,7 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
         if (count > maxKeys) return Result.fail(`body: at most ${maxKeys} keys`)
         if (keys.has(key)) return Result.fail("body: no key may appear twice in one object")
         keys.add(key)
-      } else {
+      } else if (mayBeJson(text, i + 1)) {
         for (let at = i + 1; at < end; at += 1) {
           const inner = text.charCodeAt(at)
           if (inner === openBrace || inner === openBracket) innerContainers += 1
