@@ -65,7 +65,7 @@ export const answerBytesOf = (call: ModelCall): number => {
       return frameBoundsOf(call).bytes
     case "embed":
     case "embeddings":
-      return vectorsFactor * vectorBytesOf(call.request)
+      return vectorsFactor(call.request) * vectorBytesOf(call.request)
     case "show":
       return parsedFactor * showBytes
     case "count":
@@ -107,8 +107,12 @@ export const isTooDense = (text: string): boolean => hasMoreThan(text, maxContai
  * short key, 13 for `[]`, 2.3 for log probabilities, 1.2 for the tensors of a model.
  */
 export const parsedFactor = 24
-/** The same for vectors: their text, a part of the answer for the client, and the numbers of a vector for base64. */
-export const vectorsFactor = 3
+/**
+ * The same for vectors: their text, as it came and as it is sent. As base64 of float32 a number takes 5.3 bytes, and at least two as it
+ * came.
+ */
+export const vectorsFactor = ({ base64 }: Pick<PreparedRequest, "base64">): number =>
+  base64 === true ? 5 : 3
 /**
  * Memory of a frame besides its characters. A string takes two bytes for each character if one of them is not
  * Latin-1.

@@ -2,8 +2,9 @@
  * The text of a call of the model server: the fields of the client, and room for those that the gateway adds when it makes the call.
  * So the body of a request is in memory once, as UTF-8 outside of V8's heap.
  */
-import { isObject, tryParseJson } from "./json.ts"
-import type { JsonObject } from "./Inference.ts"
+import type { Schema } from "effect"
+
+type JsonObject = Schema.JsonObject
 
 /** Bytes of the usual fields of the gateway: model, options, bounds. */
 const room = 512
@@ -37,7 +38,6 @@ export class CallText {
 
   /** The fields of the client, parsed again. */
   get fields(): JsonObject {
-    const fields = tryParseJson(`${this.#bytes.toString("utf8", 0, this.#size)}}`)
-    return isObject(fields) ? fields : {}
+    return JSON.parse(`${this.#bytes.toString("utf8", 0, this.#size)}}`)
   }
 }

@@ -21,21 +21,24 @@ const piecesOf = (bytes: Buffer): Arr.NonEmptyReadonlyArray<Buffer> => {
   return [bytes.subarray(0, pieceBytes), ...rest]
 }
 
-/** Counts what waits. A piece that was taken counts until the next one is asked for: only then its writer has room again. */
-const makeCount = (share: AnswerShare) => {
+/**
+ * Counts what waits, and what the encoder keeps. A piece that was taken counts until the next one is asked for: only then its writer has
+ * room again.
+ */
+const makeCount = (share: AnswerShare, kept: () => number = () => 0) => {
   let unread = 0
   let taken = 0
   return {
     add: (bytes: number): Effect.Effect<void> =>
       Effect.suspend(() => {
         unread += bytes
-        return share.hold(unread)
+        return share.hold(unread + kept())
       }),
     take: (piece: Buffer): Effect.Effect<void> =>
       Effect.suspend(() => {
         unread -= taken
         taken = piece.length
-        return share.hold(unread)
+        return share.hold(unread + kept())
       })
   }
 }
@@ -50,7 +53,7 @@ export const readAhead = Effect.fnUntraced(function* (
   end: (final: Frame) => Effect.Effect<string, Unavailable>
 ) {
   const [count, queue] = [
-    makeCount(share),
+    makeCount(share, encoder.kept),
     yield* Queue.unbounded<Buffer | Frame, GatewayError | Cause.Done>()
   ]
   const send = (text: string, final: ReadonlyArray<Frame> = []) => {

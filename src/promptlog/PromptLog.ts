@@ -16,7 +16,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 export interface PromptLogOptions {
   /** `PROMPT_LOG_DEFAULT_RETENTION_DAYS`, for keys without days of their own */
   readonly defaultDays: number
-  /** how many transcripts may wait; default 500, of up to 128 KiB each */
+  /** how many transcripts may wait; default 128, of up to 128 KiB each */
   readonly capacity?: number
   /** how long a shutdown waits for unwritten transcripts; default 2000 */
   readonly drainMs?: number
@@ -27,7 +27,7 @@ const batch = 25
 const make = Effect.fnUntraced(function* (options: PromptLogOptions) {
   const pg = yield* PgClient.PgClient
   const metrics = yield* Metrics
-  const capacity = options.capacity ?? 500
+  const capacity = options.capacity ?? 128
   const waiting: Array<PromptRow> = []
   const wake = yield* Queue.sliding<void>(1)
   const writing = yield* Semaphore.make(1)

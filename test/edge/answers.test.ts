@@ -178,7 +178,8 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3" 
   }
 )
 
-layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "25165824" }), live)(
+// The least that there can be: 32 MiB for requests and answers.
+layer(layerGateway({ MEMORY_MAX_BYTES: "268435456" }), live)(
   "when there is little memory for answers",
   (it) => {
     it.effect(
@@ -205,7 +206,8 @@ layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "25165824" }), live)(
   }
 )
 
-layer(layerGateway({ UNREAD_ANSWERS_MAX_BYTES: "88080384" }), live)(
+// 84 MiB for requests and answers.
+layer(layerGateway({ MEMORY_MAX_BYTES: "393216000" }), live)(
   "an answer that takes most of the memory",
   (it) => {
     it.effect("when a key does not read it, then the key gets no other until it has read it", () =>

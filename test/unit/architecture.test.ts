@@ -42,6 +42,7 @@ const rooms = [
   "infra",
   "Settings",
   "observability",
+  "memory",
   "secrets",
   "backend",
   "gates",

@@ -331,7 +331,7 @@ const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => E
 
 const vectorsFor = (kind: "embed" | "embeddings", request: PreparedRequest): Expected<Embeddings> => ({
   limit: vectorBytesOf(request),
-  factor: vectorsFactor,
+  factor: vectorsFactor(request),
   decode: (bytes) => expect(decodeEmbeddings(kind, request.inputs, bytes), "not the vectors asked for")
 })
 

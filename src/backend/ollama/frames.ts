@@ -75,9 +75,9 @@ class FrameDecoder {
 
   /** The memory needed after `bytes` are added to the incomplete line. */
   memoryWith(bytes: ReadonlyArray<Buffer>): number {
-    let size = this.#folded + this.#lines.pending
+    let size = 0
     for (const { length } of bytes) size += length
-    return size
+    return this.#folded + this.#lines.memoryWith(size)
   }
 
   /** The frames that `bytes` complete. */
@@ -177,6 +177,11 @@ export class LineSplitter {
   /** bytes of the incomplete line */
   get pending(): number {
     return this.#pending?.size ?? 0
+  }
+
+  /** the memory for the incomplete line and `more` bytes of it */
+  memoryWith(more: number): number {
+    return this.#pending?.memoryWith(more) ?? more
   }
 
   /**

@@ -40,6 +40,8 @@ export interface Bounds {
 export interface Encoder {
   /** the text for the frames of one network chunk, possibly "" */
   readonly frames: (chunk: ReadonlyArray<Frame>) => string
+  /** bytes of memory of what the last events repeat of the answer; absent: they repeat nothing */
+  readonly kept?: () => number
   /** the last line or event of an answer that fails after its first byte */
   readonly failure: (error: ErrorResponse, requestId: string) => string
   /**

@@ -151,6 +151,8 @@ class Answer {
   readonly #output: Array<JsonObject> = []
   #createdAt: number | undefined
   #open: Open | undefined
+  /** characters of its texts, which the last events repeat */
+  length = 0
 
   constructor(request: AnsweredRequest, requestId: string, emit: Emit) {
     this.#request = request
@@ -221,6 +223,7 @@ class Answer {
     if (this.#open?.kind !== kind) this.#close("completed")
     const open = (this.#open ??= this.#start(kind))
     open.text += delta
+    this.length += delta.length
     if (delta !== "") this.#emitAt(open, `${kind.events.text}.delta`, { delta, ...kind.more })
   }
 
@@ -243,6 +246,7 @@ class Answer {
     this.#close("completed")
     const [id, text] = [this.#itemId("fc"), JSON.stringify(call.arguments)]
     this.#clientName ??= clientNames(this.#echo)
+    this.length += text.length
     const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }
     const place = { item_id: id, output_index: this.#index }
     const item = callItem(id, "in_progress", { ...called, text: "" })
@@ -301,6 +305,8 @@ export const responsesEncoder = (request: AnsweredRequest, requestId: string): E
       for (const frame of chunk) answer.add(frame)
       return written()
     },
+    // A character may take two bytes.
+    kept: () => 2 * answer.length,
     waiting: () => {
       answer.begin(now())
       return written()

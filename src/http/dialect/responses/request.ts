@@ -26,6 +26,12 @@ const Format = Schema.Union([
 /** Any int32, because a bound above the cap is lowered. */
 const MaxOutputTokens = wholeIn([-(2 ** 31), 2 ** 31]).annotate({ not: { const: 0 } })
 
+/** The bounds of OpenAI. */
+const Metadata = Schema.Record(
+  Schema.String.check(Schema.isMaxLength(64)),
+  Schema.String.check(Schema.isMaxLength(512))
+).check(Schema.isMaxProperties(16))
+
 /** Nothing is stored here, so a part of the conversation would be lost unseen. */
 const Stored = Schema.optionalKey(Schema.Null.annotate({ message: "not supported, send the whole input" }))
 
@@ -51,7 +57,7 @@ const Responses = Schema.Struct({
     Schema.Struct({ effort: absentable(Effort), summary: absentable(Schema.String) }),
     "`effort` is left out for a model that cannot reason; `summary` has no effect"
   ),
-  metadata: absentable(Schema.JsonObject, "comes back in the answer"),
+  metadata: absentable(Metadata, "comes back in the answer"),
   previous_response_id: Stored,
   conversation: Stored,
   prompt: Stored,
