@@ -193,13 +193,17 @@ export const playgroundOf = (settings: SettingsValues): boolean =>
 export const drainMsOf = (settings: SettingsValues): number =>
   settings.shutdownDrainMs ?? (settings.databaseUrl === undefined ? 0 : 3000)
 
-export const boundsOf = (settings: SettingsValues): Server.ServerOptions["bounds"] => ({
-  connections: planOf(settings.memoryMaxBytes).connections,
-  connectionsPerAddress: settings.maxConnectionsPerAddress,
-  newConnections: { perSecond: 300, burst: 1000 },
-  anonymousRefusals: { perSecond: 200, burst: 100 },
-  anonymousRowsPerMinute: settings.anonymousRowsPerMinute
-})
+export const boundsOf = (settings: SettingsValues): Server.ServerOptions["bounds"] => {
+  const { connections } = planOf(settings.memoryMaxBytes)
+  return {
+    connections,
+    // One address never has all.
+    connectionsPerAddress: Math.min(settings.maxConnectionsPerAddress, connections / 2),
+    newConnections: { perSecond: 300, burst: 1000 },
+    anonymousRefusals: { perSecond: 200, burst: 100 },
+    anonymousRowsPerMinute: settings.anonymousRowsPerMinute
+  }
+}
 
 export const serverOptionsOf = (settings: SettingsValues): Server.ServerOptions => ({
   host: settings.host,

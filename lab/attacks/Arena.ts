@@ -22,11 +22,9 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
 import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
 
-/**
- * What a gateway may take under any attack, MiB: a replica has 1 GiB (`docs/sizing.md`), and bodies and answers need the rest.
- * The arena runs the sources, which take 100 MiB more than the build.
- */
-export const mostMiB = 512
+/** The memory of a gateway, MiB. Under no attack it may take more than `mostMiB` of it. */
+const memoryMiB = 512
+export const mostMiB = 480
 
 /** The attack is over when the gateway has this much memory: the machine is not only for this. */
 const maxMiB = 2048
@@ -113,6 +111,7 @@ export const layerArena = (checkout: string) =>
         NODE_ENV: "production",
         // As in the image and with `npm start`.
         MALLOC_ARENA_MAX: "1",
+        MEMORY_MAX_BYTES: String(memoryMiB * 1_048_576),
         DATABASE_URL: Redacted.value(postgres.url("postgres")),
         REDIS_URL: redis.url,
         BACKEND_URL: backendUrl

@@ -112,6 +112,33 @@ const dense: Attacker = async (order) => {
   return { answers }
 }
 
+/** Whole bodies of small objects to a model that answers nothing. Whoever is refused comes again a second later. */
+const waiting: Attacker = async (order) => {
+  const over = untilOf(order)
+  const objects = Array.from({ length: limit / 11 }, (_, n) => `{"k${n}":1}`)
+    .join(",")
+    .slice(0, limit - 4096)
+  const args = `{"x":[${objects.slice(0, objects.lastIndexOf(","))}]}`
+  const call = `{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":${args}}}]}`
+  const body = `{"model":"${order.model}","messages":[${call}]}`
+  const counts: Record<string, number> = {}
+  await together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      let first = ""
+      socket.setEncoding("latin1").on("data", (text: string) => (first += text.slice(0, 12)))
+      const text = head(order, pick(order.keys, i), [`Content-Length: ${Buffer.byteLength(body)}`]) + body
+      await write(socket, text)
+      while (!over() && !socket.destroyed && first === "") await sleep(50)
+      const status = first === "" ? "held" : first.slice(9, 12)
+      counts[status] = (counts[status] ?? 0) + 1
+      socket.destroy()
+      if (first !== "" && !over()) await sleep(1000)
+    }
+  })
+  return counts
+}
+
 export const bodies: Readonly<Record<string, Attacker>> = {
   "one-byte chunks": unfinished("1\r\na\r\n", 1),
   "chunks with extensions": unfinished(`1;${"x".repeat(200)}=y\r\na\r\n`, 1),
@@ -119,5 +146,6 @@ export const bodies: Readonly<Record<string, Attacker>> = {
   "one-byte chunks, again and again": relentless,
   "declared bodies": declared,
   "unwanted bodies": unwanted,
-  "dense bodies": dense
+  "dense bodies": dense,
+  "waiting bodies": waiting
 }

@@ -165,8 +165,55 @@ const floods: ReadonlyArray<MemoryPlan> = [
   flood("seven-megabytes", { name: "40 streams of 7 MB frames at a time", ...many })
 ]
 
+/** Those that took most alone, at the same time. */
+const crowd: ReadonlyArray<MemoryPlan> = [
+  { name: "declared bodies", attack: "declared bodies", count: 400 },
+  {
+    name: "waiting bodies",
+    attack: "waiting bodies",
+    count: 200,
+    model: "silent",
+    keys: 25,
+    limits: { concurrent: 8 }
+  },
+  {
+    name: "streams of 1 MB frames",
+    attack: "unread",
+    count: 50,
+    rate: 100,
+    model: "megabytes",
+    limits: { concurrent: 1000 }
+  },
+  { ...flood("vectors", many), name: "vectors", count: 10, path: "/v1/embeddings", body: "base64" },
+  { ...flood("empty-objects", many), name: "tool calls", count: 10, stream: false }
+]
+
+const atOnce: Assault = {
+  point: 21,
+  name: "five attackers at once",
+  run: Effect.gen(function* () {
+    const victim = yield* (yield* Arena).victim
+    const met = yield* Effect.raceFirst(
+      Effect.forEach(
+        crowd,
+        ({ keys = 1, limits = least, name: _name, ...plan }) =>
+          Effect.flatMap(newKeys(keys, limits), (own) =>
+            attack(completed({ seconds: 20, ...plan }, victim.url, own))
+          ),
+        { concurrency: "unbounded" }
+      ),
+      Effect.as(victim.gone, [{ "the process ended": 1 }])
+    )
+    return [
+      atMost(21, "five attackers at once", "memory at most, MiB", victim.peakMiB(), mostMiB),
+      ...met.flatMap((one, i) => metBy(21, `five attackers at once, ${crowd[i]?.name ?? ""}`, one))
+    ]
+  })
+}
+
 export const memory: ReadonlyArray<Assault> = [
   ...bodies.map(assault(1)),
   ...unread.map(assault(2)),
-  ...floods.map(assault(3))
+  ...floods.map(assault(3)),
+  atOnce
 ]

@@ -20,8 +20,6 @@ interface Trouble {
   readonly capped?: boolean
   /** how long the attack goes on before its neighbour comes, seconds; default 1.5 */
   readonly leadS?: number
-  /** memory at most, MiB */
-  readonly maxMiB?: number
   /** whether an honest stranger's 403 is timed as well */
   readonly stranger?: boolean
 }
@@ -56,7 +54,6 @@ const trouble = ({
   keys: keyCount = 1,
   leadS = 1.5,
   limits = { rpm: 1, tpm: 1000, concurrent: 1 },
-  maxMiB = mostMiB,
   name,
   plan,
   point,
@@ -113,7 +110,7 @@ const trouble = ({
           ]
         : []),
       noted(point, name, "CPU of the gateway, seconds a second", cpu / seconds),
-      atMost(point, name, "memory at most, MiB", victim.peakMiB(), maxMiB),
+      atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
       ...metBy(point, name, met)
     ]
     return rows
@@ -148,8 +145,6 @@ const connections = (name: string, plan: Partial<Plan>): Trouble => ({
   keys: 0,
   // The house is full before anybody else comes.
   leadS: 10,
-  // As many as there may be take 18 KB each.
-  ...(plan.from === undefined ? {} : { maxMiB: 704 }),
   plan: { attack: "occupy", count: 16_384, seconds: 18, from: ["127.0.0.1"], ...plan }
 })
 const many = Array.from({ length: 6 }, (_, i) => `127.0.1.${i + 1}`)
