@@ -3,7 +3,7 @@
  * time, and what it costs: CPU of the gateway, of Postgres and of Redis, memory, bytes of rows and counters.
  *
  * Arguments: `--people 100,500 --seconds 30`; `--editors` for people whose editors complete while they type; `--images` for
- * eight bodies of 20 MB at a time, with `--bodies` as REQUEST_BODIES_MAX_BYTES (default: room for all eight); `--users 10000` for so many
+ * eight bodies of 20 MB at a time, with `--memory` as MEMORY_MAX_BYTES (default: 1 GiB); `--users 10000` for so many
  * end users of one key with limits of their own, beside a key without.
  */
 import { spawn, spawnSync } from "node:child_process"
@@ -26,7 +26,7 @@ const { values: given } = parseArgs({
     seconds: { type: "string", default: "30" },
     editors: { type: "boolean", default: false },
     images: { type: "boolean", default: false },
-    bodies: { type: "string", default: "167772160" },
+    memory: { type: "string", default: "1073741824" },
     users: { type: "string", default: "0" }
   }
 })
@@ -82,7 +82,7 @@ const measure = Effect.fnUntraced(function* (people: number) {
     BACKEND_URL: backend.url,
     PORT: String(port),
     LOG_LEVEL: "error",
-    ...(given.images ? { MAX_REQUEST_BODY_BYTES: "20971520", REQUEST_BODIES_MAX_BYTES: given.bodies } : {})
+    ...(given.images ? { MAX_REQUEST_BODY_BYTES: "20971520", MEMORY_MAX_BYTES: given.memory } : {})
   }
   const tollgate = (...args: ReadonlyArray<string>) => {
     const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...args], {

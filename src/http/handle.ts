@@ -16,6 +16,7 @@ import type { JsonObject, PreparedRequest } from "../domain/Inference.ts"
 import { bytesOf } from "../domain/prepare.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { makeAdmit } from "../request/admit.ts"
+import { transcriptBytes } from "../promptlog/transcript.ts"
 import { makeForward } from "../request/forward.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
@@ -135,7 +136,7 @@ const spareBytes = 65_536
 
 /** From here on the request takes the memory of its texts. */
 const keep = (
-  { bodyBytes }: RequestContext,
+  { bodyBytes, caller }: RequestContext,
   share: RequestShare,
   request: PreparedRequest
 ): Result.Result<void, BadRequest | NoRoom> => {
@@ -143,6 +144,6 @@ const keep = (
   const refusal =
     bytes > expansion * bodyBytes + spareBytes
       ? new BadRequest({ detail: "body: its numbers are too long when they are written out" })
-      : share.grow(bytes)
+      : share.grow(bytes + (caller?.promptLogDays === undefined ? 0 : transcriptBytes))
   return refusal === undefined ? Result.void : Result.fail(refusal)
 }

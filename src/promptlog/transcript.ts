@@ -10,6 +10,9 @@ import { storable } from "../domain/text.ts"
 /** UTF-8 bytes stored of a prompt, and as many of an answer. */
 export const maxBytes = 65_536
 
+/** The memory of a transcript: its answer, and its prompt when it ends. A character may take two bytes. */
+export const transcriptBytes = 4 * maxBytes
+
 export interface Cut {
   readonly text: string
   readonly truncated: boolean
