@@ -98,8 +98,8 @@ const decodeWritten = oneRow({ readOnly: Schema.Boolean })
  */
 export const probeWrites = (sql: SqlClient.SqlClient) =>
   decodeWritten(sql`
-    SELECT p.off AS "readOnly",
-      CASE WHEN count(spilled) > 0 AND NOT p.off THEN pg_logical_emit_message(true, 'tollgate', '') END
+    SELECT CASE WHEN p.off THEN true ELSE pg_logical_emit_message(true, 'tollgate', '') IS NULL END AS "readOnly"
     FROM (SELECT set_config('work_mem', '64kB', true) AS memory,
-        current_setting('transaction_read_only')::boolean AS off OFFSET 0) AS p, LATERAL unnest(array_fill(repeat(p.memory, 2000), ARRAY[13])) AS spilled
+        current_setting('transaction_read_only')::boolean AS off OFFSET 0) AS p,
+      unnest(array_fill(repeat(p.memory, 2000), ARRAY[13])) AS spilled
     GROUP BY p.off`).pipe(Effect.flatMap(({ readOnly }) => (readOnly ? new ReadOnly() : Effect.void)))
