@@ -86,8 +86,6 @@ export class ReadOnly extends Data.TaggedError("ReadOnly") {
   override readonly message = "transactions are read-only"
 }
 
-const decodeWritten = oneRow({ readOnly: Schema.Boolean })
-
 /**
  * Writes as requests do, and leaves nothing behind: no row, so nothing to vacuum, no lock, and no right is needed.
  *
@@ -97,7 +95,7 @@ const decodeWritten = oneRow({ readOnly: Schema.Boolean })
  * - A message in the write-ahead log makes the commit wait for the disk, and for a synchronous standby.
  */
 export const probeWrites = (sql: SqlClient.SqlClient) =>
-  decodeWritten(sql`
+  oneRow({ readOnly: Schema.Boolean })(sql`
     SELECT CASE WHEN p.off THEN true ELSE pg_logical_emit_message(true, 'tollgate', '') IS NULL END AS "readOnly"
     FROM (SELECT set_config('work_mem', '64kB', true) AS memory,
         current_setting('transaction_read_only')::boolean AS off OFFSET 0) AS p,

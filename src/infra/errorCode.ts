@@ -6,11 +6,10 @@ export const codeOf = (cause: unknown): string | undefined =>
 
 const maxDepth = 8
 
+type CodeAndMessage = { readonly code: string; readonly message: string }
+
 /** Code and message of the innermost error that has one: drivers wrap the error of the system or of the server several times. */
-export const innermost = (
-  error: unknown,
-  depth = 0
-): { readonly code: string; readonly message: string } | undefined => {
+export const innermost = (error: unknown, depth = 0): CodeAndMessage | undefined => {
   if (typeof error === "string") return { code: "", message: error }
   if (depth > maxDepth || !Predicate.isObject(error)) return undefined
   const [first] = "errors" in error && Array.isArray(error.errors) ? error.errors : []

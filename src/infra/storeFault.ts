@@ -17,7 +17,7 @@ const faults: ReadonlyArray<readonly [fault: string, sign: RegExp, mend: string]
 
 export const storeFault = (error: unknown) => {
   const { code, message } = innermost(error) ?? { code: "", message: "" }
-  const [fault = "", , mend = ""] =
-    faults.find(([, sign]) => sign.test(`${code} ${message}`.trimStart())) ?? []
+  const text = `${code} ${message}`.trimStart()
+  const [fault = "", , mend = ""] = faults.find(([, sign]) => sign.test(text)) ?? []
   return { fault, mend }
 }

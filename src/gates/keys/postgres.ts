@@ -229,7 +229,7 @@ export const layerPostgres = (
       })
 
       const ping = probeWrites(pg).pipe(
-        timeoutDetached(readTimeoutMs),
+        timeoutDetached("1 second"),
         Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause })),
         Effect.asVoid
       )
