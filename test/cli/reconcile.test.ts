@@ -402,6 +402,15 @@ test("when it waits for a key in use, then it looks on until the request has end
   assert.strictEqual(yield* counted(caller), 30)
 })
 
+test("when a tenant has too many keys to compare, then nothing waits for it, and the books are right as far as compared", function* () {
+  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  yield* sql`INSERT INTO api_keys (tenant_id, name, prefix, hash)
+    SELECT tenant_id, 'n' || n, 'tg_' || lpad(n::text, 9, '0'), hash FROM api_keys, generate_series(1, 2000) n`
+  yield* count({ group: caller.tenantId }, 400)
+  const { counters, right, whole } = yield* prove("--wait")
+  assert.deepStrictEqual([counters, right, whole], [{ compared: 0, busy: 1 }, true, false])
+})
+
 test("when many requests are involved, then some are named, with how many more there are", function* () {
   const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
   yield* insert(caller.keyPrefix, { count: 23, at: "clock_timestamp()" })

@@ -6,6 +6,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Cluster } from "ioredis"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { storeFault } from "../../../src/infra/storeFault.ts"
 import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
 import { comesTrue, eventually } from "../../support/wait.ts"
 
@@ -135,6 +136,26 @@ describe("a client of Redis", () => {
           assert.isTrue(yield* comesTrue(() => logins.has("two sec@nd")))
           yield* works
         }).pipe(Effect.provide(layerRedis({ url, commandTimeoutMs: 200 })))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.each(["single", "cluster"])(
+    "when the password is refused, then who asks for the servers hears it (%s)",
+    (kind) =>
+      Effect.gen(function* () {
+        const server = yield* makeScriptedRedis((words): Reply | undefined =>
+          words.some((word) => word.toLowerCase() === "auth")
+            ? { bytes: "-WRONGPASS invalid username-password pair\r\n" }
+            : undefined
+        )
+        yield* Effect.gen(function* () {
+          const { askServers } = yield* Redis
+          const named = yield* eventually(
+            Effect.map(Effect.flip(askServers), (error) => storeFault(error).fault),
+            (fault) => fault === "password refused"
+          )
+          assert.strictEqual(named, "password refused")
+        }).pipe(Effect.provide(layerOn(kind, server.port)))
       }).pipe(Effect.scoped)
   )
 })
