@@ -10,7 +10,6 @@ type CodeAndMessage = { readonly code: string; readonly message: string }
 
 /** Code and message of the innermost error that has one: drivers wrap the error of the system or of the server several times. */
 export const innermost = (error: unknown, depth = 0): CodeAndMessage | undefined => {
-  if (typeof error === "string") return { code: "", message: error }
   if (depth > maxDepth || !Predicate.isObject(error)) return undefined
   const [first] = "errors" in error && Array.isArray(error.errors) ? error.errors : []
   const inner = ["reason", "cause", "lastNodeError"].map((name): unknown => Reflect.get(error, name))
@@ -18,6 +17,9 @@ export const innermost = (error: unknown, depth = 0): CodeAndMessage | undefined
     const found = innermost(next, depth + 1)
     if (found !== undefined) return found
   }
-  const [code = "", message = ""] = ["code", "message"].map((name) => String(Reflect.get(error, name) ?? ""))
+  const [code = "", own = "", cause = ""] = ["code", "message", "cause"]
+    .map((name): unknown => Reflect.get(error, name))
+    .map((value) => (typeof value === "string" ? value : ""))
+  const message = own === "" ? cause : own
   return message === "" && code === "" ? undefined : { code, message }
 }

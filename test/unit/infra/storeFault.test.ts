@@ -36,10 +36,23 @@ const cases: ReadonlyArray<readonly [fault: string, error: unknown]> = [
   ["memory full", ofRedis("OOM command not allowed when used memory > 'maxmemory'.")],
   ["starting", ofPostgres("57P03", "the database system is starting up")],
   ["starting", ofRedis("LOADING Redis is loading the dataset in memory")],
-  ["unsuitable", ofRedis(faultOf({ runId: "", version: "6.2.1", evictionPolicy: "noeviction" }) ?? "")],
-  ["unsuitable", ofRedis(faultOf({ runId: "", version: "7.2.1", evictionPolicy: "allkeys-lru" }) ?? "")],
+  [
+    "unsuitable",
+    new MeterDown({ cause: faultOf({ runId: "", version: "6.2.1", evictionPolicy: "noeviction" }) })
+  ],
+  [
+    "unsuitable",
+    new MeterDown({ cause: faultOf({ runId: "", version: "7.2.1", evictionPolicy: "allkeys-lru" }) })
+  ],
   ["certificate refused", Object.assign(new Error("certificate has expired"), { code: "CERT_HAS_EXPIRED" })],
   ["certificate refused", Object.assign(new Error("self-signed"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" })],
+  [
+    "certificate refused",
+    Object.assign(new Error("not in the list"), {
+      code: "ERR_TLS_CERT_ALTNAME_INVALID",
+      reason: "IP: 127.0.0.2"
+    })
+  ],
   ["failed", ofPostgres("3D000", 'database "a" does not exist')],
   ["failed", ofPostgres("XX001", "invalid page in block 7")],
   ["failed", ofRedis("NOPERM this user has no permissions to run the 'set' command")],
