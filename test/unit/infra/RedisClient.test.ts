@@ -143,11 +143,12 @@ describe("a client of Redis", () => {
     "when the password is refused, then who asks for the servers hears it (%s)",
     (kind) =>
       Effect.gen(function* () {
-        const server = yield* makeScriptedRedis((words): Reply | undefined =>
-          words.some((word) => word.toLowerCase() === "auth")
-            ? { bytes: "-WRONGPASS invalid username-password pair\r\n" }
-            : undefined
-        )
+        const isLogin = (word: string) => word.toLowerCase() === "auth"
+        const server = yield* makeScriptedRedis((words) => ({
+          bytes: words.some(isLogin)
+            ? "-WRONGPASS invalid username-password pair\r\n"
+            : "-NOAUTH Authentication required.\r\n"
+        }))
         yield* Effect.gen(function* () {
           const { askServers } = yield* Redis
           const named = yield* eventually(
