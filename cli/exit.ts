@@ -8,6 +8,9 @@ import { errorMessages, usageMessage } from "./errorMessages.ts"
 /** The command failed, and has printed already what is wrong. */
 export class Reported extends Data.TaggedError("Reported") {}
 
+/** The command found nothing wrong and could not look at everything; it has printed what is missing. */
+export class Incomplete extends Data.TaggedError("Incomplete") {}
+
 /** Longest line, in characters. */
 const maxLength = 500
 
@@ -43,6 +46,7 @@ export const reportFailure = (cause: Cause.Cause<unknown>, json: boolean): Effec
   if (Cause.hasInterruptsOnly(cause)) return Effect.succeed(interrupted)
   const error = Cause.squash(cause)
   if (error instanceof Reported) return Effect.succeed(1)
+  if (error instanceof Incomplete) return Effect.succeed(2)
   // The presenter has printed already. Help after wrong usage is a failure; help after a bare command is not.
   if (CliError.isCliError(error) && error._tag === "ShowHelp") {
     return Effect.succeed(error.errors.length === 0 ? 0 : 1)

@@ -14,7 +14,8 @@ export interface Setting<A> {
   readonly expected: string
   /** what `docs/reference.md` prints as the default */
   readonly shown: string
-  readonly read: (text: string) => A | undefined
+  /** `file`: where the text was */
+  readonly read: (text: string, file?: string) => A | undefined
   readonly fallback: A
   /** whether `<name>_FILE` may name a file with the value */
   readonly secret: boolean
@@ -85,7 +86,7 @@ const secretUrl = (
   name,
   expected,
   shown: "unset",
-  read: (text) => (isOne(text) ? Redacted.make(text) : undefined),
+  read: (text, label) => (isOne(text) ? Redacted.make(text, { label }) : undefined),
   fallback: undefined,
   secret: true
 })
@@ -271,7 +272,7 @@ export const readSettings = (given: Environment): Result.Result<SettingsValues, 
       Struct.lambda<Read>((entry) => {
         const text = env[entry.name]
         if (text === undefined || text === "") return entry.fallback
-        const read = entry.read(text)
+        const read = entry.read(text, entry.secret ? given[`${entry.name}_FILE`] : undefined)
         if (read !== undefined) return read
         problems.push({ setting: entry.name, given: shapeOf(text), expected: entry.expected })
         return entry.fallback

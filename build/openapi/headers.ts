@@ -59,7 +59,7 @@ export const headers = {
   /** On the answer of `/readyz`. */
   ready: {
     "X-Readiness": text(
-      "what is down, as `database=ok, cache=ok, backend=down, models=expired`; only to clients on the gateway's own machine"
+      "what is wrong, as `database=disk full, cache=ok, backend=down, models=expired`; only to clients on the gateway's own machine"
     )
   },
   /** On a list of models. */

@@ -1,5 +1,7 @@
 /** What a check of `status` and `doctor` found, and how it is printed. */
 import { Duration } from "effect"
+import { storeFault } from "../../src/infra/storeFault.ts"
+import { explain } from "../../src/observability/explain.ts"
 import { broken, columns, padded } from "../terminal.ts"
 
 export interface Check {
@@ -17,6 +19,12 @@ const wrong =
   (name: string, detail: string, mend: string): Check => ({ name, state, detail, mend })
 export const warning = wrong("warning")
 export const failed = wrong("failed")
+
+/** A store cannot be used. */
+export const storeFailed = (name: "database" | "cache", error: unknown): Check => {
+  const { fault, mend } = storeFault(error)
+  return failed(name, `${fault}: ${explain(error)}`, mend)
+}
 
 /** One line for each check, and what to do below it. Nothing is cut: long lines are broken. */
 export const checkTable = (checks: ReadonlyArray<Check>, width = columns()): string => {

@@ -3,10 +3,9 @@ import { Effect, Option, Schema } from "effect"
 import { Cluster } from "ioredis"
 import { faultOf, probeWrites } from "../../src/gates/meter/redis/requirements.ts"
 import { codeOf } from "../../src/infra/errorCode.ts"
-import { Redis } from "../../src/infra/Redis.ts"
+import { Redis, RedisFailed } from "../../src/infra/Redis.ts"
 import { onConnectionError } from "../../src/infra/RedisClient.ts"
-import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
-import { explain } from "../../src/observability/explain.ts"
+import { type Check, clockCheck, ok, storeFailed, tlsCheck, took, warning } from "./Check.ts"
 
 /** How long the first connection may take, and how long a client may try again after an error. */
 const connectMs = 5000
@@ -42,9 +41,7 @@ const decodeTime = Schema.decodeUnknownEffect(
 const number = (info: string, field: string): number =>
   Number(new RegExp(`^${field}:(\\d+)`, "m").exec(info)?.[1] ?? 0)
 
-const unreachable = (error: unknown): ReadonlyArray<Check> => [
-  failed("cache", explain(error), "check REDIS_URL, the network, and that Redis runs")
-]
+const unreachable = (error: unknown): ReadonlyArray<Check> => [storeFailed("cache", error)]
 
 const essential = Effect.gen(function* () {
   yield* connected
@@ -53,17 +50,15 @@ const essential = Effect.gen(function* () {
   yield* send("TIME", [])
   const [ms, time] = yield* Effect.timed(Effect.option(Effect.flatMap(send("TIME", []), decodeTime)))
   const found = yield* servers
-  const faults = found.flatMap((server) => faultOf(server) ?? [])
-  const refused = yield* Effect.match(probeWrites(redis), {
-    onFailure: (error) => `it refuses writes: ${explain(error)}`,
-    onSuccess: () => undefined
-  })
-  const fault = faults[0] ?? refused
+  const fault = found.map(faultOf).find((one) => one !== undefined)
   const kind = client instanceof Cluster ? `Redis Cluster of ${found.length} masters` : "Redis"
-  const state: Check =
-    fault === undefined
-      ? ok("cache", `${kind} ${found[0]?.version ?? ""}, ${took(ms)}`)
-      : failed("cache", fault, "until then every request is refused with 503")
+  const state = yield* Effect.match(
+    fault === undefined ? probeWrites(redis) : new RedisFailed({ cause: fault }),
+    {
+      onFailure: (error) => storeFailed("cache", error),
+      onSuccess: () => ok("cache", `${kind} ${found[0]?.version ?? ""}, ${took(ms)}`)
+    }
+  )
   return { time, state }
 })
 

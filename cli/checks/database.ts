@@ -2,10 +2,10 @@
 import { Effect, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { knownVersion, planMigrations } from "../../src/infra/Migrations.ts"
+import { probeWrites } from "../../src/infra/Postgres.ts"
 import { oneRow } from "../../src/infra/rows.ts"
 import { timeoutDetached } from "../../src/infra/time.ts"
-import { type Check, clockCheck, failed, ok, tlsCheck, took, warning } from "./Check.ts"
-import { explain } from "../../src/observability/explain.ts"
+import { type Check, clockCheck, failed, ok, storeFailed, tlsCheck, took, warning } from "./Check.ts"
 
 const readFacts = oneRow({
   version: Schema.String,
@@ -57,16 +57,17 @@ const essential = Effect.gen(function* () {
     found,
     checks: [
       found.replica
-        ? failed("database", "it is a read-only standby", "name the primary in DATABASE_URL")
-        : ok("database", `PostgreSQL ${found.version}, ${took(found.time)}`),
+        ? failed("database", "read-only: it is a standby", "name the primary in DATABASE_URL")
+        : yield* Effect.match(timeoutDetached("5 seconds")(probeWrites(yield* SqlClient.SqlClient)), {
+            onFailure: (error) => storeFailed("database", error),
+            onSuccess: () => ok("database", `PostgreSQL ${found.version}, ${took(found.time)}`)
+          }),
       yield* schemaCheck
     ]
   }
 })
 
-const unreachable = (error: unknown): ReadonlyArray<Check> => [
-  failed("database", explain(error), "check DATABASE_URL, the network, and that the database runs")
-]
+const unreachable = (error: unknown): ReadonlyArray<Check> => [storeFailed("database", error)]
 
 /** Connection and schema. */
 export const databaseStatus: Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> = Effect.match(

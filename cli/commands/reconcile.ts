@@ -3,7 +3,7 @@ import { Command } from "effect/cli"
 import { Books, type Mended } from "../../src/admin/books/Books.ts"
 import type { Difference, Proof, Sums } from "../../src/admin/books/proof.ts"
 import { described } from "../help.ts"
-import { Reported } from "../exit.ts"
+import { Incomplete, Reported } from "../exit.ts"
 import * as flags from "../flags.ts"
 import { boundsOf, periodFlags } from "../period.ts"
 import { amount, counted, escapeText, show } from "../terminal.ts"
@@ -58,8 +58,18 @@ const requestsText = ({ kind, match, moreRequests, requests }: Difference): stri
 export const sentenceOf = (difference: Difference): string =>
   `${ownerText(difference)}: ${fact(difference)} ${requestsText(difference)}`
 
+/** Whether nothing differs of what was compared. */
 const isRight = ({ differences, moreDifferences }: Proof): boolean =>
   differences.length === 0 && moreDifferences === 0
+
+const isWhole = ({ counters }: Proof): boolean => counters === undefined || counters.busy === 0
+
+/** Prints what the last comparison found, and ends with the exit code that says it. */
+const end = Effect.fnUntraced(function* (proof: Proof, json: object, text: ReadonlyArray<string>) {
+  yield* show({ ...toJson(proof), ...json }, text.join("\n"))
+  if (!isRight(proof)) return yield* new Reported()
+  if (!isWhole(proof)) return yield* new Incomplete()
+})
 
 const lines = (proof: Proof): ReadonlyArray<string> => {
   const { compared, counters, days, differences, dropped, moreDifferences, running } = proof
@@ -77,19 +87,20 @@ const lines = (proof: Proof): ReadonlyArray<string> => {
       : `The live counters of ${amount(counters.compared)} keys and tenants were compared.${
           counters.busy === 0
             ? ""
-            : ` ${amount(counters.busy)} were in use all the time and were not compared.`
+            : ` ${amount(counters.busy)} were in use all the time, or have too many keys, and were not compared.`
         }`,
     ...(running === 0 ? [] : [`${counted(running, "request")} open. They are in no sum yet.`]),
     ...differences.map((difference) => `- ${sentenceOf(difference)}`),
     ...(moreDifferences === 0 ? [] : [`- ${counted(moreDifferences, "more difference")}.`]),
     isRight(proof)
-      ? `The books ${counters === undefined ? "of the database " : ""}are right.`
+      ? `The books ${counters === undefined ? "of the database " : ""}are right${isWhole(proof) ? "" : " as far as compared. With --wait each is compared once it is not in use"}.`
       : "The books differ."
   ]
 }
 
 const toJson = (proof: Proof) => ({
   right: isRight(proof),
+  whole: isWhole(proof),
   ...proof,
   dropped: proof.dropped ?? null,
   counters: proof.counters ?? null,
@@ -112,26 +123,25 @@ export const reconcile = Command.make(
     repair: flags.toggle(
       "repair",
       "Mend what differs, and compare again. Audit rows do not change. Needs the owner of the schema, as migrate does"
-    )
+    ),
+    wait: flags.toggle("wait", "Go on until the counters of each key and tenant were seen at rest")
   },
-  Effect.fnUntraced(function* ({ repair, ...period }) {
+  Effect.fnUntraced(function* ({ repair, wait, ...period }) {
     const bounds = yield* boundsOf(period)
     const books = yield* Books
     if (!repair) {
-      const proof = yield* books.compare(bounds)
-      yield* show(toJson(proof), lines(proof).join("\n"))
-      return yield* isRight(proof) ? Effect.void : new Reported()
+      const proof = yield* books.compare(bounds, wait)
+      return yield* end(proof, {}, lines(proof))
     }
-    const { after, before, mended } = yield* books.repair(bounds)
+    const { after, before, mended } = yield* books.repair(bounds, wait)
     const text = isRight(before)
       ? lines(before)
       : [...lines(before), "", mendedText(mended), "", ...lines(after)]
-    yield* show({ ...toJson(after), before: toJson(before), mended }, text.join("\n"))
-    return yield* isRight(after) ? Effect.void : new Reported()
+    yield* end(after, { before: toJson(before), mended }, text)
   })
 ).pipe(
   described(
-    "Prove the books: compare the audit, the ledger, the live counters and open requests; exit 1 when they differ",
+    "Prove the books: compare the audit, the ledger, the live counters and open requests; exit 1 when they differ, 2 when some counters were in use",
     "tollgate reconcile --month 2026-11",
     ["tollgate reconcile --since 2026-11-01 --until yesterday --repair", "Mend what differs"]
   )

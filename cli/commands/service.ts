@@ -123,7 +123,7 @@ const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
   const versions = new Set(alive.map((state) => state.version))
   return [
     alive.length === 0
-      ? failed("replicas", "no gateway runs", 'start one with "tollgate serve"')
+      ? failed("replicas", "no gateway runs, or none can report", 'start one with "tollgate serve"')
       : wrong.length > 0
         ? failed(
             "replicas",

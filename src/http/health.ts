@@ -9,6 +9,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { makeMonotonicMs, remembered, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
+import { storeFault } from "../infra/storeFault.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { headersOf, respondJson } from "./respond.ts"
@@ -35,18 +36,17 @@ const make = Effect.gen(function* () {
 
   const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
     const log = new OutageLog(nowMs)
+    // The cause of a failed backend call names its address.
+    const isStore = dependency !== "backend"
+    const faultOf = (cause: unknown) => (isStore ? storeFault(cause).fault : "down")
     return ping.pipe(
       timeoutDetached(probeTimeout),
-      Effect.tapError((cause) =>
-        log.failed(() =>
-          // The cause of a failed backend call names its address.
-          dependency === "backend"
-            ? Effect.logWarning("dependency not ready", { dependency })
-            : Effect.logWarning("dependency not ready", { dependency }, Cause.fail(cause))
-        )
-      ),
+      Effect.tapError((cause) => {
+        const line = [{ dependency, fault: faultOf(cause) }, ...(isStore ? [Cause.fail(cause)] : [])]
+        return log.failed(() => Effect.logWarning("dependency not ready", ...line))
+      }),
       Effect.tap(log.over(Effect.logInfo("dependency ready again", { dependency }))),
-      Effect.match({ onFailure: () => false, onSuccess: () => true }),
+      Effect.match({ onFailure: faultOf, onSuccess: () => "ok" as const }),
       (probe) => remembered(probe, 1000)
     )
   }
@@ -58,35 +58,38 @@ const make = Effect.gen(function* () {
   const all = Effect.all(probes, { concurrency: "unbounded" })
   yield* metrics.probe({
     name: "tollgate_ready",
-    help: "Whether a dependency answers: database (Postgres), cache (Redis), backend (the model server)",
+    help: "Whether a dependency answers, and the stores can be written: database (Postgres), cache (Redis), backend (the model server)",
     labels: ["dependency"],
     read: Effect.map(all, (answers) =>
-      dependencies.map((dependency) => ({ labels: { dependency }, value: answers[dependency] ? 1 : 0 }))
+      dependencies.map((dependency) => ({
+        labels: { dependency },
+        value: Number(answers[dependency] === "ok")
+      }))
     )
   })
   const check = Effect.gen(function* () {
     if (drain.draining()) return yield* new ShuttingDown()
     const answers = yield* all
-    const down = dependencies.find((dependency) => !answers[dependency])
+    const down = dependencies.find((dependency) => answers[dependency] !== "ok")
     if (down !== undefined) {
       return yield* new Unavailable({ gate: gates[down], cause: `${down} is not ready` })
     }
   })
   const details = Effect.map(all, (answers) =>
     [
-      ...dependencies.map((dependency) => `${dependency}=${answers[dependency] ? "ok" : "down"}`),
+      ...dependencies.map((dependency) => `${dependency}=${answers[dependency]}`),
       `models=${discovery.isExpired() ? "expired" : "ok"}`
     ].join(", ")
   )
   return {
     check,
-    /** Each dependency with `ok` or `down`, and the model list with `ok` or `expired`: for the operator. */
+    /** Each dependency with `ok` or what is wrong with it, and the model list with `ok` or `expired`: for the operator. */
     details
   }
 })
 
 /**
- * Whether database, cache store and backend all answer, and the gateway is not stopping. Each is asked at most once a
+ * Whether database and cache store can be written, the backend answers, and the gateway is not stopping. Each is asked at most once a
  * second, so that many probes do not become load.
  *
  * `tollgate_ready{dependency}` has the same result for alerts. The first failure of an outage is logged, because a load

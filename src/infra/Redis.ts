@@ -9,7 +9,13 @@ import { Context, Data, Effect, FiberHandle, Layer, Predicate, Schedule, type Sc
 import { Cluster } from "ioredis"
 import { codeOf } from "./errorCode.ts"
 import { OutageLog } from "./OutageLog.ts"
-import { commandTimeoutOf, makeRedisClient, type RedisClient, type RedisOptions } from "./RedisClient.ts"
+import {
+  commandTimeoutOf,
+  makeRedisClient,
+  onConnectionError,
+  type RedisClient,
+  type RedisOptions
+} from "./RedisClient.ts"
 import { makeMonotonicMs } from "./time.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
@@ -111,6 +117,10 @@ const infoMs = 30_000
 const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number) => {
   let closed = 0
   let known: { readonly at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
+  /** Why there is no connection, which commands do not tell. */
+  let broken: unknown
+  onConnectionError(client, (cause) => void (broken = cause))
+  client.on("ready", () => void (broken = undefined))
   client.on("close", () => {
     closed += 1
     known = undefined
@@ -118,10 +128,13 @@ const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number
   const read = Effect.gen(function* () {
     const before = closed
     const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-    const texts = yield* withDeadline(timeoutMs, () => Promise.all(nodes.map((node) => node.info())))
-    const servers = texts.map(infoOf)
     // A cluster lists its nodes a moment after it is connected.
-    if (closed === before && servers.length > 0) known = { at: nowMs(), servers }
+    if (nodes.length === 0) return yield* new RedisFailed({ cause: broken ?? "no node is connected" })
+    const texts = yield* withDeadline(timeoutMs, () => Promise.all(nodes.map((node) => node.info()))).pipe(
+      Effect.mapError(({ cause }) => new RedisFailed({ cause: broken ?? cause }))
+    )
+    const servers = texts.map(infoOf)
+    if (closed === before) known = { at: nowMs(), servers }
     return servers
   })
   return {

@@ -5,6 +5,7 @@
 import type { ConnectionOptions } from "node:tls"
 import { Effect, Redacted, Result, type Scope } from "effect"
 import { Cluster, Redis as Single } from "ioredis"
+import { makeCurrentUrl } from "./currentUrl.ts"
 import { readRedisUrl, readRedisTls } from "./tls.ts"
 
 export type RedisClient = Single | Cluster
@@ -69,20 +70,26 @@ const hearEveryError = (client: Single): Single =>
     setImmediate(() => void client.stream?.on("error", ignore))
   })
 
+/** The user and the password of a URL, as far as it has them. */
+const credentialsOf = (url: Redacted.Redacted) => {
+  const { password, username } = new URL(readRedisUrl(Redacted.value(url))?.[0] ?? "")
+  return {
+    ...(username === "" ? {} : { username: decodeURIComponent(username) }),
+    ...(password === "" ? {} : { password: decodeURIComponent(password) })
+  }
+}
+
 const keepName = (name: string, found: (error: null, address: string) => void) => found(null, name)
 
+/** ioredis takes the password from the options of a client at each attempt to connect. */
 const connectCluster = (
   urls: ReadonlyArray<string>,
   options: RedisOptions,
-  tls: ConnectionOptions | undefined
+  tls: ConnectionOptions | undefined,
+  renew: (node: Single) => void
 ): Cluster => {
-  const { password, username } = new URL(urls[0] ?? "")
   const cluster = new Cluster([...urls], {
-    redisOptions: {
-      ...connectionOptions(options, tls),
-      ...(username === "" ? {} : { username: decodeURIComponent(username) }),
-      ...(password === "" ? {} : { password: decodeURIComponent(password) })
-    },
+    redisOptions: { ...connectionOptions(options, tls), ...credentialsOf(options.url) },
     // The client looks the hosts up and dials addresses. With TLS it dials the names, because certificates have them.
     ...(tls === undefined ? {} : { dnsLookup: keepName }),
     enableOfflineQueue: false,
@@ -94,6 +101,7 @@ const connectCluster = (
   })
   cluster.on("+node", (node: Single) => {
     hearEveryError(node)
+    renew(node)
     // Only a connection that is opened at once says why a node cannot be reached, for example its certificate.
     node.connect().catch(ignore)
     // ioredis does not handle the rejection of its own ASKING, and an unhandled rejection ends the process
@@ -104,20 +112,22 @@ const connectCluster = (
   return cluster
 }
 
-const connect = (options: RedisOptions): RedisClient => {
+const connect = (options: RedisOptions, current: () => Redacted.Redacted): RedisClient => {
   const text = Redacted.value(options.url)
   const [first = text, ...others] = readRedisUrl(text) ?? []
   // The settings refuse parameters that cannot be used. If one gets here, TLS with the CAs of the machine is required.
   const tls = Result.getOrElse(readRedisTls(text), (): ConnectionOptions => ({}))
-  return others.length > 0
-    ? connectCluster([first, ...others], options, tls)
-    : hearEveryError(
-        new Single(first, {
-          ...connectionOptions(options, tls),
-          enableOfflineQueue: false,
-          retryStrategy: backoff
-        })
-      )
+  const renew = (client: Single): void => void Object.assign(client.options, credentialsOf(current()))
+  if (others.length > 0) return connectCluster([first, ...others], options, tls, renew)
+  const client = new Single(first, {
+    ...connectionOptions(options, tls),
+    enableOfflineQueue: false,
+    retryStrategy: (attempt) => {
+      renew(client)
+      return backoff(attempt)
+    }
+  })
+  return hearEveryError(client)
 }
 
 /**
@@ -138,8 +148,8 @@ export const makeRedisClient = (
   listen: (cause: unknown) => void
 ): Effect.Effect<RedisClient, never, Scope.Scope> =>
   Effect.acquireRelease(
-    Effect.sync(() => {
-      const client = connect(options)
+    Effect.map(makeCurrentUrl(options.url), (current) => {
+      const client = connect(options, current)
       onConnectionError(client, listen)
       return client
     }),

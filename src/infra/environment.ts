@@ -20,7 +20,7 @@ const maxFileBytes = 65_536
 const isSet = (env: Environment, name: string): boolean => env[name] !== undefined && env[name] !== ""
 
 /** undefined: the file cannot be read, is empty or too long */
-const readSecret = (file: string): string | undefined => {
+export const readSecret = (file: string): string | undefined => {
   try {
     const about = statSync(file)
     if (!about.isFile() || about.size > maxFileBytes) return undefined

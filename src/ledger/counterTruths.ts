@@ -104,7 +104,7 @@ const isAtRest = ({ lapsed, open }: Snapshot): boolean => open === 0 && lapsed.l
 
 const isTooLarge = (of: Surveyed): boolean => of.key === undefined && of.accounts.length > mostAccounts
 /** Stands for the counters of a tenant that is too large: they are never at rest. */
-const unread: Snapshot = { totals: {}, open: 1, lapsed: [], mark: 0 }
+export const unread: Snapshot = { totals: {}, open: 1, lapsed: [], mark: 0 }
 
 /**
  * The counters of owners, and then what the ledger says of them. `truth` is undefined for counters that do not exist or are not

@@ -90,16 +90,20 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     for (const command of ["status", "doctor"]) {
       const { code, stderr, stdout } = yield* tollgateWith(environment, [command])
       assert.strictEqual(code, 1)
-      for (const name of ["database", "cache", "backend"])
-        assert.match(stdout, new RegExp(`${name} +failed +connect ECONNREFUSED 127.0.0.1:1\\n`))
+      for (const [name, fault] of [
+        ["database", "no answer: "],
+        ["cache", "no answer: "],
+        ["backend", ""]
+      ])
+        assert.match(stdout, new RegExp(`${name} +failed +${fault}connect ECONNREFUSED 127.0.0.1:1\\n`))
       assert.notInclude(stdout + stderr, "secret-word")
       assert.strictEqual(stderr, "")
     }
   })
 
   for (const [what, extra, error] of [
-    ["full", ["--maxmemory", "100kb"], "OOM "],
-    ["a replica", ["--replicaof", "127.0.0.1 1"], "(?:READONLY|MASTERDOWN) "]
+    ["full", ["--maxmemory", "100kb"], "memory full: OOM "],
+    ["a replica", ["--replicaof", "127.0.0.1 1"], "read-only: (?:READONLY|MASTERDOWN) "]
   ] as const)
     it.effect(`when Redis is ${what}, then both say so and exit with 1`, () =>
       Effect.gen(function* () {
@@ -108,7 +112,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
           const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
             command
           ])
-          assert.match(ran.stdout, new RegExp(`cache +failed +it refuses writes: ${error}`), command)
+          assert.match(ran.stdout, new RegExp(`cache +failed +${error}`), command)
           assert.strictEqual(ran.code, 1)
         }
       }).pipe(Effect.provide(layerPrivateRedis(extra)))

@@ -1,16 +1,17 @@
 import * as argon2 from "@node-rs/argon2"
 import { assert, it } from "@effect/vitest"
-import { Effect, Fiber, Layer, Logger } from "effect"
+import { Effect, Fiber, Layer, Logger, Result } from "effect"
 import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts"
+import { ReadOnly } from "../../src/infra/Postgres.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { dropChecks, readColumns, withOddValues } from "../support/oddRows.ts"
 import { TestCluster } from "../support/TestPostgres.ts"
 import { becomes, outcomeOf, suite, World } from "./KeyStore.ts"
 import { layerLiveWorld } from "./keyStoreWorld.ts"
-import { atMost } from "../support/wait.ts"
+import { atMost, eventually } from "../support/wait.ts"
 import { testWith } from "../support/testWith.ts"
 
 suite("Postgres", layerLiveWorld())
@@ -239,4 +240,21 @@ it.live("when a key dies while its secret is compared, then it is refused", () =
       // What was read before the comparison is too old to be used after it.
     }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 0, secretCheck: { verify } })))
   })
+)
+
+it.live(
+  "when the database can be read and not written, then keys are known, and the ping says why it is not ready",
+  () =>
+    Effect.gen(function* () {
+      const [{ addKey }, store, sql] = [yield* World, yield* KeyStore, yield* SqlClient.SqlClient]
+      const secret = yield* addKey()
+      yield* store.ping
+      yield* sql`ALTER SYSTEM SET default_transaction_read_only = on`
+      yield* sql`SELECT pg_reload_conf()`
+      const { cause } = yield* Effect.flip(
+        eventually(Effect.result(store.ping), Result.isFailure).pipe(Effect.flatMap(Effect.fromResult))
+      )
+      assert.instanceOf(cause, ReadOnly)
+      assert.strictEqual(yield* outcomeOf(secret), "ok")
+    }).pipe(Effect.provide(layerLiveWorld()))
 )

@@ -12,7 +12,7 @@ import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { eventually, hello, layerFake } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
-import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
+import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { testWith } from "../support/testWith.ts"
@@ -88,6 +88,8 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
           CONCURRENCY_LEASE_S: "3",
           MODEL_DISCOVERY_REFRESH_S: "1"
         })
+        assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
+        assert.match((yield* tollgateWith({ DATABASE_URL }, ["status"])).stdout, /^database +ok /m)
         const chat = post(gateway, secret, hello())
         const first = yield* eventually(chat, ({ status }) => status === 200)
         assert.strictEqual(first.status, 200, gateway.printed())

@@ -77,7 +77,7 @@ test("when a Redis Cluster has TLS, then every node is used with the right CA an
   }
   const REDIS_URL = url(clientFiles(file, "other", "tollgate"), "127.0.0.1")
   const doctor = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL }, ["doctor"])
-  assert.match(doctor.stdout, /cache +failed +self.signed certificate/)
+  assert.match(doctor.stdout, /cache +failed +certificate refused: self.signed certificate/)
 })
 
 test("when the nodes of a Redis Cluster are named by host, then the certificates must have that name, not an address", function* () {

@@ -23,6 +23,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/startup/dependencies.ts": [1, "the loop of that look"],
   "src/infra/time.ts": [2, "a deadline, whose caller gets the outcome, and the end of its work"],
   "src/infra/Redis.ts": [2, "logs what ioredis says"],
+  "src/infra/currentUrl.ts": [1, "logs a file that a client of a store could not use"],
   "src/infra/batchCalls.ts": [1, "one batch, whose callers hear how it went"],
   "src/audit/GroupCommit.ts": [
     4,

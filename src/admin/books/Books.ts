@@ -159,11 +159,11 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     )
   }
 
-  const compare = Effect.fnUntraced(function* (period: Period) {
+  const compare = Effect.fnUntraced(function* (period: Period, wait: boolean) {
     const { complete, days, differences, differing, dropped, intents, named, running, sums } =
       yield* compareDatabase(period)
     const at = yield* now
-    const counted = counters === undefined ? undefined : yield* counters.compare(at)
+    const counted = counters === undefined ? undefined : yield* counters.compare(at, wait)
     const ofCounters = yield* large(
       60,
       Effect.forEach((counted?.differences ?? []).slice(0, mostNamed), (one) => nameCounter(one, at))
@@ -198,14 +198,14 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   })
 
   /** The ledger first: the counters get what it says. */
-  const mend = Effect.fnUntraced(function* ({ counters: differing, ledger }: Found) {
+  const mend = Effect.fnUntraced(function* ({ counters: differing, ledger }: Found, wait: boolean) {
     const intents = yield* endLeftIntents(pg, leaseS)
     let [corrections, holds, repaired] = [0, 0, 0]
     for (const one of ledger)
       if (one.user === undefined) corrections += yield* large(60, repairLedger(pg, one))
       else yield* large(60, repairUser(pg, one, one.user))
     if (counters !== undefined) {
-      const lookAgain = Effect.flatMap(now, counters.compare)
+      const lookAgain = Effect.flatMap(now, (at) => counters.compare(at, wait))
       // What was mended above makes counters differ. So does a hold, once it is settled.
       let found = ledger.length + intents > 0 ? (yield* lookAgain).differences : differing
       while (found.length > 0) {
@@ -232,13 +232,19 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   })
 
   /** What is found is printed, not logged. */
-  const bounded = <A, E, R>(work: Effect.Effect<A, E, R>) =>
-    work.pipe(Effect.provideService(References.MinimumLogLevel, "None"), withRegistryDownAfter("30 minutes"))
+  const bounded = <A, E, R>(work: Effect.Effect<A, E, R>, _: Bounds, wait = false) =>
+    work.pipe(
+      Effect.provideService(References.MinimumLogLevel, "None"),
+      withRegistryDownAfter(wait ? "7 days" : "30 minutes")
+    )
 
   return {
-    /** Compares, and changes nothing. Default period: from the first of the month of `until`, until today. */
-    compare: Effect.fnUntraced(function* (bounds: Bounds) {
-      const { proof } = yield* compare(yield* readPeriod(pg, bounds))
+    /**
+     * Compares, and changes nothing. Default period: from the first of the month of `until`, until today. `wait`: until the
+     * counters of each owner were seen at rest.
+     */
+    compare: Effect.fnUntraced(function* (bounds: Bounds, wait = false) {
+      const { proof } = yield* compare(yield* readPeriod(pg, bounds), wait)
       return proof
     }, bounded),
     /**
@@ -249,11 +255,11 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
      * - Counters get the figures of the ledger, when nothing of their owner is open.
      * - Requests of dead processes are ended as crash recovery ends them.
      */
-    repair: Effect.fnUntraced(function* (bounds: Bounds) {
+    repair: Effect.fnUntraced(function* (bounds: Bounds, wait = false) {
       const period = yield* readPeriod(pg, bounds)
-      const found = yield* compare(period)
-      const mended = yield* mend(found)
-      const { proof: after } = yield* compare(period)
+      const found = yield* compare(period, wait)
+      const mended = yield* mend(found, wait)
+      const { proof: after } = yield* compare(period, wait)
       return { before: found.proof, mended, after }
     }, bounded)
   }

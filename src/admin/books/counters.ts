@@ -12,7 +12,14 @@ import type { Account } from "../../domain/Reservation.ts"
 import { accountOf } from "../../gates/keys/accounts.ts"
 import { type Meter, MeterDown, type Snapshot } from "../../gates/meter/Meter.ts"
 import { makeRowReader } from "../../infra/rows.ts"
-import { compareWithLedger, driftOf, hasCounters, nameOf, surveyedOf } from "../../ledger/counterTruths.ts"
+import {
+  compareWithLedger,
+  driftOf,
+  hasCounters,
+  nameOf,
+  surveyedOf,
+  unread
+} from "../../ledger/counterTruths.ts"
 import { settleExpired } from "../../ledger/expiredHolds.ts"
 import { CountersDown } from "../Errors.ts"
 import { mostDifferences } from "./proof.ts"
@@ -28,13 +35,13 @@ export type CounterDifference = { readonly owner: Owner; readonly mark: number }
 )
 
 /** What one look at an owner found. */
-type Look = "none" | "equal" | "busy" | CounterDifference
+type Look = "none" | "equal" | "busy" | "unreadable" | CounterDifference
 
 /** How often, and for how long. */
 export interface Looks {
   /** looks that must find the same difference; default 3 */
   readonly same?: number
-  /** looks in all at what differs or is in use; default 10 */
+  /** looks in all at what differs or is in use, unless it is waited for; default 10 */
   readonly most?: number
   /** milliseconds between two looks; default 1000 */
   readonly everyMs?: number
@@ -95,6 +102,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
       const { lapsed, mark, open, totals } = survey
       const ids = open === 0 && lapsed.length > 0 ? yield* withoutIntent(lapsed) : []
       const look = (): Look => {
+        if (survey === unread) return "unreadable"
         if (ids.length > 0) return { kind: "hold", owner, mark, ids }
         if (open > 0 || lapsed.length > 0) return "busy"
         if (!hasCounters(survey)) return "none"
@@ -107,16 +115,20 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
     return looks
   })
 
-  /** `at`: an instant (epoch ms) of the day, month and total that are compared. */
-  const compare = Effect.fnUntraced(function* (at: number) {
+  /**
+   * `at`: an instant (epoch ms) of the day, month and total that are compared. `wait`: until each owner was seen at rest, for as
+   * long as it takes.
+   */
+  const compare = Effect.fnUntraced(function* (at: number, wait: boolean) {
     /** owners that differ or are in use, by name, with what was found how often in a row */
     const waiting = new Map<string, { readonly owner: Owner; readonly look: Look; readonly times: number }>()
     let [compared, unwatched] = [0, 0]
     const note = (owner: Owner, look: Look): void => {
       const name = nameOf(owner)
       const before = waiting.get(name)
-      if (look === "none" || look === "equal") {
+      if (look === "none" || look === "equal" || look === "unreadable") {
         if (look === "equal") compared += 1
+        if (look === "unreadable") unwatched += 1
         waiting.delete(name)
       } else if (before === undefined && waiting.size >= mostDifferences) unwatched += 1
       else {
@@ -136,7 +148,7 @@ export const makeCounters = (pg: PgClient.PgClient, meter: Meter["Service"], loo
         after = last.user ?? last.key ?? last.group
       }
     }
-    for (let n = 1; n < most; n += 1) {
+    for (let n = wait ? Number.NEGATIVE_INFINITY : 1; n < most; n += 1) {
       const open = [...waiting.values()].filter((one) => !isSure(one)).map(({ owner }) => owner)
       if (open.length === 0) break
       yield* Effect.sleep(everyMs)

@@ -20,7 +20,7 @@ export class KeyStore extends Context.Service<
       secret: string | undefined,
       from?: string
     ): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable>
-    /** Answers when the database answers: for readiness. */
+    /** Succeeds when the database can be written: for readiness. */
     readonly ping: Effect.Effect<void, Unavailable>
   }
 >()("tollgate/gates/keys/KeyStore") {}

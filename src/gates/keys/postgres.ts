@@ -12,6 +12,7 @@ import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
 import { KeySettings, TenantSettings } from "../../domain/settings.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
+import { probeWrites } from "../../infra/Postgres.ts"
 import { makeRowReader, type Row, selected, type UnreadableRow } from "../../infra/rows.ts"
 import { timeoutDetached } from "../../infra/time.ts"
 import { background, jittered, makeOutage } from "../../observability/background.ts"
@@ -227,8 +228,8 @@ export const layerPostgres = (
         return seal.KeyStore({ caller: after.state.caller })
       })
 
-      const ping = Effect.suspend(() => pg`SELECT 1`).pipe(
-        timeoutDetached(readTimeoutMs),
+      const ping = probeWrites(pg).pipe(
+        timeoutDetached("1 second"),
         Effect.mapError((cause) => new Unavailable({ gate: "KeyStore", cause })),
         Effect.asVoid
       )

@@ -171,7 +171,7 @@ export class Meter extends Context.Service<
      */
     readonly hasState: Effect.Effect<boolean, MeterDown>
 
-    /** Succeeds when the store answers, for readiness. */
+    /** Succeeds when the store can be written, for readiness. */
     readonly ping: Effect.Effect<void, MeterDown>
   }
 >()("tollgate/gates/meter/Meter") {}

@@ -2,9 +2,10 @@ import { assert, it } from "@effect/vitest"
 import * as path from "node:path"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
-import { layerPostgres } from "../../../src/infra/Postgres.ts"
+import { layerPostgres, probeWrites } from "../../../src/infra/Postgres.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
+import { eventually } from "../../support/wait.ts"
 
 const planOf = Effect.fnUntraced(function* (statement: string) {
   const sql = yield* SqlClient.SqlClient
@@ -44,3 +45,22 @@ it.live("when the URL names the folder of a socket, then no connection goes over
     assert.deepStrictEqual(yield* Effect.provide(address, byNetwork), [{ from: "127.0.0.1" }])
   }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 })))
 )
+
+test("when it is probed by a write, then the log has it, a disk had room, nothing stays, and no setting changes", function* () {
+  const sql = yield* SqlClient.SqlClient
+  const facts = sql<{ readonly lsn: number; readonly size: number }>`
+    SELECT (pg_current_wal_insert_lsn() - '0/0')::float8 AS lsn,
+      (SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r')::float8 AS size`
+  const spilled = sql<{ readonly bytes: number }>`SELECT temp_bytes::float8 AS bytes FROM pg_stat_database
+    WHERE datname = current_database()`
+  yield* probeWrites(sql)
+  const [before] = yield* facts
+  for (let n = 0; n < 20; n += 1) yield* probeWrites(sql)
+  const [after] = yield* facts
+  assert.isAbove(after?.lsn ?? 0, before?.lsn ?? 0)
+  assert.isBelow((after?.lsn ?? 0) - (before?.lsn ?? 0), 20_000)
+  assert.strictEqual(after?.size, before?.size)
+  assert.deepStrictEqual(yield* sql`SHOW work_mem`, [{ work_mem: "4MB" }])
+  const [row] = yield* eventually(spilled, ([one]) => (one?.bytes ?? 0) >= 21 * 100_000)
+  assert.isAtLeast(row?.bytes ?? 0, 21 * 100_000)
+})

@@ -1,8 +1,12 @@
 /** Clients of Redis whose connections end at the worst moment. An error that nobody handles would end the process. */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { Cluster } from "ioredis"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { storeFault } from "../../../src/infra/storeFault.ts"
 import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
 import { comesTrue, eventually } from "../../support/wait.ts"
 
@@ -99,6 +103,59 @@ describe("a client of Redis", () => {
           assert.isNotEmpty(nodes)
           for (const { stream } of nodes)
             for (const text of ["alert", "reset"]) stream.emit("error", new Error(text))
+        }).pipe(Effect.provide(layerOn(kind, server.port)))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.each(["single", "cluster"])(
+    "when the file of the URL has another user and password, then the next connection logs in with them (%s)",
+    (kind) =>
+      Effect.gen(function* () {
+        const logins = new Set<string>()
+        const server = yield* makeScriptedRedis((words) => {
+          const at = words.findIndex((word) => word.toLowerCase() === "auth")
+          if (at >= 0) logins.add(words.slice(at + 1, at + 3).join(" "))
+          return undefined
+        })
+        const folder = yield* Effect.acquireRelease(
+          Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgu-"))),
+          (name) => Effect.sync(() => rmSync(name, { recursive: true }))
+        )
+        const label = path.join(folder, "url")
+        const textOf = (login: string) => {
+          const one = `redis://${login}@127.0.0.1:${server.port}`
+          return kind === "single" ? one : `${one},${one}`
+        }
+        const url = Redacted.make(textOf("one:first"), { label })
+        yield* Effect.gen(function* () {
+          writeFileSync(label, textOf("one:first"))
+          yield* works
+          assert.deepStrictEqual([...logins], ["one first"])
+          writeFileSync(label, textOf("two:sec%40nd"))
+          server.reset()
+          assert.isTrue(yield* comesTrue(() => logins.has("two sec@nd")))
+          yield* works
+        }).pipe(Effect.provide(layerRedis({ url, commandTimeoutMs: 200 })))
+      }).pipe(Effect.scoped)
+  )
+
+  it.live.each(["single", "cluster"])(
+    "when the password is refused, then who asks for the servers hears it (%s)",
+    (kind) =>
+      Effect.gen(function* () {
+        const isLogin = (word: string) => word.toLowerCase() === "auth"
+        const server = yield* makeScriptedRedis((words) => ({
+          bytes: words.some(isLogin)
+            ? "-WRONGPASS invalid username-password pair\r\n"
+            : "-NOAUTH Authentication required.\r\n"
+        }))
+        yield* Effect.gen(function* () {
+          const { askServers } = yield* Redis
+          const named = yield* eventually(
+            Effect.map(Effect.flip(askServers), (error) => storeFault(error).fault),
+            (fault) => fault === "password refused"
+          )
+          assert.strictEqual(named, "password refused")
         }).pipe(Effect.provide(layerOn(kind, server.port)))
       }).pipe(Effect.scoped)
   )

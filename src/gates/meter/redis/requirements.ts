@@ -30,8 +30,7 @@ export const checkRequirements = (nowMs: () => number) => {
     Effect.matchEffect(servers, {
       onFailure: ({ cause }) => new MeterDown({ cause }),
       onSuccess: (found) => {
-        const fault =
-          found.length === 0 ? "no Redis to ask" : found.map(faultOf).find((fault) => fault !== undefined)
+        const fault = found.map(faultOf).find((fault) => fault !== undefined)
         if (fault === undefined) return Effect.void
         const warn = log.failed(() => Effect.logError("refusing all requests, Redis is not usable", fault))
         return Effect.andThen(warn, new MeterDown({ cause: fault }))
