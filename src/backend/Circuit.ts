@@ -104,8 +104,7 @@ export class Circuit {
     this.#servedAt = now
     if (this.#trials === undefined || (!isFirst && this.#certain >= this.#options.failures)) return undefined
     this.#trials = undefined
-    this.#streak = 0
-    this.#certain = 0
+    this.#streak = this.#certain = 0
     this.#generation += 1
     pass.generation = this.#generation
     return "closed"
@@ -150,4 +149,14 @@ export class Circuit {
     this.#trials = makeLruCache(maxRemembered)
     return "opened"
   }
+}
+
+/** The milliseconds until a call may pass all circuits; 0: now. */
+export const longestWaitMs = (circuits: ReadonlyArray<Circuit>, now: number, caller: Party): number =>
+  Math.max(...circuits.map((circuit) => circuit.waitMs(now, caller)))
+
+/** What a frame has changed in the circuits of its call; undefined: nothing. */
+export const hear = (passes: ReadonlyArray<Pass>, now: number): ReadonlyArray<Change> | undefined => {
+  const changes = passes.map((pass) => pass.circuit.heard(pass, now))
+  return changes.includes("closed") ? changes : undefined
 }

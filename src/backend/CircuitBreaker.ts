@@ -12,6 +12,8 @@ import {
   type Change,
   Circuit,
   type CircuitOptions,
+  hear,
+  longestWaitMs,
   maxRemembered,
   type Party,
   type Pass,
@@ -36,65 +38,64 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   const [keys, tenants] = [makeLruCache<Circuit>(maxRemembered), makeLruCache<Circuit>(maxRemembered)]
 
   const at = (circuits: LruCache<Circuit>, of: "key" | "tenant", id: string): Circuit => {
-    const circuit = circuits.get(id) ?? new Circuit({ ...options, of })
+    const known = circuits.get(id)
+    if (known !== undefined) return known
+    const circuit = new Circuit({ ...options, of })
     circuits.set(id, circuit)
     return circuit
   }
   const circuitsOf = (of: Party) => [at(keys, "key", of.keyId), at(tenants, "tenant", of.tenantId), ofAll]
 
   const log = Effect.fnUntraced(function* (party: Party, [ofKey, ofTenant, all]: ReadonlyArray<Change>) {
-    const { keyPrefix: key_prefix, tenantName: tenant } = party
+    const [key, tenant] = [{ key_prefix: party.keyPrefix }, { tenant: party.tenantName }]
     if (all === "opened") yield* Effect.logWarning("circuit breaker opened", { failures })
+    if (ofTenant === "opened") yield* Effect.logWarning("circuit of a tenant opened", { ...tenant, failures })
+    if (ofKey === "opened") yield* Effect.logWarning("circuit of a key opened", { ...key, failures })
     if (all === "closed") yield* Effect.logInfo("circuit breaker closed")
-    if (ofTenant === "opened") yield* Effect.logWarning("circuit of a tenant opened", { tenant, failures })
-    if (ofTenant === "closed") yield* Effect.logInfo("circuit of a tenant closed", { tenant })
-    if (ofKey === "opened") yield* Effect.logWarning("circuit of a key opened", { key_prefix, failures })
-    if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", { key_prefix })
+    if (ofTenant === "closed") yield* Effect.logInfo("circuit of a tenant closed", tenant)
+    if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", key)
   })
 
-  /** Tells each circuit of a call. */
-  const tell = (party: Party, passes: ReadonlyArray<Pass>, change: (pass: Pass, now: number) => Change) => {
-    const now = nowMs()
-    const changes = passes.map((pass) => change(pass, now))
-    return changes.every((one) => one === undefined) ? Effect.void : log(party, changes)
+  const refuse = (circuits: ReadonlyArray<Circuit>, party: Party): Effect.Effect<void, CircuitOpen> => {
+    const waitMs = longestWaitMs(circuits, nowMs(), party)
+    return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
   }
-
-  /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
-  const check = (party: Party): Effect.Effect<void, CircuitOpen> =>
-    Effect.suspend(() => {
-      const now = nowMs()
-      const waitMs = Math.max(...circuitsOf(party).map((circuit) => circuit.waitMs(now, party)))
-      return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
-    })
 
   const run = Effect.fnUntraced(function* <A, E, R>(
     party: Party,
     head: Effect.Effect<A, E, R>,
     verdictOf: (error: E) => Verdict
   ) {
-    yield* check(party)
-    const now = nowMs()
+    const circuits = circuitsOf(party)
+    yield* refuse(circuits, party)
     const passes: Array<Pass> = []
-    for (const circuit of circuitsOf(party)) passes.push(circuit.admit(now, party, passes))
+    for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
     let reported = false
     const report = (exit: Exit.Exit<unknown, E>) =>
       Effect.suspend(() => {
         if (reported) return Effect.void
         reported = true
         const end = resultOf(exit, verdictOf)
-        return tell(party, passes, (pass, now) => pass.circuit.record(pass, end, now))
+        return log(
+          party,
+          passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
+        )
       })
-    const heard = () => tell(party, passes, (pass, now) => pass.circuit.heard(pass, now))
+    const heard = () => {
+      const changes = hear(passes, nowMs())
+      return changes === undefined ? Effect.void : log(party, changes)
+    }
     const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
     yield* heard()
     return { value, report, heard }
   })
 
   return {
-    check,
+    /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
+    check: (party: Party) => Effect.suspend(() => refuse(circuitsOf(party), party)),
     /**
      * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. No interruption may come between
-     * the admission and the call: a probe must always be given back.
+     * the admission and the call: a call that tries a circuit must always end.
      */
     guard: <A, E, R>(
       party: Party,
@@ -105,10 +106,10 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     /** The state of the circuit for everybody. */
     state: Effect.sync(() => ofAll.state(nowMs())),
     /** How many keys and tenants are refused by their own circuit. */
-    openKeys: Effect.sync(() => {
-      const circuits = [...keys.entries(), ...tenants.entries()]
-      return circuits.filter(([, circuit]) => circuit.state(nowMs()) === "open").length
-    })
+    openKeys: Effect.sync(
+      () =>
+        [...keys.entries(), ...tenants.entries()].filter(([, one]) => one.state(nowMs()) === "open").length
+    )
   }
 })
 

@@ -6,8 +6,8 @@ export const makeLruCache = <V>(capacity: number) => {
   const map = new Map<string, V>()
   let newest: string | undefined
   const set = (key: string, value: V): void => {
-    if (key !== newest) map.delete(key)
     newest = key
+    map.delete(key)
     map.set(key, value)
     if (map.size <= capacity) return
     for (const oldest of map.keys()) {
