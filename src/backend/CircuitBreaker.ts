@@ -26,7 +26,7 @@ export type { Party, Verdict } from "./Circuit.ts"
 export interface Guarded<A, E> {
   readonly value: A
   /** Reports that a further frame has come. */
-  heard(): Effect.Effect<void>
+  readonly heard: Effect.Effect<void>
   /** Reports how the rest of the call ended. A client that left is no result. Only the first report counts. */
   report(exit: Exit.Exit<unknown, E>): Effect.Effect<void>
 }
@@ -81,12 +81,12 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
           passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
         )
       })
-    const heard = () => {
+    const heard = Effect.suspend(() => {
       const changes = hear(passes, nowMs())
       return changes === undefined ? Effect.void : log(party, changes)
-    }
+    })
     const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
-    yield* heard()
+    yield* heard
     return { value, report, heard }
   })
 

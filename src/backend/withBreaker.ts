@@ -46,7 +46,7 @@ export const streamWithBreaker = <R>(
         // For a stream whose rest nobody pulls. An error of its reader says nothing of the model server.
         Scope.addFinalizerExit(scope, (exit) => report(Exit.isSuccess(exit) ? exit : Exit.interrupt())),
         Effect.onExit(pull, (exit) =>
-          Exit.isSuccess(exit) ? heard() : report(Pull.doneExitFromCause(exit.cause))
+          Exit.isSuccess(exit) ? heard : report(Pull.doneExitFromCause(exit.cause))
         )
       )
     )

@@ -290,14 +290,14 @@ describe("CircuitBreaker: everybody", () => {
   test("when an outage has opened it, then a further frame of an old stream does not close it; otherwise it does", function* () {
     const old = yield* okOf("good")
     yield* times(5, failOf("a", away))
-    yield* old.heard()
+    yield* old.heard
     assert.strictEqual(yield* state, "open")
     yield* TestClock.adjust("30 seconds")
     yield* serve("a")
     yield* TestClock.adjust("30 seconds")
     yield* openForAll
     assert.strictEqual(yield* state, "open")
-    yield* old.heard()
+    yield* old.heard
     assert.strictEqual(yield* state, "closed")
   })
 
@@ -315,7 +315,7 @@ describe("CircuitBreaker: everybody", () => {
   test("when a stream goes on that began long ago, then its tenant is being served", function* () {
     const { heard } = yield* okOf("good")
     yield* TestClock.adjust("60 seconds")
-    yield* heard()
+    yield* heard
     yield* openForAll
     assert.strictEqual(yield* state, "closed")
   })
@@ -323,7 +323,7 @@ describe("CircuitBreaker: everybody", () => {
   test("when outages come while others are served, then it opens all the same", function* () {
     const { heard } = yield* okOf("good")
     yield* times(4, failOf("a", away))
-    yield* heard()
+    yield* heard
     assert.strictEqual(yield* state, "closed")
     yield* failOf("b", away)
     assert.strictEqual(yield* state, "open")

@@ -73,7 +73,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
 
   const frame = Effect.fnUntraced(function* (one: Running) {
     yield* served(one.key)
-    if (one.guarded !== undefined) return yield* one.guarded.heard()
+    if (one.guarded !== undefined) return yield* one.guarded.heard
     yield* Deferred.succeed(one.head, "frame")
     const exit = yield* Fiber.join(one.fiber)
     if (Exit.isSuccess(exit)) one.guarded = exit.value

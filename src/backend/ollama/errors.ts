@@ -47,10 +47,11 @@ export const errorTexts = {
     "the model does not support a feature that this request uses",
     /does not support|not supported for this model|this model only supports/i
   ],
-  // 0.11.4 and 0.24.0 up to "shift context"; then templates of llama-server and 0.33.3, and "NaN" and "repeat limit" of all.
+  // 0.11.4 and 0.24.0 up to "shift context", roles and Jinja of templates in llama-server, "arguments" of 0.33.3, "contains NaN" from
+  // 0.24.0 on, the rest of all.
   other: [
     "the model cannot process this request as it is",
-    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|unsupported value: (?:NaN|[+-]Inf)|token repeat limit/i
+    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|tool call arguments|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|(?:unsupported value:|contains) (?:NaN|[+-]Inf)|token repeat limit/i
   ]
 } as const satisfies Record<string, readonly [says: string | undefined, pattern: RegExp]>
 

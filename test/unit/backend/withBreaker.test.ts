@@ -26,7 +26,7 @@ const told = Effect.fnUntraced(function* <A, E>(
     guard: (_key, head, verdictOf) =>
       Effect.map(head, (value) => ({
         value,
-        heard: () => Effect.sync(() => void (heard += 1)),
+        heard: Effect.sync(() => void (heard += 1)),
         report: (exit) =>
           Effect.sync(() => {
             // Only the first report counts.

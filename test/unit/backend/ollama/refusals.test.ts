@@ -58,7 +58,9 @@ const texts: Readonly<Record<keyof typeof errorTexts, ReadonlyArray<string>>> = 
     "Jinja Exception: Unexpected message role.",
     "Unknown role: control",
     "error parsing tool call: raw='x', err=invalid character 'x'",
-    "failed to encode response: json: unsupported value: NaN"
+    "llama-server returned invalid tool call arguments for \"x\": invalid character 'x'",
+    "failed to encode response: json: unsupported value: NaN",
+    "embedding contains NaN or Inf values"
   ],
   server: [
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, check ollama server logs for details",
