@@ -73,9 +73,9 @@ type State = ReturnType<typeof stateOf>
 const figure = (value: number | null, unit = ""): string =>
   value === null ? "-" : `${Math.round(value)}${unit}`
 
-/** The circuit for everybody, and how many keys are refused by their own. */
+/** The circuit for everybody, and how many keys and tenants are refused by their own. */
 const breakerOf = ({ breaker, keysRefused }: State): string =>
-  `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys refused: ${keysRefused}`}`
+  `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys or tenants refused: ${keysRefused}`}`
 
 /** What requests hold of what they may. */
 const memoryOf = ({ memoryBytes, memoryMaxBytes }: State): string =>

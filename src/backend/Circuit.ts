@@ -1,10 +1,12 @@
 /**
  * A circuit breaker as a state machine without a clock. Times are in milliseconds and must not go back.
  *
- * Closed, it counts consecutive failures, and opens at `failures` of them. Open, it refuses calls for `openMs`. Then it is
- * half-open: one call at a time passes as a probe. The probe's first frame closes it, and the probe's failure opens it again. A
- * probe that has no result after a third of `openMs` no longer keeps the next one waiting: it may be slow by what it asks for.
+ * Closed, it counts consecutive failures, and opens at `failures` of them. A failure that may be the fault of one party says little of
+ * others: such failures open it when they are of two or more parties, and nobody was served within `openMs`. Open, it refuses calls for
+ * `openMs`. Then it is half-open: each key may try one call at a time, so no key keeps others out. A first frame closes it.
  */
+import type { Caller } from "../domain/Caller.ts"
+import { type LruCache, makeLruCache } from "../infra/LruCache.ts"
 
 export type BreakerState = "closed" | "open" | "half-open"
 
@@ -14,101 +16,147 @@ export interface CircuitOptions {
   readonly openMs: number
 }
 
-/** The result of a call. A client that left is `ignored`. */
-export type CallResult = "success" | "failure" | "ignored"
+/** The caller of a call. */
+export type Party = Pick<Caller, "keyId" | "keyPrefix" | "tenantId" | "tenantName">
 
-/** What a result has changed. */
+/**
+ * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`:
+ * this one is likely to have, so it counts for its key alone. A client that left is `ignored`.
+ */
+export type Verdict = "outage" | "failure" | "own" | "ignored"
+
+/** What a frame or an end has changed. */
 export type Change = "opened" | "closed" | undefined
 
-/** Lets one call pass. Its result must be recorded. It is ignored when the generation is no longer the circuit's. */
+/** Lets one call pass. Its end must be recorded. It is ignored when the generation is no longer the circuit's. */
 export interface Pass {
+  readonly circuit: Circuit
+  readonly caller: Party
+  /** whether its failure says nothing here, because it tries the circuit of its key or tenant */
+  readonly quiet: boolean
   generation: number
-  probe: boolean
+  /** `trying`: the circuit is half-open. `tried`: it has ended without a frame. `begun`: its first frame has come. */
+  state: "passed" | "trying" | "tried" | "begun"
+  /** the time from which its key may try again */
+  againAt: number
 }
 
-/** While a probe runs, its result may come at any moment. */
-const probingWaitMs = 1000
+/** Keys, and tenants, that are remembered. Beyond this number the least recently used one starts anew. */
+export const maxRemembered = 10_000
 
-/** The part of `openMs` for which a probe is alone. */
-const probePart = 1 / 3
+/** While a call tries, its end may come at any moment. */
+const tryingWaitMs = 1000
+
+/** The part of `openMs` after which a key need not wait for its call that tries: it may be slow by what it asks for. */
+const trialPart = 1 / 3
 
 export class Circuit {
-  readonly #options: CircuitOptions
+  readonly #options: CircuitOptions & { readonly of: "key" | "tenant" | "all" }
   /** grows each time that it opens or closes */
   #generation = 0
   #streak = 0
-  /** the only key in the streak; undefined: several, or the key does not matter */
-  #onlyKey: string | undefined
-  /** the time from which the next probe may start; undefined: it is closed */
-  #probeFrom: number | undefined
-  #probe: Pass | undefined
+  /** failures of the streak that count whoever is served */
+  #certain = 0
+  /** the only party in the streak; undefined: several */
+  #onlyParty: string | undefined
+  /** the time of the last frame */
+  #servedAt = Number.NEGATIVE_INFINITY
+  /** by key, the last call that tries; undefined: it is closed */
+  #trials: LruCache<Pass> | undefined
+  /** the time from which a key may try that has not tried */
+  #tryFrom = 0
+  #openUntil = 0
 
-  constructor(options: CircuitOptions) {
+  constructor(options: CircuitOptions & { readonly of: "key" | "tenant" | "all" }) {
     this.#options = options
   }
 
   state(now: number): BreakerState {
-    if (this.#probeFrom === undefined) return "closed"
-    return this.#probe === undefined && now < this.#probeFrom ? "open" : "half-open"
+    return this.#trials === undefined ? "closed" : now < this.#openUntil ? "open" : "half-open"
   }
 
-  /** The milliseconds until a call may pass; 0: now. */
-  waitMs(now: number): number {
-    if (this.#probeFrom === undefined || now >= this.#probeFrom) return 0
-    return this.#probe === undefined ? this.#probeFrom - now : probingWaitMs
+  /** The milliseconds until a call of the key may pass; 0: now. */
+  waitMs(now: number, { keyId }: Party): number {
+    if (this.#trials === undefined) return 0
+    const last = this.#trials.get(keyId)
+    const from = last?.againAt ?? this.#tryFrom
+    return now >= from ? 0 : last?.state === "trying" ? tryingWaitMs : from - now
   }
 
-  /** Lets a call pass. Only when `waitMs` is 0. */
-  admit(now: number): Pass {
-    const pass = { generation: this.#generation, probe: this.#probeFrom !== undefined }
-    if (pass.probe) {
-      this.#probe = pass
-      this.#probeFrom = now + this.#options.openMs * probePart
-    }
+  /** Lets a call pass that has `passed` the circuits of its key and tenant. Only when `waitMs` is 0. */
+  admit(now: number, caller: Party, passed: ReadonlyArray<Pass>): Pass {
+    // What keeps failing says nothing of others: not a key of its tenant, nor a tenant of everybody.
+    const quiet = passed.some((pass) => pass.state === "trying")
+    const state = this.#trials === undefined ? "passed" : "trying"
+    const againAt = now + this.#options.openMs * trialPart
+    const pass: Pass = { circuit: this, caller, quiet, generation: this.#generation, state, againAt }
+    this.#trials?.set(caller.keyId, pass)
     return pass
   }
 
   /**
-   * Records the first frame, which closes the circuit after a probe. It does not end a streak, because streams that all break
-   * after it must open the circuit.
+   * Records a frame. The first one of a call closes the circuit. So does a later one when no outage has opened it: an old connection
+   * may outlive its server. A frame does not end a streak, because streams that all break must open the circuit of their key.
    */
-  began(pass: Pass): Change {
-    if (!pass.probe || pass.generation !== this.#generation) return undefined
-    const change = this.#close()
+  heard(pass: Pass, now: number): Change {
+    const isFirst = pass.state !== "begun"
+    pass.state = "begun"
+    this.#servedAt = now
+    if (this.#trials === undefined || (!isFirst && this.#certain >= this.#options.failures)) return undefined
+    this.#trials = undefined
+    this.#streak = this.#certain = 0
+    this.#generation += 1
     pass.generation = this.#generation
-    pass.probe = false
-    return change
+    return "closed"
   }
 
-  /** Records how a call ended. A streak of one `key` alone does not open the circuit; without `key` it does. */
-  record(pass: Pass, result: CallResult, now: number, key?: string): Change {
+  /** Records how a call ended. */
+  record(pass: Pass, end: Verdict | "success", now: number): Change {
     if (pass.generation !== this.#generation) return undefined
-    if (this.#probeFrom === undefined) return this.#count(result, now, key)
-    if (result === "success") return this.#close()
-    // A probe that was given up may still close the circuit. Its failure says nothing new.
-    if (pass === this.#probe) {
-      this.#probe = undefined
-      this.#probeFrom = result === "failure" ? now + this.#options.openMs : now
+    const { of, openMs } = this.#options
+    const isOfKey = of === "key"
+    const isCertain = isOfKey || end === "outage"
+    const isFailure = end === "failure" || (end === "own" && isOfKey) || (end === "outage" && of === "all")
+    if (this.#trials === undefined) {
+      if (end === "success") this.#streak = this.#certain = 0
+      const counts = isFailure && (isCertain || !pass.quiet)
+      return counts && this.#isEnough(pass, isCertain, now) ? this.#open(now) : undefined
     }
+    // The key has tried again meanwhile, so this says nothing new.
+    if (this.#trials.get(pass.caller.keyId) !== pass) return undefined
+    pass.state = "tried"
+    pass.againAt = now
+    // Only this key waits for a failure that may be its own: otherwise it could keep the circuit open for others.
+    if (isFailure && isCertain) this.#open(now)
+    else if (isFailure) pass.againAt = this.#openUntil = now + openMs
     return undefined
   }
 
-  #count(result: CallResult, now: number, key: string | undefined): Change {
-    if (result === "success") this.#streak = 0
-    if (result !== "failure") return undefined
-    this.#onlyKey = this.#streak === 0 || this.#onlyKey === key ? key : undefined
+  /** Counts a failure, and says whether there were enough. */
+  #isEnough({ caller }: Pass, isCertain: boolean, now: number): boolean {
+    const { failures, of, openMs } = this.#options
+    const party = isCertain ? undefined : of === "tenant" ? caller.keyId : caller.tenantId
+    this.#onlyParty = this.#streak === 0 || this.#onlyParty === party ? party : undefined
     this.#streak += 1
-    if (this.#streak < this.#options.failures || this.#onlyKey !== undefined) return undefined
-    this.#generation += 1
-    this.#probeFrom = now + this.#options.openMs
-    return "opened"
+    if (isCertain) this.#certain += 1
+    const isOfAll = this.#onlyParty === undefined && now - this.#servedAt >= openMs
+    return this.#certain >= failures || (this.#streak >= failures && isOfAll)
   }
 
-  #close(): Change {
+  #open(now: number): Change {
     this.#generation += 1
-    this.#probe = undefined
-    this.#probeFrom = undefined
-    this.#streak = 0
-    return "closed"
+    this.#tryFrom = this.#openUntil = now + this.#options.openMs
+    this.#trials = makeLruCache(maxRemembered)
+    return "opened"
   }
+}
+
+/** The milliseconds until a call may pass all circuits; 0: now. */
+export const longestWaitMs = (circuits: ReadonlyArray<Circuit>, now: number, caller: Party): number =>
+  Math.max(...circuits.map((circuit) => circuit.waitMs(now, caller)))
+
+/** What a frame has changed in the circuits of its call; undefined: nothing. */
+export const hear = (passes: ReadonlyArray<Pass>, now: number): ReadonlyArray<Change> | undefined => {
+  const changes = passes.map((pass) => pass.circuit.heard(pass, now))
+  return changes.includes("closed") ? changes : undefined
 }

@@ -1,96 +1,101 @@
 /**
- * The circuit breaker in front of the model server: one circuit for everybody, and one for each key that has failed.
- * `BREAKER_FAILURES` consecutive failures of one key open the circuit of that key. As many of two or more keys, or an outage
- * among them, open the circuit for everybody. An open circuit refuses requests for `BREAKER_OPEN_MS`, and then lets one
- * through as a probe (`Circuit.ts`).
+ * The circuit breaker in front of the model server: a circuit for each key, for each tenant, and for everybody (`Circuit.ts`).
+ * `BREAKER_FAILURES` consecutive failures of one key open the circuit of that key. As many of two or more keys of a tenant open that of
+ * the tenant when none of its keys was served within `BREAKER_OPEN_MS`, and as many of two or more tenants that for everybody when
+ * nobody was. As many outages open it for everybody whoever is served.
  */
 import { Cause, Context, Effect, Exit, Layer, Option } from "effect"
-import type { Caller } from "../domain/Caller.ts"
 import { CircuitOpen } from "../domain/Errors.ts"
-import { makeLruCache } from "../infra/LruCache.ts"
+import { type LruCache, makeLruCache } from "../infra/LruCache.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { type Change, Circuit, type CircuitOptions, type Pass } from "./Circuit.ts"
+import {
+  type Change,
+  Circuit,
+  type CircuitOptions,
+  hear,
+  longestWaitMs,
+  maxRemembered,
+  type Party,
+  type Pass,
+  type Verdict
+} from "./Circuit.ts"
 
-/**
- * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`:
- * this one is likely to have, so it counts for its key alone.
- */
-export type Verdict = "outage" | "failure" | "own" | "ignored"
-
-/** The caller of a call. */
-export type Party = Pick<Caller, "keyId" | "keyPrefix">
+export type { Party, Verdict } from "./Circuit.ts"
 
 /** The first part of a call has succeeded. */
 export interface Guarded<A, E> {
   readonly value: A
+  /** Reports that a further frame has come. */
+  readonly heard: Effect.Effect<void>
   /** Reports how the rest of the call ended. A client that left is no result. Only the first report counts. */
   report(exit: Exit.Exit<unknown, E>): Effect.Effect<void>
 }
 
-/** Keys with a circuit of their own. Beyond this number the least recently used one starts anew. */
-export const maxKeys = 1000
-
 const make = Effect.fnUntraced(function* (options: CircuitOptions) {
+  const { failures } = options
   const nowMs = yield* makeMonotonicMs
-  const common = new Circuit(options)
-  const circuits = makeLruCache<Circuit>(maxKeys)
+  const ofAll = new Circuit({ ...options, of: "all" })
+  const [keys, tenants] = [makeLruCache<Circuit>(maxRemembered), makeLruCache<Circuit>(maxRemembered)]
 
-  const log = (key_prefix: string, ofAll: Change, ofKey: Change): Effect.Effect<void> =>
-    ofAll === undefined && ofKey === undefined ? Effect.void : logChange(key_prefix, ofAll, ofKey)
+  const at = (circuits: LruCache<Circuit>, of: "key" | "tenant", id: string): Circuit => {
+    const known = circuits.get(id)
+    if (known !== undefined) return known
+    const circuit = new Circuit({ ...options, of })
+    circuits.set(id, circuit)
+    return circuit
+  }
+  const circuitsOf = (of: Party) => [at(keys, "key", of.keyId), at(tenants, "tenant", of.tenantId), ofAll]
 
-  const logChange = Effect.fnUntraced(function* (key_prefix: string, ofAll: Change, ofKey: Change) {
-    const { failures } = options
-    if (ofAll === "opened") yield* Effect.logWarning("circuit breaker opened", { failures })
-    if (ofAll === "closed") yield* Effect.logInfo("circuit breaker closed")
-    if (ofKey === "opened") yield* Effect.logWarning("circuit of a key opened", { key_prefix, failures })
-    if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", { key_prefix })
+  const log = Effect.fnUntraced(function* (party: Party, [ofKey, ofTenant, all]: ReadonlyArray<Change>) {
+    const [key, tenant] = [{ key_prefix: party.keyPrefix }, { tenant: party.tenantName }]
+    if (all === "opened") yield* Effect.logWarning("circuit breaker opened", { failures })
+    if (ofTenant === "opened") yield* Effect.logWarning("circuit of a tenant opened", { ...tenant, failures })
+    if (ofKey === "opened") yield* Effect.logWarning("circuit of a key opened", { ...key, failures })
+    if (all === "closed") yield* Effect.logInfo("circuit breaker closed")
+    if (ofTenant === "closed") yield* Effect.logInfo("circuit of a tenant closed", tenant)
+    if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", key)
   })
 
-  /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
-  const check = (party: Party): Effect.Effect<void, CircuitOpen> =>
-    Effect.suspend(() => {
-      const waitMs = Math.max(common.waitMs(nowMs()), circuits.get(party.keyId)?.waitMs(nowMs()) ?? 0)
-      return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
-    })
-
-  /** Records how a call ended that both circuits had let pass. */
-  const record = (party: Party, pass: Pass, own: Pass, end: Verdict | "success"): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const ofKey = end === "outage" ? "ignored" : end === "own" ? "failure" : end
-      // A key that keeps failing says nothing about other keys.
-      const ofAll =
-        end === "outage" ? "failure" : end === "own" || (end === "failure" && own.probe) ? "ignored" : end
-      const circuit = circuits.get(party.keyId) ?? (ofKey === "failure" ? new Circuit(options) : undefined)
-      if (circuit !== undefined) circuits.set(party.keyId, circuit)
-      const all = common.record(pass, ofAll, nowMs(), end === "outage" ? undefined : party.keyId)
-      return log(party.keyPrefix, all, circuit?.record(own, ofKey, nowMs()))
-    })
+  const refuse = (circuits: ReadonlyArray<Circuit>, party: Party): Effect.Effect<void, CircuitOpen> => {
+    const waitMs = longestWaitMs(circuits, nowMs(), party)
+    return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
+  }
 
   const run = Effect.fnUntraced(function* <A, E, R>(
     party: Party,
     head: Effect.Effect<A, E, R>,
     verdictOf: (error: E) => Verdict
   ) {
-    yield* check(party)
-    const pass = common.admit(nowMs())
-    const own = circuits.get(party.keyId)?.admit(nowMs()) ?? { generation: 0, probe: false }
+    const circuits = circuitsOf(party)
+    yield* refuse(circuits, party)
+    const passes: Array<Pass> = []
+    for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
     let reported = false
     const report = (exit: Exit.Exit<unknown, E>) =>
       Effect.suspend(() => {
         if (reported) return Effect.void
         reported = true
-        return record(party, pass, own, resultOf(exit, verdictOf))
+        const end = resultOf(exit, verdictOf)
+        return log(
+          party,
+          passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
+        )
       })
+    const heard = Effect.suspend(() => {
+      const changes = hear(passes, nowMs())
+      return changes === undefined ? Effect.void : log(party, changes)
+    })
     const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
-    yield* log(party.keyPrefix, common.began(pass), circuits.get(party.keyId)?.began(own))
-    return { value, report }
+    yield* heard
+    return { value, report, heard }
   })
 
   return {
-    check,
+    /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
+    check: (party: Party) => Effect.suspend(() => refuse(circuitsOf(party), party)),
     /**
      * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. No interruption may come between
-     * the admission and the call: a probe must always be given back.
+     * the admission and the call: a call that tries a circuit must always end.
      */
     guard: <A, E, R>(
       party: Party,
@@ -99,10 +104,11 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R> =>
       Effect.uninterruptibleMask((restore) => run(party, restore(head), verdictOf)),
     /** The state of the circuit for everybody. */
-    state: Effect.sync(() => common.state(nowMs())),
-    /** How many keys are refused by their own circuit. */
+    state: Effect.sync(() => ofAll.state(nowMs())),
+    /** How many keys and tenants are refused by their own circuit. */
     openKeys: Effect.sync(
-      () => [...circuits.entries()].filter(([, circuit]) => circuit.state(nowMs()) === "open").length
+      () =>
+        [...keys.entries(), ...tenants.entries()].filter(([, one]) => one.state(nowMs()) === "open").length
     )
   }
 })

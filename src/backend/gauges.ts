@@ -17,7 +17,7 @@ export const layerBackendGauges: Layer.Layer<never, never, CircuitBreaker | Metr
     })
     yield* metrics.probe({
       name: "tollgate_breaker_open_keys",
-      help: "Keys that are refused because their own requests made the model server fail",
+      help: "Keys and tenants that are refused because their own requests made the model server fail",
       read: breaker.openKeys
     })
   })

@@ -40,12 +40,14 @@ export const streamWithBreaker = <R>(
   permit: Permit,
   head: Call<Frames, R>
 ): Effect.Effect<Frames, CallError, R> =>
-  Effect.map(spend(breaker, permit, head), ({ report, value }) =>
+  Effect.map(spend(breaker, permit, head), ({ heard, report, value }) =>
     Stream.transformPull(value, (pull, scope) =>
       Effect.as(
         // For a stream whose rest nobody pulls. An error of its reader says nothing of the model server.
         Scope.addFinalizerExit(scope, (exit) => report(Exit.isSuccess(exit) ? exit : Exit.interrupt())),
-        Effect.onError(pull, (cause) => report(Pull.doneExitFromCause(cause)))
+        Effect.onExit(pull, (exit) =>
+          Exit.isSuccess(exit) ? heard : report(Pull.doneExitFromCause(exit.cause))
+        )
       )
     )
   )

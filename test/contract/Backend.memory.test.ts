@@ -1,7 +1,7 @@
 import { Effect, Layer, Stream } from "effect"
 import { layerCircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import { layerMemory, replyWith } from "../support/twins/Backend.ts"
-import { refusals } from "../../src/backend/ollama/errors.ts"
+import { errorTexts } from "../../src/backend/ollama/errors.ts"
 import { BackendFailed, BadRequest, Forbidden } from "../../src/domain/Errors.ts"
 import type { Frame } from "../../src/domain/Frame.ts"
 import { Drain } from "../../src/infra/Drain.ts"
@@ -20,7 +20,7 @@ const replies: Readonly<Record<Situation, Reply>> = {
   "breaks before a frame": Effect.fail(new BackendFailed({ fault: "cut" })),
   busy: Effect.fail(new BackendFailed({ fault: "busy", retryAfterS: 1 })),
   "model gone": Effect.fail(new Forbidden({ what: "model not installed" })),
-  "context too long": Effect.fail(new BadRequest({ detail: refusals.context })),
+  "context too long": Effect.fail(new BadRequest({ detail: errorTexts.context[0] })),
   "hangs after a frame": Effect.succeed(Stream.concat(Stream.take(words, 1), Stream.never)),
   "never ends": Effect.succeed(
     Stream.forever(Stream.succeed<Frame>({ createdAt: "", text: "", done: false }))

@@ -6,7 +6,7 @@ import { frameBoundsOf } from "../../src/backend/answerBounds.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../src/backend/errors.ts"
-import { refusals } from "../../src/backend/ollama/errors.ts"
+import { errorTexts } from "../../src/backend/ollama/errors.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../support/permits.ts"
 import type { Steps } from "../support/testWith.ts"
@@ -98,8 +98,8 @@ export const suite = (
       "context too long",
       function* () {
         const error = yield* Effect.flip(run)
-        assert.deepInclude(error, { _tag: "BadRequest", detail: refusals.context })
-        assert.include(refusals.context, "maximum context length")
+        assert.deepInclude(error, { _tag: "BadRequest", detail: errorTexts.context[0] })
+        assert.include(errorTexts.context[0], "maximum context length")
       }
     )
 

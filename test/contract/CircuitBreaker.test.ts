@@ -2,12 +2,8 @@ import { assert, it } from "@effect/vitest"
 import { Deferred, Effect, Exit, Fiber, Logger } from "effect"
 import { TestClock } from "effect/testing"
 import { describe } from "vitest"
-import {
-  CircuitBreaker,
-  layerCircuitBreaker,
-  maxKeys,
-  type Verdict
-} from "../../src/backend/CircuitBreaker.ts"
+import { maxRemembered } from "../../src/backend/Circuit.ts"
+import { CircuitBreaker, layerCircuitBreaker, type Verdict } from "../../src/backend/CircuitBreaker.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
 import { testWith } from "../support/testWith.ts"
@@ -19,7 +15,11 @@ const cut = Exit.fail(broken)
 
 const verdictOf = ({ fault }: BackendFailed): Verdict =>
   fault === "unreachable" ? "outage" : fault === "busy" ? "ignored" : "failure"
-const partyOf = (keyId: string) => ({ keyId, keyPrefix: `tg_${keyId}` })
+/** `t/k` is a key of the tenant `t`; a name without a slash is a key and its tenant. */
+const partyOf = (keyId: string) => {
+  const [tenant = ""] = keyId.split("/")
+  return { keyId, keyPrefix: `tg_${keyId}`, tenantId: tenant, tenantName: `tenant ${tenant}` }
+}
 
 const said = (error: BackendFailed | CircuitOpen): string =>
   error._tag === "CircuitOpen" ? `open ${error.retryAfterS}` : error.fault
@@ -40,6 +40,11 @@ const forked = <A>(effect: Effect.Effect<A, BackendFailed>, key: string) =>
 
 /** Opens the circuit for everybody. No key has failed often enough for its own. */
 const openForAll = Effect.forEach(["a", "b", "a", "b", "a"], (key) => failOf(key), { discard: true })
+
+/** Opens the circuit of the tenant `t`. None of its keys has failed often enough for its own. */
+const openForTenant = Effect.forEach(["t/1", "t/2", "t/1", "t/2", "t/1"], (key) => failOf(key), {
+  discard: true
+})
 
 /** The layer under test opens after 5 failures, for 30 s. */
 const layer = layerCircuitBreaker({ failures: 5, openMs: 30_000 })
@@ -147,7 +152,7 @@ describe("CircuitBreaker: one key", () => {
     yield* serve("other")
     yield* times(4, failOf("forgotten"))
     yield* serve("other")
-    for (let n = 2; n < maxKeys; n += 1) {
+    for (let n = 3; n < maxRemembered; n += 1) {
       yield* failOf(`k${n}`)
       yield* serve("other")
     }
@@ -159,6 +164,47 @@ describe("CircuitBreaker: one key", () => {
     assert.strictEqual(yield* openKeys, 1)
     yield* failOf("forgotten")
     assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+  })
+})
+
+describe("CircuitBreaker: one tenant", () => {
+  test("when two of its keys fail five times in a row, then all of its keys are refused, and no other tenant", function* () {
+    yield* openForTenant
+    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
+    assert.strictEqual(yield* refusedOf(okOf("t/3")), "open 30")
+    yield* serve("other")
+  })
+
+  test("when one key alone keeps failing, then other keys of its tenant go on", function* () {
+    yield* times(5, failOf("t/1"))
+    yield* TestClock.adjust("30 seconds")
+    for (let n = 0; n < 5; n += 1) {
+      assert.strictEqual(yield* failOf("t/1"), "cut")
+      yield* TestClock.adjust("30 seconds")
+    }
+    yield* serve("t/2")
+  })
+
+  test("when one of its keys is served within the open time, then two others do not close it to that one", function* () {
+    for (let n = 0; n < 10; n += 1) {
+      yield* serve("t/3")
+      yield* times(3, failOf("t/1"))
+      yield* times(3, failOf("t/2"))
+      yield* serve("t/1")
+      yield* serve("t/2")
+      yield* TestClock.adjust("29 seconds")
+    }
+    assert.strictEqual(yield* openKeys, 0)
+  })
+
+  test("when keys that failed keep trying and failing, then they do not keep it open for another key", function* () {
+    yield* openForTenant
+    yield* TestClock.adjust("30 seconds")
+    const hanging = yield* forked(Effect.never, "t/1")
+    assert.strictEqual(yield* failOf("t/2"), "cut")
+    yield* serve("t/3")
+    assert.strictEqual(yield* openKeys, 0)
+    yield* Fiber.interrupt(hanging)
   })
 })
 
@@ -180,67 +226,132 @@ describe("CircuitBreaker: everybody", () => {
     assert.strictEqual(yield* state, "open")
   })
 
-  test("when it was open for 30 s, then anybody may be the probe, and its first frame closes it for all", function* () {
+  test("when it was open for 30 s, then each key may try one call, and the first frame of one closes it for all", function* () {
     yield* openForAll
     yield* TestClock.adjust("30 seconds")
     assert.strictEqual(yield* state, "half-open")
     const frame = yield* Deferred.make<string>()
-    const probe = yield* forked(Deferred.await(frame), "a")
-    assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
-    yield* Deferred.succeed(frame, "frame")
-    assert.isTrue(Exit.isSuccess(yield* Fiber.join(probe)))
+    const slow = yield* forked(Deferred.await(frame), "a")
+    assert.strictEqual(yield* refusedOf(okOf("a")), "open 1")
+    assert.strictEqual(yield* failOf("b"), "cut")
+    assert.strictEqual(yield* refusedOf(okOf("b")), "open 30")
+    assert.strictEqual(yield* state, "open", "nothing better is known")
+    yield* okOf("good")
     assert.strictEqual(yield* state, "closed")
+    yield* okOf("b")
+    yield* Deferred.succeed(frame, "frame")
+    yield* Fiber.join(slow)
   })
 
-  test("when the client of the probe leaves or the probe shows nothing, then another call may be the probe", function* () {
+  test("when the client of a call that tries leaves, or it shows nothing, then its key may try again", function* () {
     yield* openForAll
     yield* TestClock.adjust("30 seconds")
     yield* Fiber.interrupt(yield* forked(Effect.never, "a"))
-    assert.strictEqual(yield* failOf("b", busy), "busy")
-    yield* okOf("good")
+    assert.strictEqual(yield* failOf("a", busy), "busy")
+    yield* okOf("a")
     assert.strictEqual(yield* state, "closed")
   })
 
-  test("when a probe hangs, then others are refused for a third of the open time, and its late failure does not count", function* () {
-    yield* openForAll
-    yield* TestClock.adjust("30 seconds")
-    const [late, next] = [yield* Deferred.make<string, BackendFailed>(), yield* Deferred.make<string>()]
-    const hanging = yield* forked(Deferred.await(late), "a")
-    yield* TestClock.adjust("9 seconds")
-    assert.strictEqual(yield* refusedOf(okOf("good")), "open 1")
-    yield* TestClock.adjust("1 second")
-    const probe = yield* forked(Deferred.await(next), "good")
-    yield* Deferred.fail(late, broken)
-    yield* Fiber.join(hanging)
-    assert.strictEqual(yield* state, "half-open")
-    yield* Deferred.succeed(next, "frame")
-    yield* Fiber.join(probe)
-    assert.strictEqual(yield* state, "closed")
-  })
-
-  test("when a probe was given up and another one closed it, then the late failure of the first counts for nothing", function* () {
+  test("when a call that tries hangs, then its key is refused for a third of the open time, and its late failure does not count", function* () {
     yield* openForAll
     yield* TestClock.adjust("30 seconds")
     const late = yield* Deferred.make<string, BackendFailed>()
     const hanging = yield* forked(Deferred.await(late), "a")
-    yield* TestClock.adjust("10 seconds")
-    yield* serve("good")
-    yield* Effect.forEach(["b", "c", "b", "c"], (key) => failOf(key), { discard: true })
+    yield* TestClock.adjust("9 seconds")
+    assert.strictEqual(yield* refusedOf(okOf("a")), "open 1")
+    yield* TestClock.adjust("1 second")
+    const next = yield* Deferred.make<string>()
+    const trying = yield* forked(Deferred.await(next), "a")
     yield* Deferred.fail(late, broken)
     yield* Fiber.join(hanging)
+    assert.strictEqual(yield* state, "half-open")
+    yield* Deferred.succeed(next, "frame")
+    yield* Fiber.join(trying)
     assert.strictEqual(yield* state, "closed")
-    yield* failOf("a")
+  })
+
+  test("when a call that tries meets an outage, then everybody is refused again for the open time", function* () {
+    yield* times(5, failOf("a", away))
+    yield* TestClock.adjust("30 seconds")
+    yield* failOf("a", away)
+    assert.strictEqual(yield* refusedOf(okOf("good")), "open 30")
+  })
+
+  test("when it opened while a call waited for its first frame, then that frame closes it", function* () {
+    const frame = yield* Deferred.make<string>()
+    const slow = yield* forked(Deferred.await(frame), "good")
+    yield* openForAll
+    assert.strictEqual(yield* state, "open")
+    yield* Deferred.succeed(frame, "frame")
+    yield* Fiber.join(slow)
+    yield* serve("good")
+  })
+
+  test("when an outage has opened it, then a further frame of an old stream does not close it; otherwise it does", function* () {
+    const old = yield* okOf("good")
+    yield* times(5, failOf("a", away))
+    yield* old.heard
+    assert.strictEqual(yield* state, "open")
+    yield* TestClock.adjust("30 seconds")
+    yield* serve("a")
+    yield* TestClock.adjust("30 seconds")
+    yield* openForAll
+    assert.strictEqual(yield* state, "open")
+    yield* old.heard
+    assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when anybody was served within the open time, then failures of any tenants do not open it; afterwards they do", function* () {
+    yield* serve("good")
+    yield* Effect.forEach(["a", "b", "a", "b", "a", "b"], (key) => failOf(key), { discard: true })
+    yield* TestClock.adjust("29999 millis")
+    yield* failOf("c")
+    assert.strictEqual(yield* state, "closed")
+    yield* TestClock.adjust("1 millis")
+    yield* failOf("c")
     assert.strictEqual(yield* state, "open")
   })
 
-  test("when the probe for all is that of a key's own circuit, then its failure does not keep the others waiting", function* () {
-    yield* times(5, failOf("bad"))
-    yield* failOf("a")
-    yield* TestClock.adjust("30 seconds")
-    assert.strictEqual(yield* failOf("bad"), "cut")
-    assert.strictEqual(yield* failOf("bad"), "open 30")
-    yield* okOf("good")
+  test("when a stream goes on that began long ago, then its tenant is being served", function* () {
+    const { heard } = yield* okOf("good")
+    yield* TestClock.adjust("60 seconds")
+    yield* heard
+    yield* openForAll
     assert.strictEqual(yield* state, "closed")
+  })
+
+  test("when outages come while others are served, then it opens all the same", function* () {
+    const { heard } = yield* okOf("good")
+    yield* times(4, failOf("a", away))
+    yield* heard
+    assert.strictEqual(yield* state, "closed")
+    yield* failOf("b", away)
+    assert.strictEqual(yield* state, "open")
+  })
+
+  test("when all keys of one tenant fail, then it stays closed for others", function* () {
+    yield* Effect.forEach(
+      Array.from({ length: 20 }, (_, n) => `t/${n}`),
+      (key) => failOf(key),
+      { discard: true }
+    )
+    assert.strictEqual(yield* state, "closed")
+    yield* serve("other")
+  })
+
+  test("when a key or a tenant tries its own circuit, then its failure says nothing of others", function* () {
+    yield* times(5, failOf("bad"))
+    // Ends the streak for all.
+    yield* serve("good")
+    yield* openForTenant
+    yield* serve("good")
+    yield* TestClock.adjust("60 seconds")
+    for (const key of ["bad", "t/1", "t/2", "t/3", "t/4"]) assert.strictEqual(yield* failOf(key), "cut")
+    assert.strictEqual(yield* state, "closed")
+    yield* TestClock.adjust("60 seconds")
+    for (const key of ["bad", "t/1", "t/2", "t/3", "t/4"])
+      assert.strictEqual(yield* failOf(key, away), "unreachable")
+    assert.strictEqual(yield* state, "open", "an outage does")
   })
 
   test("when it opens and closes, then each is logged once, however many calls it refused", function* () {
@@ -266,6 +377,20 @@ describe("CircuitBreaker: everybody", () => {
     assert.include(lines[2], '"key_prefix":"tg_key"')
   })
 
+  test("when the circuit of a tenant opens and closes, then each is logged once, with its name", function* () {
+    const lines: Array<string> = []
+    const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+    yield* Effect.gen(function* () {
+      yield* openForTenant
+      yield* times(20, failOf("t/3"))
+      yield* TestClock.adjust("30 seconds")
+      yield* serve("t/3")
+    }).pipe(Effect.provide(Logger.layer([ear])))
+    const messages = lines.map((line) => /"message":"([^"]*)"/.exec(line)?.[1])
+    assert.deepStrictEqual(messages, ["circuit of a tenant opened", "circuit of a tenant closed"])
+    for (const line of lines) assert.include(line, '"tenant":"tenant t"')
+  })
+
   test("when its effects are built, then nothing happens, and each run of one is a call of its own", function* () {
     const { check, guard } = yield* CircuitBreaker
     yield* openForAll
@@ -277,6 +402,7 @@ describe("CircuitBreaker: everybody", () => {
     assert.strictEqual(yield* refusedOf(failing), "open 30")
     const { report } = yield* Effect.andThen(TestClock.adjust("30 seconds"), okOf("x"))
     const reported = report(cut)
+    yield* TestClock.adjust("30 seconds")
     yield* times(4, failOf("y"))
     assert.strictEqual(yield* state, "closed")
     yield* reported

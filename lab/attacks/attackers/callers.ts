@@ -75,6 +75,23 @@ const leaveEarly: Attacker = async (order) => {
   return counts
 }
 
+/** Each key, every `rate` milliseconds: one request that is served, and then three for `model` at once, which fail. */
+const serveAndFail: Attacker = async (order) => {
+  const over = untilOf(order)
+  const pool = poolOf(order)
+  const [bad, good] = [bodyOf(order), bodyOf({ ...order, model: "short" })]
+  const { count, counts } = counter()
+  await together(order.keys.length, async (i) => {
+    while (!over()) {
+      count(await request(pool, order, i, good))
+      const asked = [bad, bad, bad].map((body) => request(pool, order, i, body))
+      for (const status of await Promise.all(asked)) count(status)
+      await sleep(order.rate)
+    }
+  })
+  return counts
+}
+
 /** `count` requests at once, each read to its end; and how many frames with words came. */
 const volley: Attacker = async (order) => {
   const body = bodyOf(order)
@@ -129,6 +146,7 @@ const pipelinedLists: Attacker = async (order) => {
 export const callers: Readonly<Record<string, Attacker>> = {
   hammer,
   "leave early": leaveEarly,
+  "serve and fail": serveAndFail,
   volley,
   malformed,
   "pipelined lists": pipelinedLists

@@ -10,50 +10,54 @@ import { type CallError, loggable, UnexpectedAnswer } from "../errors.ts"
 export class Unwanted extends Error {}
 
 /**
- * The only sentences a client gets when the backend refuses its request. Such an error is a 400 and no failure of the server;
- * otherwise one client could open the circuit for all clients. The text of an error decides: the texts are those of Ollama
- * (0.11.4, 0.24.0) and of llama-server (from 0.30 on). An unknown text counts as a failure of the server.
+ * What the model server says, and the only sentences a client gets when it refuses a request. Such an error is a 400 and no failure of
+ * the server; otherwise one client could open the circuit for others. The first row that matches decides. An unknown text counts as a
+ * failure of the server. The versions of Ollama are those whose sources have the text; from 0.30 on llama-server answers too.
  */
-export const refusals = {
-  context: "the prompt does not fit: it is longer than the maximum context length of the model",
-  schema: "format: the model server cannot use this JSON schema",
-  image: "images: the model server cannot read an image of this request",
-  level: "think: the model takes true or false, and no level",
-  feature: "the model does not support a feature that this request uses",
-  other: "the model cannot process this request as it is"
-} as const
-
-export type Refusal = keyof typeof refusals
-
-/**
- * Texts about the server itself. They may quote its log, so they count as its failure even if another pattern
- * matches.
- */
-const serverAtFault =
-  /runner|terminated|out of memory|system memory|resource limitations|error was encountered while running|panic|cuda|ggml|unable to (?:load|allocate)/i
-
-/** The first match decides. */
-const requestAtFault: ReadonlyArray<readonly [Refusal, RegExp]> = [
-  [
-    "context",
+export const errorTexts = {
+  // The text of 0.33.3 quotes a log. 0.11.4: the first; 0.24.0: all but the last; 0.33.3: the last.
+  memory: [
+    "the model needs more memory than the model server has",
+    /requires more system memory|failed to (?:allocate|commit) memory for model|memory layout cannot be allocated|insufficient memory for image generation|reported out-of-memory during startup/i
+  ],
+  // Its own failure, though a request may have caused it. It may quote a log, so it comes before the others. 0.11.4, 0.24.0, 0.33.3.
+  server: [
+    undefined,
+    /runner|terminated|out of memory|resource limitations|error was encountered while running|panic|cuda|ggml|unable to (?:load|allocate)/i
+  ],
+  // 0.11.4, 0.24.0, 0.33.3, llama-server
+  context: [
+    "the prompt does not fit: it is longer than the maximum context length of the model",
     /context (?:length|window|size)|prompt is (?:longer|too long)|input length|input is too (?:long|large)|prompt removed by truncation/i
   ],
-  [
-    "schema",
+  // 0.11.4, 0.24.0; 0.33.3 has "invalid format" alone, and llama-server "grammar".
+  schema: [
+    "format: the model server cannot use this JSON schema",
     /JSON schema in format|invalid format: [\\"]|grammar|vocabulary required for format|sampling context/i
   ],
-  ["image", /\bimages?\b|\b(?:png|jpeg|gif|webp|bmp|tiff): /i],
-  ["level", /think value .{1,40} is not supported/i],
-  ["feature", /does not support|not supported for this model|this model only supports/i],
-  [
-    "other",
-    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|unsupported value: (?:NaN|[+-]Inf)|token repeat limit/i
+  // 0.11.4, 0.24.0, 0.33.3, llama-server
+  image: [
+    "images: the model server cannot read an image of this request",
+    /\bimages?\b|\b(?:png|jpeg|gif|webp|bmp|tiff): /i
+  ],
+  // 0.11.4
+  level: ["think: the model takes true or false, and no level", /think value .{1,40} is not supported/i],
+  // 0.11.4, 0.24.0, 0.33.3
+  feature: [
+    "the model does not support a feature that this request uses",
+    /does not support|not supported for this model|this model only supports/i
+  ],
+  // 0.11.4 and 0.24.0 up to "shift context", roles and Jinja of templates in llama-server, "arguments" of 0.33.3, "contains NaN" from
+  // 0.24.0 on, the rest of all.
+  other: [
+    "the model cannot process this request as it is",
+    /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|tool call arguments|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|(?:unsupported value:|contains) (?:NaN|[+-]Inf)|token repeat limit/i
   ]
-]
+} as const satisfies Record<string, readonly [says: string | undefined, pattern: RegExp]>
 
-/** Which part of the request an error text blames; undefined for a failure of the server or an unknown text. */
-export const refusalOf = (text: string): Refusal | undefined =>
-  serverAtFault.test(text) ? undefined : requestAtFault.find(([, pattern]) => pattern.test(text))?.[0]
+/** What a client is told when an error text blames its request; undefined for a failure of the server or an unknown text. */
+export const refusalOf = (text: string): string | undefined =>
+  Object.values(errorTexts).find(([, pattern]) => pattern.test(text))?.[0]
 
 /** Whether the server ended the answer because the model repeated one token (an error line since September 2026). */
 export const isRepeatLimit = (text: string): boolean => /token repeat limit/i.test(text)
@@ -75,8 +79,9 @@ const kindOf = (error: Error, sent: boolean): TransportError["kind"] => {
 export class TransportError extends Error {
   readonly _tag = "TransportError"
   /**
-   * `unreachable`: no connection could be made; `lost`: it broke after the request was sent; `timeout`: too late; `garbled`: not
-   * HTTP; `stopped`: the gateway has ended it
+   * `unreachable`: no connection could be made (refused, reset or timed out while connecting), which no request can cause; `lost`: it
+   * broke after the request was sent, which the request may have caused; `timeout`: too late; `garbled`: not HTTP; `stopped`: the
+   * gateway has ended it
    */
   readonly kind: "unreachable" | "lost" | "timeout" | "garbled" | "stopped"
   /** whether any byte of a response came */
@@ -117,12 +122,12 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
     ? new ShuttingDown()
     : new BackendFailed({ fault: faults[error.kind], cause: error })
 
-const refusedFor = (refusal: Refusal): BadRequest =>
-  new BadRequest({ detail: refusals[refusal], ...(refusal === "context" ? { overflow: true } : {}) })
+const refusedFor = (detail: string): BadRequest =>
+  new BadRequest({ detail, ...(detail === errorTexts.context[0] ? { overflow: true } : {}) })
 
 /** Whether the backend refused the level of `think`. */
 export const refusesLevel = (error: unknown): boolean =>
-  error instanceof BadRequest && error.detail === refusals.level
+  error instanceof BadRequest && error.detail === errorTexts.level[0]
 
 /** Maps any status but 200. `text` is the beginning of the body. */
 export const fromStatus = (
@@ -143,7 +148,7 @@ export const fromStatus = (
   // These are about the gateway's access to the backend, not about the client's request.
   if (status === 401 || status === 403 || status === 407 || status === 429)
     return new BackendFailed({ fault: "status", cause })
-  return refusedFor(refusalOf(text) ?? "other")
+  return refusedFor(refusalOf(text) ?? errorTexts.other[0])
 }
 
 /** Maps a line `{"error": …}`. */
@@ -156,8 +161,8 @@ export const fromErrorLine = (text: string): BackendFailed => {
 
 /** An error line about the request. Before the first frame it can still become a 400. */
 class RefusedInBand extends Error {
-  readonly refusal: Refusal
-  constructor(refusal: Refusal, text: string) {
+  readonly refusal: string
+  constructor(refusal: string, text: string) {
     super(loggable(text))
     this.name = "RefusedInBand"
     this.refusal = refusal

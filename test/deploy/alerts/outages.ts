@@ -98,7 +98,10 @@ export const outages: ReadonlyArray<Outage> = [
     at: quietThen(
       "12m",
       "16m",
-      fires("KeysRefused", "The model server fails for the requests of 2 keys, which are refused with 502")
+      fires(
+        "KeysRefused",
+        "The model server fails for the requests of 2 keys or tenants, which are refused with 502"
+      )
     )
   },
   {

@@ -1,6 +1,7 @@
-/** One key whose requests make the backend fail does not close it to the others. */
+/** One person whose requests make the backend fail does not close it to the others. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey as freshKey } from "../../support/Gateway.ts"
 
@@ -40,11 +41,77 @@ layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("a key that makes the ba
   )
 })
 
+/** Asks as `secret`: so many requests that make the backend fail, at once. */
+const breaking = (secret: string, times: number) =>
+  Effect.all(
+    Array.from({ length: times }, () =>
+      call("/api/chat", {
+        secret,
+        body: hello({ stream: false, messages: [{ role: "user", content: "break" }] })
+      })
+    ),
+    { concurrency: times }
+  )
+
+layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("people who make the backend fail", (it) => {
+  it.effect(
+    "when two keys of one tenant send three failing requests at once and then a good one, again and again, then others are served",
+    () =>
+      Effect.gen(function* () {
+        const [backend, registry] = [yield* Fake, yield* Registry]
+        const [honest, first] = [yield* newKey, yield* newKey]
+        const { secret: second } = yield* registry.createKey({ tenant: first.tenant, name: "second" })
+        // A colleague of the hostile person.
+        const { secret: colleague } = yield* registry.createKey({ tenant: first.tenant, name: "colleague" })
+        backend.always(({ raw }) => (raw.includes("break") ? broken : fake.atOnce()))
+        const others = Effect.forEach([honest.secret, colleague], chat, { concurrency: 2 })
+        const statuses = (yield* others).map(({ status }) => status)
+        for (let round = 0; round < 8; round += 1) {
+          const hostile = Effect.forEach(
+            [first.secret, second],
+            (secret) => Effect.andThen(breaking(secret, 3), chat(secret)),
+            { concurrency: 2 }
+          )
+          const [, during] = yield* Effect.all([hostile, others], { concurrency: 2 })
+          const after = yield* others
+          statuses.push(...[...during, ...after].map(({ status }) => status))
+        }
+        assert.deepStrictEqual(
+          statuses,
+          Array.from({ length: 34 }, () => 200)
+        )
+        backend.always(undefined)
+      })
+  )
+
+  it.effect(
+    "when two tenants send nothing but failing requests, then a third one that is served goes on",
+    () =>
+      Effect.gen(function* () {
+        const backend = yield* Fake
+        const [honest, ...hostile] = [yield* newKey, yield* newKey, yield* newKey]
+        backend.always(({ raw }) => (raw.includes("break") ? broken : fake.atOnce()))
+        for (let round = 0; round < 4; round += 1) {
+          yield* Effect.forEach(hostile, ({ secret }) => breaking(secret, 4), { concurrency: 2 })
+          assert.strictEqual((yield* chat(honest.secret)).status, 200)
+        }
+        yield* shows("tollgate_breaker_open_keys 2")
+        yield* shows("tollgate_breaker_state 0")
+        backend.always(undefined)
+      })
+  )
+})
+
 /** What Ollama says when it is the request that cannot be done. */
 const clientCaused: ReadonlyArray<Behaviour> = [
   { does: "answer", status: 500, body: `{"error":"invalid JSON schema in format"}` },
   { does: "stream", lines: [fake.error("Failed to create new sequence: failed to process inputs: illegal")] },
-  { does: "answer", status: 500, body: `{"error":"Failed to create new sequence: no input provided"}` }
+  { does: "answer", status: 500, body: `{"error":"Failed to create new sequence: no input provided"}` },
+  {
+    does: "answer",
+    status: 500,
+    body: `{"error":"model requires more system memory (63.6 GiB) than is available (18.9 GiB)"}`
+  }
 ]
 
 layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("the circuit", (it) => {

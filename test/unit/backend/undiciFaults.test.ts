@@ -3,7 +3,7 @@ import { createServer } from "node:net"
 import { assert, it } from "@effect/vitest"
 import { Effect, Stream } from "effect"
 import { describe } from "vitest"
-import { refusals } from "../../../src/backend/ollama/errors.ts"
+import { errorTexts } from "../../../src/backend/ollama/errors.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { freePort } from "../../support/servers/processes.ts"
 import { failure, forward, named, run, stream, test, texts, withBackend } from "./calls.ts"
@@ -173,9 +173,9 @@ describe("a backend that fails", () => {
   )
 
   for (const [text, sentence] of [
-    [`registry.ollama.ai/library/x:latest does not support tools`, refusals.feature],
-    [`the input length exceeds the context length`, refusals.context],
-    [`json: cannot unmarshal at ${leaky}`, refusals.other]
+    [`registry.ollama.ai/library/x:latest does not support tools`, errorTexts.feature[0]],
+    [`the input length exceeds the context length`, errorTexts.context[0]],
+    [`json: cannot unmarshal at ${leaky}`, errorTexts.other[0]]
   ] as const) {
     test(`when it refuses with "${text.slice(0, 30)}…", then the client gets our own sentence`, function* (backend) {
       backend.script({ does: "answer", status: 400, body: JSON.stringify({ error: text }) })

@@ -20,11 +20,13 @@ const told = Effect.fnUntraced(function* <A, E>(
   call = callOf()
 ) {
   const reports: Array<string> = []
+  let heard = 0
   const breaker: CircuitBreaker["Service"] = {
     check: () => Effect.void,
     guard: (_key, head, verdictOf) =>
       Effect.map(head, (value) => ({
         value,
+        heard: Effect.sync(() => void (heard += 1)),
         report: (exit) =>
           Effect.sync(() => {
             // Only the first report counts.
@@ -42,13 +44,17 @@ const told = Effect.fnUntraced(function* <A, E>(
   }
   const given = yield* streamWithBreaker(breaker, permitFor("m", call), () => Effect.succeed(stream))
   yield* Effect.exit(read(given))
-  return reports
+  return { heard, reports }
 })
 
 describe("the end of a stream", () => {
   const failing = Stream.concat(frames, Stream.fail(cut))
   const cases: ReadonlyArray<
-    readonly [string, Effect.Effect<ReadonlyArray<string>, unknown>, ReadonlyArray<string>]
+    readonly [
+      string,
+      Effect.Effect<{ readonly reports: ReadonlyArray<string> }, unknown>,
+      ReadonlyArray<string>
+    ]
   > = [
     ["a stream is read to its end", told(frames, Stream.runDrain), ["success"]],
     [
@@ -96,9 +102,13 @@ describe("the end of a stream", () => {
       ["ignored"]
     ]
   ]
-  for (const [how, reports, expected] of cases) {
+  for (const [how, told, expected] of cases) {
     it.effect(`when ${how}, then the breaker hears ${expected[0]}`, () =>
-      Effect.map(reports, (told) => assert.deepStrictEqual(told, expected))
+      Effect.map(told, ({ reports }) => assert.deepStrictEqual(reports, expected))
     )
   }
+
+  it.effect("when a stream goes on, then the breaker hears each of its frames, and no end is one", () =>
+    Effect.map(told(failing, Stream.runDrain), ({ heard }) => assert.strictEqual(heard, 3))
+  )
 })

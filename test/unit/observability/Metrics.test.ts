@@ -109,7 +109,13 @@ it.effect("when the breaker changes its state, then the gauges show it, and the 
   Effect.gen(function* () {
     const { guard } = yield* CircuitBreaker
     const failing = (verdict: Verdict) =>
-      Effect.ignore(guard({ keyId: "k", keyPrefix: "tg_k" }, Effect.fail("down"), () => verdict))
+      Effect.ignore(
+        guard(
+          { keyId: "k", keyPrefix: "tg_k", tenantId: "t", tenantName: "t" },
+          Effect.fail("down"),
+          () => verdict
+        )
+      )
     const figures = Effect.all([linesOf("tollgate_breaker_state"), linesOf("tollgate_breaker_open_keys")])
     const shows = (state: number, keys: number) => [
       [`tollgate_breaker_state ${state}`],

@@ -1,8 +1,21 @@
 import { assert, describe, it } from "@effect/vitest"
-import { type Refusal, refusalOf } from "../../../../src/backend/ollama/errors.ts"
+import { errorTexts, refusalOf } from "../../../../src/backend/ollama/errors.ts"
 
-/** Texts of Ollama 0.11.4 and 0.24.0, by what they speak about; `server`: its own failure. */
-const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
+/** Texts of Ollama 0.11.4, 0.24.0, 0.33.3 and of llama-server, by what they speak about; `server`: its own failure. */
+const texts: Readonly<Record<keyof typeof errorTexts, ReadonlyArray<string>>> = {
+  memory: [
+    // 0.11.4, 0.24.0
+    "model requires more system memory (8.0 GiB) than is available (2.0 GiB)",
+    // 0.24.0
+    "model requires more system memory than is currently available unable to load full model on GPU",
+    "failed to allocate memory for model",
+    "failed to commit memory for model",
+    "memory layout cannot be allocated",
+    "memory layout cannot be allocated with num_gpu = 99",
+    "insufficient memory for image generation: need 12 GB, have 8 GB",
+    // 0.33.3
+    "llama-server reported out-of-memory during startup: ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory"
+  ],
   context: [
     "the input length exceeds the context length",
     "input length exceeds maximum context length",
@@ -45,14 +58,18 @@ const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
     "Jinja Exception: Unexpected message role.",
     "Unknown role: control",
     "error parsing tool call: raw='x', err=invalid character 'x'",
-    "failed to encode response: json: unsupported value: NaN"
+    "llama-server returned invalid tool call arguments for \"x\": invalid character 'x'",
+    "failed to encode response: json: unsupported value: NaN",
+    "embedding contains NaN or Inf values"
   ],
   server: [
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, check ollama server logs for details",
     "an error was encountered while running the model: unexpected EOF",
     "llama runner process has terminated: exit status 2: unable to create llama context size",
     "llama runner process has terminated: GGML_ASSERT(grammar) failed",
-    "model requires more system memory (8.0 GiB) than is available (2.0 GiB)",
+    "model failed to load, this may be due to resource limitations or an internal error, check ollama server logs for details",
+    "llama runner process has terminated: cudaMalloc failed: out of memory",
+    "llama-server process has terminated: exit status 1: failed to allocate buffer for kv cache",
     "CUDA error: out of memory, image encoder",
     "unable to load model: /root/.ollama/models/blobs/sha256-1",
     "unsupported tokenizer: llama",
@@ -65,10 +82,10 @@ const texts: Readonly<Record<Refusal | "server", ReadonlyArray<string>>> = {
 }
 
 describe("an error text of the model server", () => {
-  for (const [about, all] of Object.entries(texts)) {
-    for (const text of all) {
+  for (const [about, [says]] of Object.entries(errorTexts)) {
+    for (const text of new Map(Object.entries(texts)).get(about) ?? []) {
       it(`when it says "${text.slice(0, 60)}", then it speaks about the ${about}`, () => {
-        assert.strictEqual(refusalOf(JSON.stringify({ error: text })) ?? "server", about)
+        assert.strictEqual(refusalOf(JSON.stringify({ error: text })), says)
       })
     }
   }

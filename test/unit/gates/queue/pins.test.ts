@@ -81,8 +81,10 @@ test("when the queue asks for a pinned model, then it is loaded, and the queue l
 test("when the circuit is open, then nothing is loaded; after that nobody has to ask first, and the next client is still the probe", function* () {
   const { ask, context, told } = yield* world
   const { guard, state } = yield* Effect.provideContext(CircuitBreaker, context)
-  for (const keyId of ["one", "two"])
-    yield* Effect.ignore(guard({ keyId, keyPrefix: keyId }, Effect.fail("down"), () => "outage"))
+  for (const keyId of ["one", "two"]) {
+    const party = { keyId, keyPrefix: keyId, tenantId: "t", tenantName: "t" }
+    yield* Effect.ignore(guard(party, Effect.fail("down"), () => "outage"))
+  }
   assert.isFalse(yield* ask("p:latest"))
   assert.deepStrictEqual(told, ["pinned p:latest"])
   yield* TestClock.adjust("61 seconds")
