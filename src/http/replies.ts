@@ -2,6 +2,7 @@
 import { Effect, Stream } from "effect"
 import type { AnswerShare } from "../backend/AnswerMemory.ts"
 import { BackendFailed } from "../domain/Errors.ts"
+import { jsonText } from "../domain/json.ts"
 import type { Answer } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 import { Fold } from "./dialect/fold.ts"
@@ -27,5 +28,5 @@ export const foldedReply = Effect.fnUntraced(function* (
   )
   return fold.frame === undefined
     ? yield* new BackendFailed({ fault: "cut" })
-    : objectReply([JSON.stringify(encoder.object(fold.frame))], share)
+    : objectReply([jsonText(encoder.object(fold.frame))], share)
 })

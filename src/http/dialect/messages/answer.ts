@@ -1,13 +1,14 @@
 /** The answer of `POST /v1/messages`: events of content blocks, or one message (docs/protocol.md, "Messages answers"). */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { jsonText } from "../../../domain/json.ts"
 import { withPromptSize } from "../promptEstimate.ts"
 import { type AnswerFacts, type Encoder, joined } from "../Dialect.ts"
 import { messagesError } from "./surface.ts"
 
 /** One event. Its name is in its data too. */
 const event = (type: string, data: JsonObject = {}): string =>
-  `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`
+  `event: ${type}\ndata: ${jsonText({ type, ...data })}\n\n`
 
 /** As Anthropic counts: the tokens that were read from a cache are not among `input_tokens`. */
 const usageOf = ({ evalCount = 0, promptEvalCachedCount, promptEvalCount = 0 }: Frame): JsonObject => {
@@ -84,7 +85,7 @@ export const messagesEncoder = (request: InferenceRequest, { requestId }: Answer
   const toolCall = (call: ToolCall): string =>
     close() +
     begin({ ...callOf(call), input: {} }) +
-    delta({ type: "input_json_delta", partial_json: JSON.stringify(call.arguments) }) +
+    delta({ type: "input_json_delta", partial_json: jsonText(call.arguments) }) +
     stop()
 
   /** The events of one frame: its reasoning, then its text, then its calls. */
@@ -127,5 +128,5 @@ export const messagesEncoder = (request: InferenceRequest, { requestId }: Answer
 
 /** The estimate that a request of the same prompt would hold. */
 export const encodeCount = (request: InferenceRequest): ReadonlyArray<string> => [
-  JSON.stringify({ input_tokens: withPromptSize({ ...request, kind: "chat" }).promptEstimate })
+  jsonText({ input_tokens: withPromptSize({ ...request, kind: "chat" }).promptEstimate })
 ]

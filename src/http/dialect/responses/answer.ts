@@ -4,6 +4,7 @@
  */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { InferenceRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { jsonText } from "../../../domain/json.ts"
 import { outcomes } from "../../../domain/Outcome.ts"
 import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import type { Encoder } from "../Dialect.ts"
@@ -227,7 +228,7 @@ class Answer {
 
   #call(call: ToolCall): void {
     this.#close("completed")
-    const [id, text] = [this.#itemId("fc"), JSON.stringify(call.arguments)]
+    const [id, text] = [this.#itemId("fc"), jsonText(call.arguments)]
     const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }
     const place = { item_id: id, output_index: this.#index }
     const item = callItem(id, "in_progress", { ...called, text: "" })
@@ -274,7 +275,7 @@ export const responsesEncoder = (request: InferenceRequest, requestId: string): 
   let sequence = 0
   let events = ""
   const answer = new Answer(request, requestId, (type, data) => {
-    events += `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: sequence++, ...data })}\n\n`
+    events += `event: ${type}\ndata: ${jsonText({ type, sequence_number: sequence++, ...data })}\n\n`
   })
   const written = (): string => {
     const text = events
