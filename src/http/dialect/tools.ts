@@ -9,6 +9,8 @@ import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts
 
 /** Tools of one request. */
 export const maxTools = 128
+/** Tools that a client may list, with those that its surface drops. */
+export const maxListed = 8 * maxTools
 /** Levels of objects and lists in the `parameters` of one tool. */
 export const maxToolDepth = 32
 /** Values in the `parameters` of one tool, including objects and lists. */

@@ -6,7 +6,7 @@ import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
-import { chosenTools, functionTool } from "../tools.ts"
+import { chosenTools, functionTool, maxListed } from "../tools.ts"
 import { Message, nativeMessages, System } from "./blocks.ts"
 
 /** A tool of the client, or one with a type of its own, which only Anthropic's servers have. */
@@ -38,7 +38,7 @@ const promptFields = {
   model: ModelName,
   messages: Schema.NonEmptyArray(Message),
   system: absentable(System),
-  tools: absentable(Schema.Array(Tool), "what the model may call"),
+  tools: absentable(Schema.Array(Tool).check(Schema.isMaxLength(maxListed)), "what the model may call"),
   tool_choice: absentable(
     ToolChoice,
     "`none` sends no tools, `tool` sends only the one of that name; a call cannot be forced"

@@ -166,8 +166,9 @@ class History {
 
 const notStored = refuse("input: items are not stored here, so none can be referred to: set store to false")
 
-const addItem = (history: History, item: typeof Item.Type, path: string): Decided<void> => {
-  if (isOther(item)) return Result.void
+type OwnItem = Exclude<typeof Item.Type, typeof OtherItem.Type>
+
+const addItem = (history: History, item: OwnItem, path: string): Decided<void> => {
   switch (item.type) {
     case "function_call":
       return Result.map(argumentsOf(item.arguments, `${path}.arguments`), (args) =>
@@ -195,6 +196,8 @@ export const nativeMessages = decide(function* (
   const history = new History()
   if (typeof instructions === "string") history.message("system", partsOf(instructions))
   if (typeof input === "string") history.message("user", partsOf(input))
-  else for (const [i, item] of input.entries()) yield* addItem(history, item, `input.${i}`)
+  else
+    for (const [i, item] of input.entries())
+      if (!isOther(item)) yield* addItem(history, item, `input.${i}`)
   return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
 })
