@@ -197,7 +197,6 @@ export const nativeMessages = decide(function* (
   if (typeof instructions === "string") history.message("system", partsOf(instructions))
   if (typeof input === "string") history.message("user", partsOf(input))
   else
-    for (const [i, item] of input.entries())
-      if (!isOther(item)) yield* addItem(history, item, `input.${i}`)
+    for (const [i, item] of input.entries()) if (!isOther(item)) yield* addItem(history, item, `input.${i}`)
   return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
 })

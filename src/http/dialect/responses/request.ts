@@ -7,7 +7,7 @@ import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../../../domain/json.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { absentable, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
+import { absentable, AnyObject, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
 import { Input, nativeMessages } from "./input.ts"
@@ -18,7 +18,7 @@ const Format = Schema.Union([
   Schema.Struct({
     type: Schema.Literal("json_schema"),
     name: absentable(Schema.String),
-    schema: Schema.JsonObject
+    schema: AnyObject
   })
 ])
 
@@ -50,7 +50,7 @@ const Responses = Schema.Struct({
     Schema.Struct({ effort: absentable(Effort), summary: absentable(Schema.String) }),
     "`effort` is left out for a model that cannot reason; `summary` has no effect"
   ),
-  metadata: absentable(Schema.JsonObject, "comes back in the answer"),
+  metadata: absentable(AnyObject, "comes back in the answer"),
   previous_response_id: Stored,
   conversation: Stored,
   prompt: Stored,
