@@ -1,9 +1,11 @@
 /** The input of `POST /v1/responses`: a text, or items, as messages of Ollama (docs/protocol.md, "Responses requests"). */
 import { Result, Schema } from "effect"
 import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
-import type { JsonObject } from "../../../domain/Inference.ts"
+import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject } from "../../../domain/json.ts"
 import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
+import type { Body } from "../strictJson.ts"
 import { argumentsOf } from "../openai/messages.ts"
 import { flatName } from "./tools.ts"
 
@@ -57,8 +59,7 @@ const Message = Schema.Struct({
   content: Content
 })
 
-/** Items of tools that only OpenAI's servers run. They are history, and are dropped. */
-const OtherItem = otherThan(
+const ownTypes = [
   "function_call",
   "custom_tool_call",
   "function_call_output",
@@ -66,7 +67,24 @@ const OtherItem = otherThan(
   "reasoning",
   "item_reference",
   "message"
-)
+]
+
+/** Items of tools that only OpenAI's servers run. They are history, and are dropped. */
+const OtherItem = otherThan(...ownTypes)
+
+/** Items that are dropped. Each costs the schema as much as a message of many times its size. */
+export const maxOthers = 4096
+
+const isDropped = (item: Json): boolean =>
+  isObject(item) && typeof item["type"] === "string" && !ownTypes.includes(item["type"])
+
+/** Refuses too many of them before the schema looks at any. */
+export const boundOthers = ({ json }: Body): Decided<void> => {
+  const input = isObject(json) ? json["input"] : undefined
+  return isArray(input) && input.filter(isDropped).length > maxOthers
+    ? refuse(`input: expected at most ${maxOthers} items of other types than ${ownTypes.join(", ")}`)
+    : Result.void
+}
 
 // The first issue of the first member that fits becomes the message of a 400, so those without a type of their own come last.
 const Item = Schema.Union([
@@ -93,10 +111,13 @@ const textOf = (parts: Parts): string =>
   parts.map((part) => ("text" in part ? part.text : "refusal" in part ? part.refusal : "")).join("")
 
 /** The text and the images of a message. */
-const contentOf = (parts: Parts) => ({
-  text: textOf(parts),
-  images: parts.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
-})
+const contentOf = (content: typeof Content.Type) =>
+  typeof content === "string"
+    ? { text: content }
+    : {
+        text: textOf(content),
+        images: content.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
+      }
 
 /** The text of the reasoning. OpenAI encrypts `encrypted_content`; here it is a copy of the text, so it comes last. */
 const thinkingOf = ({ content, encrypted_content, summary }: typeof Reasoning.Type): string =>
@@ -133,10 +154,12 @@ class History {
     return (this.#turn ??= { thinking: "", parts: [], calls: [], spoken: false })
   }
 
-  message(role: string, parts: Parts): void {
-    if (role === "assistant") return this.#say(parts)
+  message(role: string, content: typeof Content.Type): void {
+    if (role === "assistant") return this.#say(partsOf(content))
     this.#endTurn()
-    this.#messages.push(nativeMessage({ role: role === "developer" ? "system" : role, ...contentOf(parts) }))
+    this.#messages.push(
+      nativeMessage({ role: role === "developer" ? "system" : role, ...contentOf(content) })
+    )
   }
 
   #say(parts: Parts): void {
@@ -158,9 +181,9 @@ class History {
     turn.spoken = false
   }
 
-  answer(id: string, parts: Parts): void {
+  answer(id: string, content: typeof Content.Type): void {
     this.#endTurn()
-    this.#messages.push(this.#made.result(id, contentOf(parts)))
+    this.#messages.push(this.#made.result(id, contentOf(content)))
   }
 }
 
@@ -168,23 +191,23 @@ const notStored = refuse("input: items are not stored here, so none can be refer
 
 type OwnItem = Exclude<typeof Item.Type, typeof OtherItem.Type>
 
-const addItem = (history: History, item: OwnItem, path: string): Decided<void> => {
+const addItem = (history: History, item: OwnItem, index: number): Decided<void> => {
   switch (item.type) {
     case "function_call":
-      return Result.map(argumentsOf(item.arguments, `${path}.arguments`), (args) =>
+      return Result.map(argumentsOf(item.arguments, `input.${index}.arguments`), (args) =>
         history.call(item.call_id, flatName(item.namespace, item.name), args)
       )
     case "custom_tool_call":
       return Result.succeed(history.call(item.call_id, item.name, { input: item.input }))
     case "function_call_output":
     case "custom_tool_call_output":
-      return Result.succeed(history.answer(item.call_id, partsOf(item.output)))
+      return Result.succeed(history.answer(item.call_id, item.output))
     case "reasoning":
       return Result.succeed(history.think(thinkingOf(item)))
     case "item_reference":
       return notStored
     default:
-      return Result.succeed(history.message(item.role, partsOf(item.content)))
+      return Result.succeed(history.message(item.role, item.content))
   }
 }
 
@@ -194,9 +217,8 @@ export const nativeMessages = decide(function* (
   instructions: string | null | undefined
 ) {
   const history = new History()
-  if (typeof instructions === "string") history.message("system", partsOf(instructions))
-  if (typeof input === "string") history.message("user", partsOf(input))
-  else
-    for (const [i, item] of input.entries()) if (!isOther(item)) yield* addItem(history, item, `input.${i}`)
+  if (typeof instructions === "string") history.message("system", instructions)
+  if (typeof input === "string") history.message("user", input)
+  else for (const [i, item] of input.entries()) if (!isOther(item)) yield* addItem(history, item, i)
   return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
 })
