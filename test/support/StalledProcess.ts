@@ -37,6 +37,8 @@ export const makeStalledProcess = Effect.gen(function* () {
       Effect.callback<void>((resume) => {
         // In an immediate, as after a timer: the next ones come when Node has read what is there.
         setImmediate(() => {
+          // A port has no origin.
+          // oxlint-disable-next-line unicorn/require-post-message-target-origin
           theirs.postMessage("here")
           nowMs += ms
           for (const sleeper of sleeping) {

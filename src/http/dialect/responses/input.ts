@@ -1,7 +1,7 @@
 /** The input of `POST /v1/responses`: a text, or items, as messages of Ollama (docs/protocol.md, "Responses requests"). */
 import { Result, Schema } from "effect"
 import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
-import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import type { JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isObject } from "../../../domain/json.ts"
 import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
@@ -59,7 +59,8 @@ const Message = Schema.Struct({
   content: Content
 })
 
-const ownTypes = [
+/** Items of tools that only OpenAI's servers run. They are history, and are dropped. */
+const OtherItem = otherThan(
   "function_call",
   "custom_tool_call",
   "function_call_output",
@@ -67,24 +68,7 @@ const ownTypes = [
   "reasoning",
   "item_reference",
   "message"
-]
-
-/** Items of tools that only OpenAI's servers run. They are history, and are dropped. */
-const OtherItem = otherThan(...ownTypes)
-
-/** Items that are dropped. Each costs the schema as much as a message of many times its size. */
-export const maxOthers = 4096
-
-const isDropped = (item: Json): boolean =>
-  isObject(item) && typeof item["type"] === "string" && !ownTypes.includes(item["type"])
-
-/** Refuses too many of them before the schema looks at any. */
-export const boundOthers = ({ json }: Body): Decided<void> => {
-  const input = isObject(json) ? json["input"] : undefined
-  return isArray(input) && input.filter(isDropped).length > maxOthers
-    ? refuse(`input: expected at most ${maxOthers} items of other types than ${ownTypes.join(", ")}`)
-    : Result.void
-}
+)
 
 // The first issue of the first member that fits becomes the message of a 400, so those without a type of their own come last.
 const Item = Schema.Union([
@@ -98,7 +82,18 @@ const Item = Schema.Union([
   OtherItem
 ])
 
-export const Input = Schema.Union([Schema.String, Schema.Array(Item)])
+/** Items of one request, with those that are dropped. */
+export const maxItems = 8192
+
+export const Input = Schema.Union([Schema.String, Schema.Array(Item).check(Schema.isMaxLength(maxItems))])
+
+/** Refuses too many items before the schema looks at any: it tries an item of twelve bytes as several kinds. */
+export const boundItems = ({ json }: Body): Decided<void> => {
+  const input = isObject(json) ? json["input"] : undefined
+  return isArray(input) && input.length > maxItems
+    ? refuse(`input: expected at most ${maxItems} items`)
+    : Result.void
+}
 
 const isOther = Schema.is(OtherItem)
 

@@ -10,7 +10,7 @@ import { type Bounds, type RequestDecoder, requestDecoder } from "../Dialect.ts"
 import { absentable, AnyObject, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
-import { boundOthers, Input, nativeMessages } from "./input.ts"
+import { boundItems, Input, nativeMessages } from "./input.ts"
 import { nativeTools, ToolChoice, Tools } from "./tools.ts"
 
 const Format = Schema.Union([
@@ -105,5 +105,5 @@ const decoder = requestDecoder(
 
 export const responsesRequest: RequestDecoder = {
   accepts: Responses,
-  decode: (body, bounds) => Result.flatMap(boundOthers(body), () => decoder.decode(body, bounds))
+  decode: (body, bounds) => Result.flatMap(boundItems(body), () => decoder.decode(body, bounds))
 }

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Json } from "../../../../../src/domain/Inference.ts"
 import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
-import { maxOthers } from "../../../../../src/http/dialect/responses/input.ts"
+import { maxItems } from "../../../../../src/http/dialect/responses/input.ts"
 import { maxListed } from "../../../../../src/http/dialect/tools.ts"
 import { picture } from "../../../../support/pictures.ts"
 import { cap, decoding } from "../../decoding.ts"
@@ -179,14 +179,13 @@ describe("POST /v1/responses, the request", () => {
     for (const [body, message] of cases) assert.include(refused(body), message, JSON.stringify(body))
   })
 
-  it("when dropped items or listed tools are too many, then they are refused, however they are spread", () => {
+  it("when items or listed tools are too many, also those that are dropped, then they are refused, however they are spread", () => {
     const many = (count: number, item: Json): ReadonlyArray<Json> => Array.from({ length: count }, () => item)
     const [dropped, said] = [{ type: "web_search_call" }, { role: "user", content: "hi" }]
-    const input = [said, ...many(maxOthers, dropped)]
+    const input = [said, ...many(maxItems - 1, dropped)]
     assert.deepStrictEqual(accepted(asked({ input })).body["messages"], [said])
-    assert.include(refused(asked({ input: [...input, dropped] })), "input: expected at most 4096 items")
-    // Items that are not dropped have no bound of their own.
-    accepted(asked({ input: many(maxOthers + 1, said) }))
+    for (const one of [dropped, said, null])
+      assert.strictEqual(refused(asked({ input: [...input, one] })), "input: expected at most 8192 items")
     const other = { type: "x" }
     const grouped = { type: "namespace", name: "n", tools: many(maxListed / 2 - 1, other) }
     accepted(asked({ tools: many(maxListed, other) }))
