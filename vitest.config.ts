@@ -9,7 +9,7 @@ export default defineConfig({
     // Only what hangs takes so long: a busy machine is no failure. Longer than any wait of a test (`test/support/wait.ts`).
     testTimeout: 300_000,
     hookTimeout: 300_000,
-    // Only where nobody can look and try again, and never in silence: the summary names every test that needed it.
+    // Only where nobody can look and try again. The summary names every test that needed it, as a fault.
     retry: process.env["CI"] === "true" ? 1 : 0,
     pool: "forks",
     // The files of a worker share one process: a process for each file spends half its time on imports.

@@ -1,7 +1,7 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect, Predicate } from "effect"
 import { CliOutput, Flag, GlobalFlag } from "effect/cli"
-import { escapeControls, snakeCase } from "../src/domain/text.ts"
+import { escapeControls, snakeCase, unsplit } from "../src/domain/text.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
@@ -30,13 +30,15 @@ export const columns = (): number =>
 
 /** JSON output has snake_case names. Names that people choose are values, never names of fields. */
 const toJson = (value: unknown, indent = 2): string =>
-  JSON.stringify(
-    value,
-    (_, part: unknown) =>
-      Predicate.isObject(part) && !Array.isArray(part)
-        ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snakeCase(name), field]))
-        : part,
-    indent
+  unsplit(
+    JSON.stringify(
+      value,
+      (_, part: unknown) =>
+        Predicate.isObject(part) && !Array.isArray(part)
+          ? Object.fromEntries(Object.entries(part).map(([name, field]) => [snakeCase(name), field]))
+          : part,
+      indent
+    )
   )
 
 /** For lists that grow: one object a line. */

@@ -10,7 +10,7 @@ import { ErrorBody, MessagesErrorBody } from "./errors.ts"
 import { operationFor } from "./operations.ts"
 
 /** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
-const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximum", "not"])
+const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximum", "not", "type"])
 
 const { Text: _text, ...answers } = Answers
 

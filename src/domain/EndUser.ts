@@ -5,13 +5,17 @@
  */
 import { createHash } from "node:crypto"
 import { clientText } from "./clientText.ts"
+import { replaceControls } from "./text.ts"
 
 /** The longest claim that is stored, in UTF-16 units. */
 export const maxEndUser = 128
-/** The claim without control characters, secrets of keys, and blanks at its ends; undefined when nothing is left. */
-export const endUserOf = (claim: string | undefined): string | undefined => {
-  if (claim === undefined) return undefined
-  const text = clientText(claim.trim(), maxEndUser).trim()
+/** One person has one name, however it is typed. Case stays: it may be another person. */
+const clean = (text: string): string => replaceControls(text).normalize("NFC").trim()
+
+/** The claim in NFC without control characters, secrets of keys, and blanks at its ends; undefined when nothing is left. */
+export const endUserOf = (claim: string | null | undefined): string | undefined => {
+  if (claim === undefined || claim === null) return undefined
+  const text = clientText(claim.trim(), maxEndUser, clean).trim()
   return text === "" ? undefined : text
 }
 

@@ -1,5 +1,6 @@
 /** Guards for JSON values, where a Schema costs too much for each token (`bench/frames.ts`). */
 import type { Json, JsonObject } from "./Inference.ts"
+import { unsplit } from "./text.ts"
 
 /** Parses a JSON text. Returns `undefined` when it is not JSON. */
 export const tryParseJson = (text: string): Json | undefined => {
@@ -9,6 +10,9 @@ export const tryParseJson = (text: string): Json | undefined => {
     return undefined
   }
 }
+
+/** The JSON that a client gets. All of it is written here, so that no text of a model can end a line. */
+export const jsonText = (value: unknown): string => unsplit(JSON.stringify(value))
 
 export const isArray = (value: Json | undefined): value is ReadonlyArray<Json> => Array.isArray(value)
 

@@ -7,13 +7,13 @@
 import type { IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
-import type { GatewayError } from "../domain/Errors.ts"
+import { type Decided, type GatewayError, refuse } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { FreeWork } from "./FreeWork.ts"
 import { addressGroup } from "./server/addresses.ts"
-import { headerValues, namedHeaderOf } from "./server/headers.ts"
+import { headerValues, namedHeaderValues } from "./server/headers.ts"
 
 /** The scheme in any case, and exactly one space. The key store checks the rest. */
 const bearer = /^bearer ([^\s]+)$/i
@@ -37,10 +37,15 @@ const headerText = (value: string): string =>
     () => value
   )
 
-/** The header that the key's operator trusts to name the user; several of its name are one text, with commas. */
-const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader }: Caller): string | undefined => {
-  const value = endUserHeader === undefined ? undefined : namedHeaderOf(incoming, endUserHeader)
-  return value === undefined ? undefined : headerText(value)
+/**
+ * The header that the key's operator trusts to name the user. Several of its name are one text, with commas. Where the name decides
+ * about limits they are refused: each other text would be a new person.
+ */
+const endUserHeaderOf = (incoming: IncomingMessage, { eachUser, endUserHeader }: Caller): Decided<string> => {
+  const values = endUserHeader === undefined ? [] : namedHeaderValues(incoming, endUserHeader)
+  return values.length > 1 && eachUser !== undefined
+    ? refuse(`${endUserHeader}: expected it once`)
+    : Result.succeed(headerText(values.join(", ")))
 }
 
 export const makeAuthenticate = Effect.gen(function* () {
@@ -54,8 +59,10 @@ export const makeAuthenticate = Effect.gen(function* () {
     const secret = secretOf(incoming, context.route?.surface.takesApiKey === true)
     const key = yield* keys.verify(secret, addressGroup(context.arrival.clientIp))
     context.key = key
-    context.claimEndUser(endUserHeaderOf(incoming, key.facts.caller))
+    const endUser = endUserHeaderOf(incoming, key.facts.caller)
+    context.claimEndUser(Result.getOrUndefined(endUser))
     yield* Effect.fromResult(freeWork.check(key.facts.caller))
+    yield* Effect.fromResult(endUser)
     return key
   })
 })

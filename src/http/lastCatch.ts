@@ -5,13 +5,14 @@
  */
 import { Effect } from "effect"
 import { HttpServerResponse } from "effect/http"
+import { jsonText } from "../domain/json.ts"
 import { RequestIds } from "../infra/RequestIds.ts"
 import { errorBody, internalError } from "./errors/errorResponses.ts"
 
 const respondDefect = Effect.fnUntraced(function* (defect: unknown) {
   const requestId = (yield* RequestIds)()
   yield* Effect.annotateLogs(Effect.logError("defect outside an endpoint", defect), "request_id", requestId)
-  return HttpServerResponse.text(JSON.stringify(errorBody(internalError, requestId)), {
+  return HttpServerResponse.text(jsonText(errorBody(internalError, requestId)), {
     status: internalError.status,
     contentType: "application/json",
     headers: { "x-request-id": requestId, "cache-control": "no-store", "x-content-type-options": "nosniff" }

@@ -10,7 +10,7 @@ import { Discovery } from "../gates/models/Discovery.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { version } from "../version.ts"
 import { makeAuthenticate } from "./authenticate.ts"
-import { present } from "../domain/json.ts"
+import { jsonText, present } from "../domain/json.ts"
 import type { Exchange } from "./Exchange.ts"
 import { objectReply } from "./replies.ts"
 import { idOf, type Route } from "./routes.ts"
@@ -81,7 +81,7 @@ export const makeList = Effect.gen(function* () {
     const share = yield* memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
     context.headroom = yield* limiter.headroom(key)
     return objectReply(
-      [JSON.stringify(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],
+      [jsonText(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],
       share
     )
   })

@@ -1,5 +1,6 @@
 /** Bodies and headers of all responses. No header of the backend is copied. */
 import { HttpServerResponse } from "effect/http"
+import { jsonText } from "../domain/json.ts"
 import { bindingBudget, type Headroom } from "../domain/Limits.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
@@ -61,14 +62,14 @@ export const respondText = (context: RequestContext, json: string): HttpServerRe
   })
 
 export const respondJson = (context: RequestContext, body: unknown): HttpServerResponse.HttpServerResponse =>
-  respondText(context, JSON.stringify(body))
+  respondText(context, jsonText(body))
 
 export const respondError = (
   context: RequestContext,
   error: ErrorResponse
 ): HttpServerResponse.HttpServerResponse => {
   const bodyOf = context.route?.surface.errorBody ?? errorBody
-  return HttpServerResponse.text(JSON.stringify(bodyOf(error, context.arrival.requestId)), {
+  return HttpServerResponse.text(jsonText(bodyOf(error, context.arrival.requestId)), {
     status: error.status,
     contentType: "application/json",
     headers: { ...headersOf(context), ...error.headers }

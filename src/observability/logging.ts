@@ -21,6 +21,7 @@ import { renderCause } from "./renderCause.ts"
 import { redact } from "../domain/Key.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { clientText } from "../domain/clientText.ts"
+import { unsplit } from "../domain/text.ts"
 import { totalTokens } from "../domain/Usage.ts"
 
 /** One log line for an audited request, without addresses: all facts of its row in production, and a short one at a terminal. */
@@ -144,7 +145,7 @@ const json = ({ cause, fields, level, message, time }: LogLine): string => {
 }
 
 /** `{"time","level","message",…}`, with objects and annotations as further fields. */
-export const jsonLine = Logger.make<unknown, string>((options) => redact(json(toLogLine(options))))
+export const jsonLine = Logger.make<unknown, string>((options) => redact(unsplit(json(toLogLine(options)))))
 
 const textOf = (value: unknown): string => {
   if (typeof value === "string") return value

@@ -6,6 +6,7 @@ import { jsonLine } from "../../src/observability/logging.ts"
 import { layerTracing } from "../../src/observability/tracing.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
+import { atMost } from "../support/wait.ts"
 
 const live = { excludeTestServices: true } as const
 
@@ -98,7 +99,7 @@ it.live(
       const said = Context.get(context, Said)
       assert.lengthOf(said, 1)
       assert.match(said[0] ?? "", /"message":"traces lost".*"reason":"the collector is too slow"/)
-      const ended = yield* Scope.close(scope, Exit.void).pipe(Effect.timeoutOption("8 seconds"))
+      const ended = yield* Scope.close(scope, Exit.void).pipe(Effect.timeoutOption(atMost(8000)))
       assert.strictEqual(ended._tag, "Some")
     }).pipe(Effect.scoped)
 )

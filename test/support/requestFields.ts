@@ -62,6 +62,8 @@ const plain = (ast: SchemaAST.AST, extent: Extent): Json => {
       return plainObject(ast, extent)
     case "Suspend":
       return plain(ast.thunk(), extent)
+    case "Declaration":
+      return accepts(ast, "m") ? "m" : {}
     default:
       return "m"
   }
@@ -98,6 +100,21 @@ const schemasWith = (text: string): ReadonlyArray<Json> => [
   { type: "object", properties: { [text]: { type: "string" } } },
   { enum: [text] },
   { type: "string", pattern: `^${text}$` }
+]
+
+const anyJson = (text: string, path: string): ReadonlyArray<Filled> => [
+  { path, body: text },
+  { path: `${path}[]`, body: [text] },
+  { path: `${path}[][]`, body: [[text]] },
+  { path: `${path}{key}`, body: { [text]: 1 } },
+  { path: `${path}{}`, body: { k: { k: text } } }
+]
+
+/** `inner`: what may stand under its keys. */
+const anyObject = (inner: ReadonlyArray<Filled>, text: string, path: string): ReadonlyArray<Filled> => [
+  ...schemasWith(text).map((body) => ({ path: `${path}{schema}`, body })),
+  { path: `${path}{key}`, body: { [text]: "m" } },
+  ...inner.map((each) => ({ path: each.path, body: { k: each.body } }))
 ]
 
 const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<Filled> => {
@@ -138,26 +155,14 @@ const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<F
             }))
           )
         }),
-        ...ast.indexSignatures.flatMap((index) => [
-          ...schemasWith(text).map((body) => ({ path: `${path}{schema}`, body })),
-          { path: `${path}{key}`, body: { [text]: plain(index.type, "all") } },
-          ...filled(index.type, text, `${path}{}`).map((inner) => ({
-            path: inner.path,
-            body: { k: inner.body }
-          }))
-        ])
+        ...ast.indexSignatures.flatMap((index) =>
+          anyObject(filled(index.type, text, `${path}{}`), text, path)
+        )
       ]
     case "Suspend":
       return filled(ast.thunk(), text, path)
     case "Declaration":
-      // Any JSON at all.
-      return [
-        { path, body: text },
-        { path: `${path}[]`, body: [text] },
-        { path: `${path}[][]`, body: [[text]] },
-        { path: `${path}{key}`, body: { [text]: 1 } },
-        { path: `${path}{}`, body: { k: { k: text } } }
-      ]
+      return accepts(ast, text) ? anyJson(text, path) : anyObject(anyJson(text, `${path}{}`), text, path)
     default:
       return []
   }

@@ -10,9 +10,15 @@ import { Effect } from "effect"
  */
 export const maxWaitMs = 120_000
 
-/** An upper bound for what takes `ms` at most on an idle machine. The more there is to do for each core, the longer it is. */
+/** `maxWorkers` of `vitest.config.ts` */
+const workers = 4
+
+/**
+ * An upper bound for what takes `ms` at most on an idle machine. The more there is to do for each core, the longer it is. The load is
+ * an average of a minute, which knows nothing of a run that has just begun: so it is never taken as less than the workers of one.
+ */
 export const atMost = (ms: number): number =>
-  ms * Math.max(1, (2 * (loadavg()[0] ?? 0)) / availableParallelism())
+  ms * Math.max(1, (2 * Math.max(workers, loadavg()[0] ?? 0)) / availableParallelism())
 
 /** Asks until the answer is there, for at most `ms`. Returns the last answer either way. */
 export const eventually = <A, E, R>(

@@ -15,7 +15,8 @@ import { schemaBounds } from "../../src/backend/ollama/guards/jsonSchema.ts"
 import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 import { maxDimensions, maxInputs, maxTopLogprobs } from "../../src/http/dialect/fields.ts"
 import { maxStopLength, maxStops } from "../../src/http/dialect/sampling.ts"
-import { maxToolDepth, maxTools, maxToolValues } from "../../src/http/dialect/tools.ts"
+import { maxItems } from "../../src/http/dialect/responses/input.ts"
+import { maxListed, maxToolDepth, maxTools, maxToolValues } from "../../src/http/dialect/tools.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
@@ -195,6 +196,8 @@ it("when a list or a schema has a bound, then the tables of the protocol have it
     maxImages,
     maxPixels,
     maxSide,
+    maxItems,
+    maxListed,
     maxTools,
     maxToolDepth,
     maxToolValues

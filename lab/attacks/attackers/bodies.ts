@@ -125,15 +125,15 @@ const waiting: Attacker = async (order) => {
   await together(order.count, async (i) => {
     while (!over()) {
       const socket = await dial(order, i)
-      let first = ""
-      socket.setEncoding("latin1").on("data", (text: string) => (first += text.slice(0, 12)))
+      const met = { first: "" }
+      socket.setEncoding("latin1").on("data", (text: string) => (met.first += text.slice(0, 12)))
       const text = head(order, pick(order.keys, i), [`Content-Length: ${Buffer.byteLength(body)}`]) + body
       await write(socket, text)
-      while (!over() && !socket.destroyed && first === "") await sleep(50)
-      const status = first === "" ? "held" : first.slice(9, 12)
+      while (!over() && !socket.destroyed && met.first === "") await sleep(50)
+      const status = met.first === "" ? "held" : met.first.slice(9, 12)
       counts[status] = (counts[status] ?? 0) + 1
       socket.destroy()
-      if (first !== "" && !over()) await sleep(1000)
+      if (met.first !== "" && !over()) await sleep(1000)
     }
   })
   return counts

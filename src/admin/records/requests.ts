@@ -1,6 +1,7 @@
 /** Reads rows of the audit with their corrections. */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { endUserOf } from "../../domain/EndUser.ts"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
 import type { Bounds, Period } from "./period.ts"
@@ -126,7 +127,7 @@ const conditions = (sql: SqlClient.SqlClient, { key, model, status, tenant, user
     ...(model === undefined
       ? []
       : [sql.or([isModel(sql, "a.model", model), sql`a.alias = ${withoutDefaultTag(model)}`])]),
-    ...(user === undefined ? [] : [sql`a.end_user = ${user}`]),
+    ...(user === undefined ? [] : [sql`a.end_user IN (${user}, ${endUserOf(user) ?? user})`]),
     ...(key === undefined ? [] : [sql`a.key_prefix = ${key}`]),
     ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
     ...(status === undefined

@@ -1,5 +1,5 @@
 /** Messages in the shape of Ollama, as every surface but the native one makes them of its own. */
-import type { JsonObject } from "../../domain/Inference.ts"
+import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { present } from "../../domain/json.ts"
 
 /** What one message says. Empty parts of it are left out, but for the text. */
@@ -12,17 +12,14 @@ interface Said {
   readonly calls?: ReadonlyArray<JsonObject>
 }
 
-const listed = <A>(list: ReadonlyArray<A>) => (list.length === 0 ? undefined : list)
-
-export const nativeMessage = ({ calls = [], images = [], role, text, thinking }: Said): JsonObject => ({
-  role,
-  content: text,
-  ...present({
-    thinking: thinking === "" ? undefined : thinking,
-    images: listed(images),
-    tool_calls: listed(calls)
-  })
-})
+/** A body may have thousands of messages, so nothing else is made of each. */
+export const nativeMessage = ({ calls = [], images = [], role, text, thinking }: Said): JsonObject => {
+  const message: { [key: string]: Json } = { role, content: text }
+  if (typeof thinking === "string" && thinking !== "") message["thinking"] = thinking
+  if (images.length > 0) message["images"] = images
+  if (calls.length > 0) message["tool_calls"] = calls
+  return message
+}
 
 type Id = string | null | undefined
 

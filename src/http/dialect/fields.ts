@@ -2,15 +2,21 @@
  * Helpers to declare a field of a request, with a bound and a description for `openapi.json`. It also has the fields
  * that several endpoints share.
  */
-import { Result, Schema } from "effect"
+import { Predicate, Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
-import type { DecodedRequest, Json } from "../../domain/Inference.ts"
+import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { maxModelName } from "../../domain/Model.ts"
 import { expectedImage as expected, isImage, maxImages } from "../../backend/ollama/guards/images.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>
   Schema.optionalKey(Schema.NullOr(schema).annotate(description === undefined ? {} : { description }))
+
+const isAnyObject = (value: unknown): value is JsonObject =>
+  Predicate.isObject(value) && !Array.isArray(value)
+
+/** An object in which nothing is looked at, because it came from `JSON.parse`: looking costs as much as parsing. */
+export const AnyObject = Schema.declare(isAnyObject, { expected: "object", type: "object" })
 
 /** Minimum and maximum, both inclusive. */
 export type Range = readonly [minimum: number, maximum: number]

@@ -9,15 +9,19 @@ import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts
 
 /** Tools of one request. */
 export const maxTools = 128
+/** Tools that a client may list, with those that its surface drops. */
+export const maxListed = 8 * maxTools
 /** Levels of objects and lists in the `parameters` of one tool. */
 export const maxToolDepth = 32
 /** Values in the `parameters` of one tool, including objects and lists. */
 export const maxToolValues = 4096
 
-const valuesIn = (value: Json): number =>
-  typeof value === "object" && value !== null
-    ? Object.values(value).reduce<number>((sum, item) => sum + valuesIn(item), 1)
-    : 1
+/** How many values there may still be after `value`. It stops below 0: many keys cost as much to read as to parse. */
+const leftAfter = (value: Json, left: number): number => {
+  if (left <= 0 || typeof value !== "object" || value === null) return left - 1
+  if (isObject(value) && Object.keys(value).length >= left) return -1
+  return Object.values(value).reduce<number>((rest, item) => leftAfter(item, rest), left - 1)
+}
 
 /** A field of the function of a tool, or null. */
 const fieldOf = (tool: Json, field: "name" | "parameters"): Json => {
@@ -30,8 +34,8 @@ const nameOf = (tool: Json): string => String(fieldOf(tool, "name")).slice(0, 64
 
 const problemOf = (tool: Json): string | undefined => {
   const parameters = fieldOf(tool, "parameters")
-  if (isDeeperThan(parameters, maxToolDepth)) return `expected at most ${maxToolDepth} levels`
-  return valuesIn(parameters) > maxToolValues ? `expected at most ${maxToolValues} values` : undefined
+  if (leftAfter(parameters, maxToolValues) < 0) return `expected at most ${maxToolValues} values`
+  return isDeeperThan(parameters, maxToolDepth) ? `expected at most ${maxToolDepth} levels` : undefined
 }
 
 /** `schemaField` is the surface's name of `parameters`. The tool has its name in a refusal: a surface may have dropped others. */

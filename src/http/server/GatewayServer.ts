@@ -11,6 +11,7 @@
 import { IncomingMessage, Server, type ServerOptions, ServerResponse, STATUS_CODES } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
+import { jsonText } from "../../domain/json.ts"
 import { outcomes } from "../../domain/Outcome.ts"
 import { newRequestId } from "../../infra/RequestIds.ts"
 import type { MalformedReason } from "../../observability/Metrics.ts"
@@ -49,7 +50,7 @@ const lingerMs = 500
 
 const bytesOf = (refusal: Refusal): string => {
   const id = newRequestId()
-  const body = JSON.stringify(errorBody(refusal, id))
+  const body = jsonText(errorBody(refusal, id))
   return [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
     "Content-Type: application/json",

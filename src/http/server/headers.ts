@@ -36,29 +36,23 @@ const bounded = (name: ClientHeader, value: string): string => {
   return end.slice(end.indexOf(",") + 1)
 }
 
-const valueOf = ({ headers }: IncomingMessage, name: string): string | undefined => {
-  const value = headers[name]
-  return typeof value === "string" ? value : value?.join(", ")
-}
-
 /** A header as Node joins several of its name; of some names Node keeps the first. */
-export const headerOf = (incoming: IncomingMessage, name: ClientHeader): string | undefined => {
-  const value = valueOf(incoming, name)
-  return value === undefined ? undefined : bounded(name, value)
+export const headerOf = ({ headers }: IncomingMessage, name: ClientHeader): string | undefined => {
+  const value = headers[name]
+  const text = typeof value === "string" ? value : value?.join(", ")
+  return text === undefined ? undefined : bounded(name, text)
 }
 
-/** The same for a header whose name an operator has set: it names the user of a key. */
-export const namedHeaderOf = (incoming: IncomingMessage, name: string): string | undefined =>
-  valueOf(incoming, name)?.slice(0, readLength(maxEndUser))
+const valuesOf = ({ rawHeaders }: IncomingMessage, name: string): ReadonlyArray<string> =>
+  rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name)
 
 /** Each value that was sent for a header. */
-export const headerValues = ({ rawHeaders }: IncomingMessage, name: ClientHeader): ReadonlyArray<string> => {
-  const values: Array<string> = []
-  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
-    if (rawHeaders[i]?.toLowerCase() === name) values.push(bounded(name, rawHeaders[i + 1] ?? ""))
-  }
-  return values
-}
+export const headerValues = (incoming: IncomingMessage, name: ClientHeader): ReadonlyArray<string> =>
+  valuesOf(incoming, name).map((value) => bounded(name, value))
+
+/** The same for a header whose name an operator has set: it names the user of a key. */
+export const namedHeaderValues = (incoming: IncomingMessage, name: string): ReadonlyArray<string> =>
+  valuesOf(incoming, name).map((value) => value.slice(0, readLength(maxEndUser)))
 
 /** The names of all headers, in lower case. */
 export const headerNames = ({ headers }: IncomingMessage): ReadonlyArray<string> => Object.keys(headers)

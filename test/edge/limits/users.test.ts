@@ -18,6 +18,7 @@ import {
   newKey,
   otherReplica
 } from "../../support/Gateway.ts"
+import { rawRequest, talk } from "../../support/RawClient.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 import { testWith } from "../../support/testWith.ts"
 
@@ -137,6 +138,36 @@ layer(World, live)("end users of one key", (it) => {
     const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
     assert.include(shown.stdout, "The user's limit of 2 requests a minute was reached")
     assert.include(shown.stdout, `set-limits --key ${prefix} --each-user --rpm n`)
+  })
+
+  test("when a header names the user twice, then it is a 400 on a key with limits of each user, and no new person", function* () {
+    const { url } = yield* Gateway
+    const { chat, eachUser, prefix, secret } = yield* keyOfMany()
+    const ask = (...headers: ReadonlyArray<string>) =>
+      Effect.map(
+        talk(url, rawRequest("GET", "/api/tags", [`Authorization: Bearer ${secret}`, ...headers])),
+        ({ responses }) => ({ status: responses[0]?.status, text: responses[0]?.body ?? "" })
+      )
+    // The name decides nothing yet.
+    const named = yield* eventually(
+      Effect.andThen(
+        ask("X-User: ada", "x-user: zoe"),
+        tollgateBeside("requests", "--key", prefix, "--user", "ada, zoe")
+      ),
+      ({ stdout }) => stdout.includes(" 200 ")
+    )
+    assert.include(named.stdout, " 200 ")
+    yield* eachUser("set-limits", "--rpm", "2")
+    const refused = yield* eventually(ask("X-User: ada", "x-user: zoe"), ({ status }) => status === 400)
+    assert.strictEqual(messageOf(refused), "x-user: expected it once")
+    assert.strictEqual((yield* ask("X-User: ada", "X-User: ada")).status, 400)
+    assert.strictEqual((yield* ask("X-User: ada")).status, 200)
+    assert.strictEqual((yield* ask("Authorization: Bearer x", "X-User: ada", "X-User: zoe")).status, 401)
+    // The same person, in three forms.
+    const statuses = yield* Effect.forEach(["Zoe\u0308", " Zo\u00eb\u3000", "Zo\u00eb", "zo\u00eb"], (name) =>
+      Effect.map(chat(Buffer.from(name).toString("latin1")), ({ status }) => status)
+    )
+    assert.deepStrictEqual(statuses, [200, 200, 429, 200])
   })
 
   test("when names are hashed, then no store has them, and each person still has an account", function* () {

@@ -2,6 +2,15 @@
 import { writeSync } from "node:fs"
 import type { Reporter, SerializedError, TestModule } from "vitest/node"
 
+/** What passes at a second try is no failure of this run, but a fault of the test. */
+const faultsOf = (second: ReadonlyArray<string>): ReadonlyArray<string> =>
+  second.length === 0
+    ? []
+    : [
+        "FAULT: these tests needed a second try. They rest on what a machine does within a time, or on one another: mend them.",
+        ...second
+      ]
+
 export class Summary implements Reporter {
   onTestRunEnd(modules: ReadonlyArray<TestModule>, unhandled: ReadonlyArray<SerializedError>): void {
     const count = { passed: 0, failed: unhandled.length, skipped: 0 }
@@ -10,7 +19,8 @@ export class Summary implements Reporter {
       let failedTests = 0
       for (const test of module.children.allTests()) {
         const { state } = test.result()
-        if ((test.diagnostic()?.retryCount ?? 0) > 0) second.push(`needed a second try: ${test.fullName}`)
+        if ((test.diagnostic()?.retryCount ?? 0) > 0)
+          second.push(`  ${module.relativeModuleId}: ${test.fullName}`)
         if (state === "passed") count.passed++
         else if (state === "failed") failedTests++
         else count.skipped++
@@ -21,9 +31,9 @@ export class Summary implements Reporter {
     const redis = process.env["TEST_REDIS_URL"] ? "the one of TEST_REDIS_URL" : "a real redis-server"
     const skipped = count.skipped > 0 ? `, ${count.skipped} skipped` : ""
     const lines = [
-      ...second,
+      ...faultsOf(second),
       `${modules.length} suites, ${count.passed + count.failed + count.skipped} tests; Postgres: a real cluster of this run; Redis: ${redis}`,
-      `Tollgate: ${count.passed} passed, ${count.failed} failed${skipped}`
+      `Tollgate: ${count.passed} passed, ${count.failed} failed${skipped}${second.length > 0 ? `, FAULT: ${second.length} needed a second try` : ""}`
     ]
     // On exit, so that no other reporter writes after it.
     process.once("exit", () => writeSync(1, `\n${lines.join("\n")}\n`))

@@ -1,12 +1,13 @@
 /** The answer of `POST /v1/messages`: events of content blocks, or one message (docs/protocol.md, "Messages answers"). */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { AnsweredRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { jsonText } from "../../../domain/json.ts"
 import { type AnswerFacts, type Encoder, joined } from "../Dialect.ts"
 import { messagesError } from "./surface.ts"
 
 /** One event. Its name is in its data too. */
 const event = (type: string, data: JsonObject = {}): string =>
-  `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`
+  `event: ${type}\ndata: ${jsonText({ type, ...data })}\n\n`
 
 /** As Anthropic counts: the tokens that were read from a cache are not among `input_tokens`. */
 const usageOf = ({ evalCount = 0, promptEvalCachedCount, promptEvalCount = 0 }: Frame): JsonObject => {
@@ -83,7 +84,7 @@ export const messagesEncoder = (request: AnsweredRequest, { requestId }: AnswerF
   const toolCall = (call: ToolCall): string =>
     close() +
     begin({ ...callOf(call), input: {} }) +
-    delta({ type: "input_json_delta", partial_json: JSON.stringify(call.arguments) }) +
+    delta({ type: "input_json_delta", partial_json: jsonText(call.arguments) }) +
     stop()
 
   /** The events of one frame: its reasoning, then its text, then its calls. */
@@ -121,11 +122,11 @@ export const messagesEncoder = (request: AnsweredRequest, { requestId }: AnswerF
     },
     waiting: () => start() + event("ping"),
     object: (run) =>
-      JSON.stringify(messageOf(contentOf(run), stopReasonOf(run, run.toolCalls !== undefined), usageOf(run)))
+      jsonText(messageOf(contentOf(run), stopReasonOf(run, run.toolCalls !== undefined), usageOf(run)))
   }
 }
 
 /** The estimate that a request of the same prompt would hold. */
 export const encodeCount = ({ counted }: AnsweredRequest): ReadonlyArray<string> => [
-  JSON.stringify({ input_tokens: counted ?? 0 })
+  jsonText({ input_tokens: counted ?? 0 })
 ]

@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
 import { Calls, nativeMessage } from "../conversation.ts"
-import { absentable, Image, otherThan } from "../fields.ts"
+import { absentable, AnyObject, Image, otherThan } from "../fields.ts"
 
 const Text = Schema.Struct({ type: Schema.Literal("text"), text: Schema.String })
 
@@ -14,7 +14,7 @@ const ImageBlock = Schema.Struct({
 
 const Thinking = Schema.Struct({ type: Schema.Literal("thinking"), thinking: Schema.String })
 
-const call = { id: Schema.NonEmptyString, name: Schema.NonEmptyString, input: absentable(Schema.JsonObject) }
+const call = { id: Schema.NonEmptyString, name: Schema.NonEmptyString, input: absentable(AnyObject) }
 const ToolUse = Schema.Struct({ type: Schema.Literal("tool_use"), ...call })
 /** A call that another server has made for the client, in the history of a conversation. */
 const ServerToolUse = Schema.Struct({ type: Schema.Literal("server_tool_use"), ...call })
@@ -33,7 +33,7 @@ const Found = Schema.Struct({ title: absentable(Schema.String), url: absentable(
 const WebSearchResult = Schema.Struct({
   type: Schema.Literal("web_search_tool_result"),
   tool_use_id: Schema.NonEmptyString,
-  content: Schema.Union([Schema.Array(Found), Schema.JsonObject])
+  content: Schema.Union([Schema.Array(Found), AnyObject])
 })
 
 const Block = Schema.Union([

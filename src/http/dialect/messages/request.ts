@@ -4,9 +4,9 @@ import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
-import { absentable, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
+import { absentable, AnyObject, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
-import { chosenTools, functionTool } from "../tools.ts"
+import { chosenTools, functionTool, maxListed } from "../tools.ts"
 import { Message, nativeMessages, System } from "./blocks.ts"
 
 /** A tool of the client, or one with a type of its own, which only Anthropic's servers have. */
@@ -14,7 +14,7 @@ const Tool = Schema.Struct({
   type: absentable(Schema.String, "`custom`; a tool of any other type is dropped"),
   name: absentable(Schema.String),
   description: absentable(Schema.String),
-  input_schema: absentable(Schema.JsonObject, "a JSON schema")
+  input_schema: absentable(AnyObject, "a JSON schema")
 })
 
 const ToolChoice = Schema.Struct({
@@ -24,7 +24,7 @@ const ToolChoice = Schema.Struct({
 
 const Thinking = Schema.Struct({ type: Schema.String })
 
-const OutputFormat = Schema.Struct({ type: Schema.Literal("json_schema"), schema: Schema.JsonObject })
+const OutputFormat = Schema.Struct({ type: Schema.Literal("json_schema"), schema: AnyObject })
 
 const OutputConfig = Schema.Struct({
   effort: absentable(
@@ -38,7 +38,7 @@ const promptFields = {
   model: ModelName,
   messages: Schema.NonEmptyArray(Message),
   system: absentable(System),
-  tools: absentable(Schema.Array(Tool), "what the model may call"),
+  tools: absentable(Schema.Array(Tool).check(Schema.isMaxLength(maxListed)), "what the model may call"),
   tool_choice: absentable(
     ToolChoice,
     "`none` sends no tools, `tool` sends only the one of that name; a call cannot be forced"

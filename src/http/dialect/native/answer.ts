@@ -2,7 +2,7 @@
 import { type Frame, hasOnlyText, namedCounts } from "../../../domain/Frame.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { type Encoder, joined, type SealContext } from "../Dialect.ts"
-import { present } from "../../../domain/json.ts"
+import { jsonText, present } from "../../../domain/json.ts"
 import { noContext } from "./sealedContext.ts"
 
 /** What an endpoint calls the output of its model. */
@@ -47,18 +47,18 @@ const encoder = (model: string, output: Output, seal: SealContext): Encoder => {
     done: frame.done,
     ...(frame.done ? endOf(frame, seal) : {})
   })
-  const head = `{"model":${JSON.stringify(model)},"created_at":`
+  const head = `{"model":${jsonText(model)},"created_at":`
   const [before, after] = output.around
   /** The line of a frame. For a frame with only text its parts are joined, which costs less than making an object. */
   const lineOf = (frame: Frame): string =>
     hasOnlyText(frame)
-      ? `${head}${JSON.stringify(frame.createdAt)},${before}${JSON.stringify(frame.text)}${after},"done":false}\n`
-      : `${JSON.stringify(objectOf(frame))}\n`
+      ? `${head}${jsonText(frame.createdAt)},${before}${jsonText(frame.text)}${after},"done":false}\n`
+      : `${jsonText(objectOf(frame))}\n`
   return {
     frames: (chunk) => joined(chunk, lineOf),
     // `error` is a string, because native clients fail on an object.
-    failure: (error) => `${JSON.stringify({ error: error.message })}\n`,
-    object: (run) => JSON.stringify(objectOf(run))
+    failure: (error) => `${jsonText({ error: error.message })}\n`,
+    object: (run) => jsonText(objectOf(run))
   }
 }
 

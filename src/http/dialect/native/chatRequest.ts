@@ -3,7 +3,7 @@ import { Result, Schema } from "effect"
 import type { DecodedRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
-import { absentable, Images } from "../fields.ts"
+import { absentable, AnyObject, Images } from "../fields.ts"
 import { functionTool } from "../tools.ts"
 import { forwardedOf, generationFields, optionsOf } from "./fields.ts"
 
@@ -15,7 +15,7 @@ const Role = Schema.String.check(Schema.isMaxLength(64, { expected: "at most 64 
 
 const ToolCall = Schema.Struct({
   id: absentable(Schema.String),
-  function: Schema.Struct({ name: Schema.String, arguments: absentable(Schema.JsonObject) })
+  function: Schema.Struct({ name: Schema.String, arguments: absentable(AnyObject) })
 })
 
 export const Message = Schema.Struct({
@@ -33,7 +33,7 @@ export const Tool = Schema.Struct({
   function: Schema.Struct({
     name: Schema.String,
     description: absentable(Schema.String),
-    parameters: absentable(Schema.JsonObject, "a JSON schema")
+    parameters: absentable(AnyObject, "a JSON schema")
   })
 })
 

@@ -1,6 +1,7 @@
 /** The native surface: NDJSON in the backend's shapes. */
 import type { Embeddings } from "../../../domain/Frame.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
+import { jsonText } from "../../../domain/json.ts"
 import type { Dialect, ObjectDialect } from "../Dialect.ts"
 import { chatEncoder, generateEncoder } from "./answer.ts"
 import { chatRequest } from "./chatRequest.ts"
@@ -28,5 +29,5 @@ export const nativeEmbeddings: ObjectDialect<Embeddings> = { ...embeddingsReques
 
 export const nativeShow: ObjectDialect<JsonObject> = {
   ...showRequest,
-  encode: (_request, shown) => [JSON.stringify(shown)]
+  encode: (_request, shown) => [jsonText(shown)]
 }

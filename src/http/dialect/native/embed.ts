@@ -3,7 +3,7 @@ import { Array as Arr, Result, Schema } from "effect"
 import { type Embeddings, namedCounts } from "../../../domain/Frame.ts"
 import type { DecodedRequest, AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { present } from "../../../domain/json.ts"
+import { jsonText, present } from "../../../domain/json.ts"
 import { absentable, maxDimensions, ModelName, Texts, wholeIn } from "../fields.ts"
 import { Options, optionsOf } from "./fields.ts"
 
@@ -59,9 +59,9 @@ export const embeddingsRequest = requestDecoder(
 )
 
 export const encodeEmbed = ({ model }: AnsweredRequest, answer: Embeddings): ReadonlyArray<string> => {
-  const counts = JSON.stringify(present(namedCounts(answer)))
+  const counts = jsonText(present(namedCounts(answer)))
   return [
-    `{"model":${JSON.stringify(model)},"embeddings":[`,
+    `{"model":${jsonText(model)},"embeddings":[`,
     ...Arr.intersperse(answer.vectors, ","),
     counts === "{}" ? "]}" : `],${counts.slice(1)}`
   ]

@@ -5,6 +5,7 @@ import { present } from "../../../domain/json.ts"
 import type { Bounds } from "../Dialect.ts"
 import {
   absentable,
+  AnyObject,
   boundMaxTokens,
   MaxTokens,
   maxTokensText,
@@ -63,7 +64,7 @@ export const optionsOf = (
   }))
 }
 
-const Format = Schema.Union([Schema.Literals(["json", ""]), Schema.JsonObject])
+const Format = Schema.Union([Schema.Literals(["json", ""]), AnyObject])
 
 const Think = Schema.Union([Schema.Boolean, Schema.Literals(["low", "medium", "high", "max"])])
 

@@ -9,9 +9,9 @@ import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import type { ErrorBody } from "../../../domain/Surface.ts"
 import { errorBody as commonErrorBody } from "../../errors/errorResponses.ts"
 import { type Encoder, joined } from "../Dialect.ts"
-import { present } from "../../../domain/json.ts"
+import { jsonText, present } from "../../../domain/json.ts"
 
-const event = (data: Json): string => `data: ${JSON.stringify(data)}\n\n`
+const event = (data: Json): string => `data: ${jsonText(data)}\n\n`
 
 const idOf = (prefix: string): string => `${prefix}-${randomUUID().replaceAll("-", "")}`
 
@@ -90,7 +90,7 @@ const encoder = (
       const [whole, after] = [event(chunkOf(frame, choices.text)), `${choices.afterText}]}\n\n`]
       textEvent = [whole.slice(0, whole.length - after.length - '""'.length), after]
     }
-    return textEvent[0] + JSON.stringify(frame.text) + textEvent[1]
+    return textEvent[0] + jsonText(frame.text) + textEvent[1]
   }
 
   const chunksOf = (frame: Frame): string => {
@@ -109,7 +109,7 @@ const encoder = (
     // No `[DONE]` follows, which would mean success.
     failure: (error, requestId) => event(errorBody(error, requestId)),
     object: (run) =>
-      JSON.stringify({ ...objectOf(choices.objects.whole, run, choices.whole(run)), usage: usageOf(run) })
+      jsonText({ ...objectOf(choices.objects.whole, run, choices.whole(run)), usage: usageOf(run) })
   }
 }
 
@@ -118,7 +118,7 @@ const toolCallsOf = (calls: ReadonlyArray<ToolCall>): ReadonlyArray<JsonObject> 
   calls.map((call) => ({
     id: call.id ?? idOf("call"),
     type: "function",
-    function: { name: call.name, arguments: JSON.stringify(call.arguments) }
+    function: { name: call.name, arguments: jsonText(call.arguments) }
   }))
 
 const chatLogprobs = ({ logprobs }: Frame): { readonly logprobs?: Json } =>

@@ -4,7 +4,7 @@ import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
-import { absentable, boundMaxTokens, Effort, MaxTokens, thinkOf, TopLogprobs } from "../fields.ts"
+import { absentable, AnyObject, boundMaxTokens, Effort, MaxTokens, thinkOf, TopLogprobs } from "../fields.ts"
 import { Tool, toolOf } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
 import { chosenTools } from "../tools.ts"
@@ -15,7 +15,7 @@ const ResponseFormat = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
   Schema.Struct({
     type: Schema.Literal("json_schema"),
-    json_schema: Schema.Struct({ schema: Schema.JsonObject })
+    json_schema: Schema.Struct({ schema: AnyObject })
   })
 ])
 

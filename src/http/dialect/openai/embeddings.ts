@@ -5,7 +5,7 @@ import { decide, refuse } from "../../../domain/Errors.ts"
 import type { Embeddings } from "../../../domain/Frame.ts"
 import type { DecodedRequest, AnsweredRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
-import { present } from "../../../domain/json.ts"
+import { jsonText, present } from "../../../domain/json.ts"
 import { endUserClaim, endUserFields } from "./fields.ts"
 import { absentable, isFormed, maxDimensions, maxInputs, ModelName, Texts, wholeIn } from "../fields.ts"
 
@@ -71,5 +71,5 @@ export const encodeEmbeddings = (
     "}"
   ])
   const usage = { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }
-  return [`{"object":"list","data":[`, ...data, `],${JSON.stringify({ model, usage }).slice(1)}`]
+  return [`{"object":"list","data":[`, ...data, `],${jsonText({ model, usage }).slice(1)}`]
 }

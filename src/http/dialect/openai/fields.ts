@@ -1,5 +1,6 @@
 /** Fields of both chat and completions on the OpenAI surface. */
 import { Schema } from "effect"
+import { endUserOf } from "../../../domain/EndUser.ts"
 import { absentable, MaxTokens, maxTokensText, ModelName } from "../fields.ts"
 import { openaiOptions } from "../sampling.ts"
 
@@ -29,8 +30,8 @@ interface Claims {
 
 /** For whom the request is, as a part of the decoded request. A blank text is none. */
 export const endUserClaim = ({ safety_identifier, user }: Claims): { readonly endUser?: string } => {
-  const claim = [safety_identifier, user].find((text) => (text ?? "").trim() !== "")
-  return claim === undefined || claim === null ? {} : { endUser: claim }
+  const endUser = endUserOf(safety_identifier) ?? endUserOf(user)
+  return endUser === undefined ? {} : { endUser }
 }
 
 export const generationFields = {

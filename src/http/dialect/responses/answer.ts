@@ -4,6 +4,7 @@
  */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
 import type { AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
+import { jsonText } from "../../../domain/json.ts"
 import { outcomes } from "../../../domain/Outcome.ts"
 import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import type { Encoder } from "../Dialect.ts"
@@ -130,7 +131,7 @@ const defaults: JsonObject = {
 }
 
 /** The fields of every answer, as text. Those that the client `sent` replace the usual ones. */
-export const echoOf = (sent: JsonObject): Buffer => Buffer.from(JSON.stringify({ ...defaults, ...sent }))
+export const echoOf = (sent: JsonObject): Buffer => Buffer.from(jsonText({ ...defaults, ...sent }))
 
 /** `fields`: the JSON text of the fields of an event, with the brace that ends them */
 type Emit = (type: string, fields: string) => void
@@ -161,12 +162,12 @@ class Answer {
   }
 
   #emit(type: string, data: JsonObject): void {
-    this.#emitText(type, JSON.stringify(data).slice(1))
+    this.#emitText(type, jsonText(data).slice(1))
   }
 
   /** The text of the answer as it is. */
   #response(status: string, more: JsonObject = {}): string {
-    const own = JSON.stringify({
+    const own = jsonText({
       id: `resp_${this.#id}`,
       object: "response",
       created_at: this.#createdAt ?? null,
@@ -244,7 +245,7 @@ class Answer {
 
   #call(call: ToolCall): void {
     this.#close("completed")
-    const [id, text] = [this.#itemId("fc"), JSON.stringify(call.arguments)]
+    const [id, text] = [this.#itemId("fc"), jsonText(call.arguments)]
     this.#clientName ??= clientNames(this.#echo)
     this.length += text.length
     const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }

@@ -2,8 +2,10 @@
 import { Result, Schema } from "effect"
 import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject } from "../../../domain/json.ts"
 import { Calls, nativeMessage } from "../conversation.ts"
 import { absentable, base64Of, ImageUrl, isFormed, otherThan } from "../fields.ts"
+import type { Body } from "../strictJson.ts"
 import { argumentsOf } from "../openai/messages.ts"
 import { flatName } from "./tools.ts"
 
@@ -80,7 +82,18 @@ const Item = Schema.Union([
   OtherItem
 ])
 
-export const Input = Schema.Union([Schema.String, Schema.Array(Item)])
+/** Items of one request, with those that are dropped. */
+export const maxItems = 8192
+
+export const Input = Schema.Union([Schema.String, Schema.Array(Item).check(Schema.isMaxLength(maxItems))])
+
+/** Refuses too many items before the schema looks at any: it tries an item of twelve bytes as several kinds. */
+export const boundItems = ({ json }: Body): Decided<void> => {
+  const input = isObject(json) ? json["input"] : undefined
+  return isArray(input) && input.length > maxItems
+    ? refuse(`input: expected at most ${maxItems} items`)
+    : Result.void
+}
 
 const isOther = Schema.is(OtherItem)
 
@@ -93,10 +106,13 @@ const textOf = (parts: Parts): string =>
   parts.map((part) => ("text" in part ? part.text : "refusal" in part ? part.refusal : "")).join("")
 
 /** The text and the images of a message. */
-const contentOf = (parts: Parts) => ({
-  text: textOf(parts),
-  images: parts.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
-})
+const contentOf = (content: typeof Content.Type) =>
+  typeof content === "string"
+    ? { text: content }
+    : {
+        text: textOf(content),
+        images: content.flatMap((part) => ("image_url" in part ? (base64Of(part.image_url) ?? []) : []))
+      }
 
 /** The text of the reasoning. OpenAI encrypts `encrypted_content`; here it is a copy of the text, so it comes last. */
 const thinkingOf = ({ content, encrypted_content, summary }: typeof Reasoning.Type): string =>
@@ -133,10 +149,12 @@ class History {
     return (this.#turn ??= { thinking: "", parts: [], calls: [], spoken: false })
   }
 
-  message(role: string, parts: Parts): void {
-    if (role === "assistant") return this.#say(parts)
+  message(role: string, content: typeof Content.Type): void {
+    if (role === "assistant") return this.#say(partsOf(content))
     this.#endTurn()
-    this.#messages.push(nativeMessage({ role: role === "developer" ? "system" : role, ...contentOf(parts) }))
+    this.#messages.push(
+      nativeMessage({ role: role === "developer" ? "system" : role, ...contentOf(content) })
+    )
   }
 
   #say(parts: Parts): void {
@@ -158,32 +176,33 @@ class History {
     turn.spoken = false
   }
 
-  answer(id: string, parts: Parts): void {
+  answer(id: string, content: typeof Content.Type): void {
     this.#endTurn()
-    this.#messages.push(this.#made.result(id, contentOf(parts)))
+    this.#messages.push(this.#made.result(id, contentOf(content)))
   }
 }
 
 const notStored = refuse("input: items are not stored here, so none can be referred to: set store to false")
 
-const addItem = (history: History, item: typeof Item.Type, path: string): Decided<void> => {
-  if (isOther(item)) return Result.void
+type OwnItem = Exclude<typeof Item.Type, typeof OtherItem.Type>
+
+const addItem = (history: History, item: OwnItem, index: number): Decided<void> => {
   switch (item.type) {
     case "function_call":
-      return Result.map(argumentsOf(item.arguments, `${path}.arguments`), (args) =>
+      return Result.map(argumentsOf(item.arguments, `input.${index}.arguments`), (args) =>
         history.call(item.call_id, flatName(item.namespace, item.name), args)
       )
     case "custom_tool_call":
       return Result.succeed(history.call(item.call_id, item.name, { input: item.input }))
     case "function_call_output":
     case "custom_tool_call_output":
-      return Result.succeed(history.answer(item.call_id, partsOf(item.output)))
+      return Result.succeed(history.answer(item.call_id, item.output))
     case "reasoning":
       return Result.succeed(history.think(thinkingOf(item)))
     case "item_reference":
       return notStored
     default:
-      return Result.succeed(history.message(item.role, partsOf(item.content)))
+      return Result.succeed(history.message(item.role, item.content))
   }
 }
 
@@ -193,8 +212,8 @@ export const nativeMessages = decide(function* (
   instructions: string | null | undefined
 ) {
   const history = new History()
-  if (typeof instructions === "string") history.message("system", partsOf(instructions))
-  if (typeof input === "string") history.message("user", partsOf(input))
-  else for (const [i, item] of input.entries()) yield* addItem(history, item, `input.${i}`)
+  if (typeof instructions === "string") history.message("system", instructions)
+  if (typeof input === "string") history.message("user", input)
+  else for (const [i, item] of input.entries()) if (!isOther(item)) yield* addItem(history, item, i)
   return history.messages.length === 0 ? yield* refuse("input: expected a message") : history.messages
 })

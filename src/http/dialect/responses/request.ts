@@ -2,15 +2,15 @@
  * The request of `POST /v1/responses`, as the chat of `/v1/chat/completions`. Nothing is stored here, so what refers to stored
  * things is a 400 (docs/protocol.md, "Responses requests").
  */
-import { Schema } from "effect"
+import { Result, Schema } from "effect"
 import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { present } from "../../../domain/json.ts"
-import { type Bounds, requestDecoder } from "../Dialect.ts"
-import { absentable, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
+import { type Bounds, type RequestDecoder, requestDecoder } from "../Dialect.ts"
+import { absentable, AnyObject, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
-import { Input, nativeMessages } from "./input.ts"
+import { boundItems, Input, nativeMessages } from "./input.ts"
 import { echoOf } from "./answer.ts"
 import { nativeTools, ToolChoice, Tools } from "./tools.ts"
 
@@ -19,7 +19,7 @@ const Format = Schema.Union([
   Schema.Struct({
     type: Schema.Literal("json_schema"),
     name: absentable(Schema.String),
-    schema: Schema.JsonObject
+    schema: AnyObject
   })
 ])
 
@@ -69,7 +69,7 @@ type Responses = typeof Responses.Type
 const formatOf = (format: typeof Format.Type | null | undefined): Json | undefined =>
   format?.type === "json_schema" ? format.schema : format?.type === "json_object" ? "json" : undefined
 
-export const responsesRequest = requestDecoder(
+const decoder = requestDecoder(
   Responses,
   decide(function* (request: Responses, bounds: Bounds) {
     // Agents ask for more than they need.
@@ -111,3 +111,8 @@ export const responsesRequest = requestDecoder(
   }),
   { schema: "text.format.schema", toolSchema: "parameters" }
 )
+
+export const responsesRequest: RequestDecoder = {
+  accepts: Responses,
+  decode: (body, bounds) => Result.flatMap(boundItems(body), () => decoder.decode(body, bounds))
+}

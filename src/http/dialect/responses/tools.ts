@@ -2,14 +2,14 @@
 import { Option, Schema } from "effect"
 import type { Decided } from "../../../domain/Errors.ts"
 import type { Json } from "../../../domain/Inference.ts"
-import { absentable, otherThan } from "../fields.ts"
-import { chosenTools, functionTool } from "../tools.ts"
+import { absentable, AnyObject, otherThan } from "../fields.ts"
+import { chosenTools, functionTool, maxListed } from "../tools.ts"
 
 const FunctionTool = Schema.Struct({
   type: Schema.Literal("function"),
   name: Schema.String,
   description: absentable(Schema.String),
-  parameters: absentable(Schema.JsonObject, "a JSON schema"),
+  parameters: absentable(AnyObject, "a JSON schema"),
   strict: absentable(Schema.Boolean, "has no effect")
 })
 
@@ -21,14 +21,29 @@ const Namespace = Schema.Struct({
   tools: Schema.Array(Schema.Union([FunctionTool, otherThan("function")]))
 })
 
-export const Tools = Schema.Array(Schema.Union([FunctionTool, Namespace, otherThan("function", "namespace")]))
+type Listed = ReadonlyArray<{ readonly type: string; readonly tools?: ReadonlyArray<unknown> }>
+
+/** Each tool is read again where calls get their names, and written in several events, also when it is dropped. */
+const isShort = Schema.makeFilter(
+  (tools: Listed) => tools.reduce((sum, { tools: members = [] }) => sum + 1 + members.length, 0) <= maxListed,
+  {
+    expected: `at most ${maxListed} tools, with those in namespaces`,
+    toJsonSchema: () => ({ maxItems: maxListed })
+  }
+)
+
+export const Tools = Schema.Array(
+  Schema.Union([FunctionTool, Namespace, otherThan("function", "namespace")])
+).check(isShort)
 
 export const ToolChoice = Schema.Union([
   Schema.Literals(["none", "auto", "required"]),
   Schema.Struct({ type: Schema.Literal("function"), name: Schema.String }),
   Schema.Struct({
     type: Schema.Literal("allowed_tools"),
-    tools: Schema.Array(Schema.Struct({ type: Schema.String, name: absentable(Schema.String) }))
+    tools: Schema.Array(Schema.Struct({ type: Schema.String, name: absentable(Schema.String) })).check(
+      Schema.isMaxLength(maxListed)
+    )
   }),
   otherThan("function", "allowed_tools")
 ])

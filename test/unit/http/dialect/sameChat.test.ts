@@ -5,6 +5,7 @@ import * as fc from "fast-check"
 import * as Answers from "../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Json, JsonObject } from "../../../../src/domain/Inference.ts"
+import { jsonText } from "../../../../src/domain/json.ts"
 import type { Dialect } from "../../../../src/http/dialect/Dialect.ts"
 import { messages } from "../../../../src/http/dialect/messages/dialect.ts"
 import { nativeChat } from "../../../../src/http/dialect/native/dialect.ts"
@@ -194,7 +195,7 @@ const readNative = (answer: typeof Answers.NativeChatFrame.Type): Read => ({
   thinking: answer.message.thinking ?? "",
   calls: (answer.message.tool_calls ?? []).map(({ function: called }) => [
     called.name,
-    JSON.stringify(called.arguments)
+    jsonText(called.arguments)
   ]),
   tokens: [answer.prompt_eval_count, answer.eval_count]
 })
@@ -223,7 +224,7 @@ const readMessages = ({ content, usage }: typeof Answers.MessagesMessage.Type): 
   text: content.map((block) => (block.type === "text" ? block.text : "")).join(""),
   thinking: content.map((block) => (block.type === "thinking" ? block.thinking : "")).join(""),
   calls: content.flatMap((block) =>
-    block.type === "tool_use" ? [[block.name, JSON.stringify(block.input)] as const] : []
+    block.type === "tool_use" ? [[block.name, jsonText(block.input)] as const] : []
   ),
   tokens: [usage.input_tokens, usage.output_tokens]
 })

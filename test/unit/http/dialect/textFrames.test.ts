@@ -2,6 +2,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import type { Frame } from "../../../../src/domain/Frame.ts"
+import { jsonText } from "../../../../src/domain/json.ts"
 import type { Encoder } from "../../../../src/http/dialect/Dialect.ts"
 import { chatEncoder } from "../../../../src/http/dialect/native/answer.ts"
 import { generateEncoder } from "../../../../src/http/dialect/native/answer.ts"
@@ -39,7 +40,7 @@ describe("frames with only text", () => {
       fc.assert(
         fc.property(model, fc.array(frame, { maxLength: 5 }), (spelling, frames) => {
           const lines = frames.map((each) =>
-            JSON.stringify({
+            jsonText({
               model: spelling,
               created_at: each.createdAt,
               ...output(each),
@@ -81,7 +82,7 @@ describe("frames with only text", () => {
           const expected = frames
             .filter((each, i) => i === 0 || each.text !== "")
             .map((each, i) =>
-              JSON.stringify({
+              jsonText({
                 id: "",
                 object: name === "chat" ? "chat.completion.chunk" : "text_completion",
                 created: Math.floor(Date.parse(frames[0]?.createdAt ?? "") / 1000),

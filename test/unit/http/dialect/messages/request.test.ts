@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import type { Json } from "../../../../../src/domain/Inference.ts"
 import { messages, messagesCount } from "../../../../../src/http/dialect/messages/dialect.ts"
 import { cap, decoding } from "../../decoding.ts"
+import { maxListed } from "../../../../../src/http/dialect/tools.ts"
 import { picture } from "../../../../support/pictures.ts"
 
 const { accepted, refused } = decoding(messages)
@@ -226,6 +227,12 @@ describe("POST /v1/messages, the request", () => {
       [asked({ output_config: { format: { type: "json_schema" } } }), "output_config.format.schema: missing"]
     ]
     for (const [body, problem] of cases) assert.include(refused(body), problem, JSON.stringify(body))
+  })
+
+  it("when listed tools are too many, then they are refused, also those that are dropped", () => {
+    const others = (count: number) => Array.from({ length: count }, () => ({ type: "web_search_20250305" }))
+    assert.isUndefined(accepted(asked({ tools: others(maxListed) })).body["tools"])
+    assert.include(refused(asked({ tools: others(maxListed + 1) })), "tools: expected")
   })
 
   it("when tokens are counted, then it is the estimate that the same request would hold, without a bound", () => {

@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Json } from "../../../../../src/domain/Inference.ts"
 import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
+import { maxItems } from "../../../../../src/http/dialect/responses/input.ts"
+import { maxListed } from "../../../../../src/http/dialect/tools.ts"
 import { picture } from "../../../../support/pictures.ts"
 import { cap, decoding } from "../../decoding.ts"
 
@@ -175,6 +177,28 @@ describe("POST /v1/responses, the request", () => {
       [asked({ temperature: 1000 }), "temperature: expected"]
     ]
     for (const [body, message] of cases) assert.include(refused(body), message, JSON.stringify(body))
+  })
+
+  it("when items or listed tools are too many, also those that are dropped, then they are refused, however they are spread", () => {
+    const many = (count: number, item: Json): ReadonlyArray<Json> => Array.from({ length: count }, () => item)
+    const [dropped, said] = [{ type: "web_search_call" }, { role: "user", content: "hi" }]
+    const input = [said, ...many(maxItems - 1, dropped)]
+    assert.deepStrictEqual(accepted(asked({ input })).body["messages"], [said])
+    for (const one of [dropped, said, null])
+      assert.strictEqual(refused(asked({ input: [...input, one] })), "input: expected at most 8192 items")
+    const other = { type: "x" }
+    const grouped = { type: "namespace", name: "n", tools: many(maxListed / 2 - 1, other) }
+    accepted(asked({ tools: many(maxListed, other) }))
+    accepted(asked({ tools: [grouped, grouped] }))
+    for (const tools of [many(maxListed + 1, other), [grouped, grouped, other]])
+      assert.include(
+        refused(asked({ tools })),
+        "tools: expected at most 1024 tools, with those in namespaces"
+      )
+    const chosen = { type: "function", name: "weather" }
+    const choice = (count: number) => ({ type: "allowed_tools", tools: many(count, chosen) })
+    accepted(asked({ tools: [weather], tool_choice: choice(maxListed) }))
+    assert.include(refused(asked({ tools: [weather], tool_choice: choice(maxListed + 1) })), "tool_choice")
   })
 
   it("when tools are chosen by name, then only those are sent, and with none no tools are", () => {
