@@ -46,6 +46,8 @@ interface Running {
   readonly key: string
   readonly head: Deferred.Deferred<string, Verdict>
   readonly fiber: Fiber.Fiber<Exit.Exit<Guarded<string, Verdict>, unknown>>
+  /** how often the circuit of its key may have closed before it began */
+  closed: number
   guarded?: Guarded<string, Verdict>
 }
 
@@ -54,8 +56,11 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
   const running: Array<Running> = []
   /** by tenant: the time of its last frame */
   const servedAt = new Map<string, number>()
-  /** by key: its failures since its last success */
-  const failed = new Map<string, number>()
+  /** by key: its failures since its last success, and how often its circuit may have closed; the end of an older call is ignored */
+  const own = new Map<string, { failed: number; closed: number }>(
+    keys.map((name) => [name, { failed: 0, closed: 0 }])
+  )
+  const ownOf = (name: string) => own.get(name) ?? { failed: 0, closed: 0 }
   const served = (name: string) =>
     Effect.map(Clock.currentTimeMillis, (now) => void servedAt.set(partyOf(name).tenantId, now))
 
@@ -66,7 +71,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
     const fiber = yield* Effect.forkChild(Effect.exit(call), { startImmediately: true })
     const early = fiber.pollUnsafe()
     if (early !== undefined) return undefined
-    const one: Running = { key: name, head, fiber }
+    const one: Running = { key: name, head, fiber, closed: ownOf(name).closed }
     running.push(one)
     return one
   })
@@ -75,6 +80,13 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
     yield* served(one.key)
     if (one.guarded !== undefined) return yield* one.guarded.heard
     yield* Deferred.succeed(one.head, "frame")
+    const of = ownOf(one.key)
+    // A first frame closes the circuit of its key, if it was open.
+    if (of.failed >= failures) {
+      of.failed = 0
+      of.closed += 1
+      one.closed = of.closed
+    }
     const exit = yield* Fiber.join(one.fiber)
     if (Exit.isSuccess(exit)) one.guarded = exit.value
     return assert.isTrue(Exit.isSuccess(exit))
@@ -83,8 +95,11 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
   const end = Effect.fnUntraced(function* (one: Running, as: Verdict | "success") {
     running.splice(running.indexOf(one), 1)
     if (as === "success" && one.guarded === undefined) yield* frame(one)
-    if (as === "success") failed.set(one.key, 0)
-    if (as === "failure" || as === "own") failed.set(one.key, (failed.get(one.key) ?? 0) + 1)
+    const of = ownOf(one.key)
+    if (one.closed === of.closed) {
+      if (as === "success" && of.failed < failures) of.failed = 0
+      if (as === "failure" || as === "own") of.failed += 1
+    }
     if (one.guarded === undefined && as === "ignored") return yield* Fiber.interrupt(one.fiber)
     if (one.guarded !== undefined)
       return yield* one.guarded.report(as === "success" ? Exit.void : Exit.failCause(Cause.fail<Verdict>(as)))
@@ -95,7 +110,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
   /** A refusal that the key itself has caused, or that comes while its tenant is not being served. */
   const mayBeRefused = (name: string, at: number): boolean =>
     hasOutages ||
-    (failed.get(name) ?? 0) >= failures ||
+    ownOf(name).failed >= failures ||
     at - (servedAt.get(partyOf(name).tenantId) ?? Number.NEGATIVE_INFINITY) >= openMs
 
   const take = Effect.fnUntraced(function* (step: Step) {
