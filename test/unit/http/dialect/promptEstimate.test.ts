@@ -132,7 +132,9 @@ const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
   // Items and tools of other types are dropped. The answer repeats `metadata`.
   responses: [
     "input[].type",
-    ...inObject("metadata"),
+    "metadata{schema}",
+    "metadata{key}",
+    "metadata{}",
     "model",
     "reasoning.summary",
     ...endUser,
