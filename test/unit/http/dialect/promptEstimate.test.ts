@@ -104,7 +104,6 @@ const places = Effect.fnUntraced(function* (fake: FakeBackend, decoder: RequestD
 
 const inSchema = (path: string) =>
   ["{key}", "{}", "{}[]", "{}[][]", "{}{key}", "{}{}"].map((place) => path + place)
-const inObject = (path: string) => [...inSchema(path), `${path}{schema}`]
 
 /** For whom a request is: the audit's business. `user` is the other field, in the order of the alphabet. */
 const endUser = ["safety_identifier"]
