@@ -76,10 +76,9 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
         if (reported) return Effect.void
         reported = true
         const end = resultOf(exit, verdictOf)
-        return log(
-          party,
-          passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
-        )
+        const changes: Array<Change> = []
+        for (const pass of passes) changes.push(pass.circuit.record(pass, end, nowMs()))
+        return log(party, changes)
       })
     const heard = Effect.suspend(() => {
       const changes = hear(passes, nowMs())
