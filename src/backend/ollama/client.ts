@@ -225,8 +225,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     share: AnswerShare,
     asked: ModelCall
   ) {
-    const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
+    // First: a request whose own time is over has waited the whole time.
     const own = timer(options.firstByteTimeoutMs)
+    const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
     const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
     const body = streamBodyOf(model.name, asked, place)
     const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
