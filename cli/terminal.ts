@@ -1,7 +1,8 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect, Predicate } from "effect"
 import { CliOutput, Flag, GlobalFlag } from "effect/cli"
-import { escapeControls, snakeCase, unsplit } from "../src/domain/text.ts"
+import { unsplit } from "../src/domain/json.ts"
+import { escapeControls, snakeCase } from "../src/domain/text.ts"
 
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))

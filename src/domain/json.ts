@@ -1,6 +1,6 @@
 /** Guards for JSON values, where a Schema costs too much for each token (`bench/frames.ts`). */
 import type { Json, JsonObject } from "./Inference.ts"
-import { unsplit } from "./text.ts"
+import { escapeControls } from "./text.ts"
 
 /** Parses a JSON text. Returns `undefined` when it is not JSON. */
 export const tryParseJson = (text: string): Json | undefined => {
@@ -10,6 +10,12 @@ export const tryParseJson = (text: string): Json | undefined => {
     return undefined
   }
 }
+
+/** They end a line for readers that split as Python's `splitlines` does, and JSON may have them raw. */
+const lineEnds = /[\u0085\u2028\u2029]/
+
+/** JSON that no reader splits: other line ends than `\n` are escaped. */
+export const unsplit = (json: string): string => (lineEnds.test(json) ? escapeControls(json, "\n") : json)
 
 /** The JSON that a client gets. All of it is written here, so that no text of a model can end a line. */
 export const jsonText = (value: unknown): string => unsplit(JSON.stringify(value))

@@ -15,12 +15,6 @@ export const escapeControls = (text: string, allowed = ""): string =>
     allowed.includes(character) ? character : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`
   )
 
-/** They end a line for readers that split as Python's `splitlines` does, and JSON may have them raw. */
-const lineEnds = /[\u0085\u2028\u2029]/
-
-/** JSON that no reader splits: other line ends than `\n` are escaped. */
-export const unsplit = (json: string): string => (lineEnds.test(json) ? escapeControls(json, "\n") : json)
-
 const runOfControls = new RegExp(`${controls.source}+`, "gu")
 
 /** Replaces each run of control characters by `by`, or removes it. */

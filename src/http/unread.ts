@@ -29,17 +29,15 @@ const makeCount = (share: AnswerShare, kept: () => number = () => 0) => {
   let unread = 0
   let taken = 0
   return {
-    add: (bytes: number): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        unread += bytes
-        return share.hold(unread + kept())
-      }),
-    take: (piece: Buffer): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        unread -= taken
-        taken = piece.length
-        return share.hold(unread + kept())
-      })
+    add: (bytes: number): Effect.Effect<void> => {
+      unread += bytes
+      return share.hold(unread + kept())
+    },
+    take: (piece: Buffer): Effect.Effect<void> => {
+      unread -= taken
+      taken = piece.length
+      return share.hold(unread + kept())
+    }
   }
 }
 

@@ -188,11 +188,11 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
     }
   }
 
-  const hold = (request: Request, bytes: number): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const unread = counted(bytes)
-      const wasFirst = first === request
-      if (unread === request.unread && request.collected === 0 && !wasFirst) return Effect.void
+  const hold = (request: Request, bytes: number): Effect.Effect<void> => {
+    const unread = counted(bytes)
+    const wasFirst = first === request
+    if (unread === request.unread && request.collected === 0 && !wasFirst) return Effect.void
+    return Effect.suspend(() => {
       if (wasFirst) first = undefined
       if (unread < request.unread || request.unread === 0) request.since = nowMs()
       const grows = unread > request.unread
@@ -200,6 +200,7 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       if (grows) cutSlowest(request)
       return waiters.size === 0 ? Effect.void : admitWaiting
     })
+  }
 
   const end = (request: Request): Effect.Effect<void> =>
     Effect.suspend(() => {
@@ -275,9 +276,7 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
         },
         expect: (bytes) => void (request.expected = bytes),
         collect: (bytes) =>
-          Effect.suspend(() =>
-            counted(bytes) === request.collected ? Effect.void : collect(request, counted(bytes))
-          ),
+          counted(bytes) === request.collected ? Effect.void : collect(request, counted(bytes)),
         hold: (bytes) => hold(request, bytes)
       }
       return share

@@ -21,7 +21,7 @@ import { renderCause } from "./renderCause.ts"
 import { redact } from "../domain/Key.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { clientText } from "../domain/clientText.ts"
-import { unsplit } from "../domain/text.ts"
+import { unsplit } from "../domain/json.ts"
 import { totalTokens } from "../domain/Usage.ts"
 
 /** One log line for an audited request, without addresses: all facts of its row in production, and a short one at a terminal. */

@@ -37,12 +37,10 @@ const closeBracket = 0x5d
 const colon = 0x3a
 const comma = 0x2c
 const backslash = 0x5c
+const space = 0x20
 
-/** Whether the content of a string begins as an object, or with an escape. */
-const mayBeJson = (text: string, from: number): boolean => {
-  const first = text.charCodeAt(afterSpace(text, from))
-  return first === openBrace || first === backslash
-}
+/** Whether a string may begin as an object does: with a brace, an escape or a blank. */
+const mayBeJson = (first: number): boolean => first === openBrace || first === backslash || first <= space
 
 const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
@@ -77,7 +75,7 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
         if (count > maxKeys) return Result.fail(`body: at most ${maxKeys} keys`)
         if (keys.has(key)) return Result.fail("body: no key may appear twice in one object")
         keys.add(key)
-      } else if (mayBeJson(text, i + 1)) {
+      } else if (mayBeJson(text.charCodeAt(i + 1))) {
         for (let at = i + 1; at < end; at += 1) {
           const inner = text.charCodeAt(at)
           if (inner === openBrace || inner === openBracket) innerContainers += 1
