@@ -246,6 +246,7 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       let own = 0
       const grow = (bytes: number): NoRoom | undefined => {
         const more = Math.max(0, bytes - smallBytes) - own
+        if (more === 0) return undefined
         const isFull =
           shares.heldByKey(strangers) + more > maxBytes * earlyPart || shares.total + more > maxBytes
         if (more > 0 && isFull) return crowded("request")

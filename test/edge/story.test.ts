@@ -7,7 +7,7 @@ import { layerTestDatabase, TestDatabase } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 
 /** A little more than what runs, because two runs differ by a few. Lower them when less runs. */
-const most = { functions: 535, files: 103, changes: 640 }
+const most = { functions: 540, files: 103, changes: 680 }
 
 layer(Layer.mergeAll(layerTestDatabase, layerTestRedis), { excludeTestServices: true })("the story", (it) => {
   it.effect(
