@@ -12,6 +12,7 @@ import { bodyOf, makeReceive } from "./body.ts"
 import type { Bounds, Decode } from "./dialect/Dialect.ts"
 import { withContext } from "./dialect/native/sealedContext.ts"
 import { withPromptSize } from "./dialect/promptEstimate.ts"
+import { makeDecodeTurns } from "./decodeTurns.ts"
 import type { Exchange } from "./Exchange.ts"
 import { FreeWork } from "./FreeWork.ts"
 import type { RequestShare } from "../memory/MemoryLedger.ts"
@@ -24,10 +25,14 @@ export interface RequestOptions extends Bounds {
   readonly refusesOverflow: boolean
 }
 
+/** A smaller body takes less than two milliseconds, whatever it is made of. */
+const largeBytes = 32_768
+
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
   const contexts = yield* ContextSecret
   const freeWork = yield* FreeWork
   const receive = yield* makeReceive
+  const inTurn = yield* makeDecodeTurns
 
   const askedOf = (context: RequestContext, caller: Caller, decoded: DecodedRequest): Asked => {
     const sized = withPromptSize(decoded)
@@ -51,9 +56,14 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     context.bodyBytes = bytes.byteLength
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
-    const parsed = bodyOf(incoming, bytes, share, context.route?.surface.takesForm)
-    freeLarge(bytes)
-    const decoded = yield* Effect.fromResult(Result.flatMap(parsed, (body) => decode(body, options)))
+    const decoding = () => {
+      const parsed = bodyOf(incoming, bytes, share, context.route?.surface.takesForm)
+      freeLarge(bytes)
+      return Result.flatMap(parsed, (body) => decode(body, options))
+    }
+    const decoded = yield* bytes.byteLength < largeBytes
+      ? Effect.fromResult(decoding())
+      : inTurn(caller.tenantId, decoding)
     return askedOf(context, caller, yield* withContext(contexts, caller.keyId, decoded))
   })
 })

@@ -12,8 +12,8 @@ export const units: Readonly<Record<string, (n: number) => string>> = {
   "empty lists": () => "[]",
   "lists of one": () => "[1]",
   "one key": () => '{"a":1}',
-  "distinct keys": (n) => `{"k${n}":1}`,
-  "nested objects with distinct keys": (n) => `{"k${n}":{"j${n}":{}}}`,
+  "distinct keys": (n) => `{"k${n % 4000}":1}`,
+  "nested objects with distinct keys": (n) => `{"k${n % 2000}":{"j${n % 2000}":{}}}`,
   "small numbers": () => "1",
   fractions: () => "1.5",
   "numbers that are written out": () => "1e20",
@@ -107,4 +107,4 @@ export const anyUnit = fc
         .map((entries) => `{${entries.map(([key, value]) => `"${key}":${value}`).join(",")}}`)
     )
   }))
-  .value.map((text) => (n: number) => text.replaceAll(/"([a-z]{1,6})":/g, `"$1${n}":`))
+  .value.map((text) => (n: number) => text.replaceAll(/"([a-z]{1,6})":/g, `"$1${n % 200}":`))

@@ -115,7 +115,7 @@ const dense: Attacker = async (order) => {
 /** Whole bodies of small objects to a model that answers nothing. Whoever is refused comes again a second later. */
 const waiting: Attacker = async (order) => {
   const over = untilOf(order)
-  const objects = Array.from({ length: limit / 11 }, (_, n) => `{"k${n}":1}`)
+  const objects = Array.from({ length: limit / 11 }, (_, n) => `{"k${n % 4000}":1}`)
     .join(",")
     .slice(0, limit - 4096)
   const args = `{"x":[${objects.slice(0, objects.lastIndexOf(","))}]}`

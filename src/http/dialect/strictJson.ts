@@ -14,8 +14,11 @@ import { afterSpace, endOfString, requestDepth } from "../../domain/json.ts"
  * scan. A body of the default size that is full of tool schemas has some 15,000.
  */
 export const maxContainers = 32_768
-/** Maximal number of keys in a body. Each is looked up, and some are read again by a schema. */
-export const maxKeys = 65_536
+/**
+ * Maximal number of different keys in a body. V8 makes a shape for each new key: a body of 26,000 different ones takes three times as
+ * long as any other, and the most memory. The tools of an agent have some hundreds.
+ */
+export const maxNames = 4096
 
 /**
  * Maximal number of values in a body. Two bytes of text are one more number, and a schema looks at each before it knows that a list
@@ -51,6 +54,7 @@ const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpac
 const weigh = (text: string, characterBytes: number): Result.Result<number, string> => {
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
+  const names = new Set<string>()
   let containers = 0
   let [count, values] = [0, 1]
   // Of strings that may be JSON too, as the arguments of a tool call are.
@@ -72,9 +76,10 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
         const key = keyText(text.slice(i, end))
         if (key === undefined) return weight()
         count += 1
-        if (count > maxKeys) return Result.fail(`body: at most ${maxKeys} keys`)
         if (keys.has(key)) return Result.fail("body: no key may appear twice in one object")
         keys.add(key)
+        names.add(key)
+        if (names.size > maxNames) return Result.fail(`body: at most ${maxNames} different keys`)
       } else if (mayBeJson(text.charCodeAt(i + 1))) {
         for (let at = i + 1; at < end; at += 1) {
           const inner = text.charCodeAt(at)
