@@ -43,17 +43,10 @@ const integer = (name: string, fallback: number, unit: string, minimum: number, 
     }
   )
 
-/** A setting without a default. `shown` says what holds when it is unset, and `also` what else is asked of a number. */
-const optionalInteger = (
-  name: string,
-  unit: string,
-  minimum: number,
-  maximum: number,
-  shown: string,
-  also = ""
-) => {
+/** A setting without a default. `shown` says what holds when it is unset. */
+const optionalInteger = (name: string, unit: string, minimum: number, maximum: number, shown: string) => {
   const { expected, read } = integer(name, 0, unit, minimum, maximum)
-  return setting<number | undefined>(name, expected + also, undefined, read, shown)
+  return setting<number | undefined>(name, expected, undefined, read, shown)
 }
 
 const flag = <A extends boolean | undefined>(name: string, fallback: A, shown: string) =>

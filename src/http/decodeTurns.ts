@@ -23,17 +23,16 @@ export const makeDecodeTurns = Effect.gen(function* () {
     cause: "no turn to decode a large body"
   })
 
-  const run = <A, E>(decode: () => Result.Result<A, E>): Effect.Effect<A, E> =>
-    Effect.suspend(() => {
-      const began = nowMs()
-      const pause = Effect.suspend(() =>
-        Effect.delay(turns.release(1), Math.min(longestPauseMs, pauses * (nowMs() - began)))
-      )
-      return Effect.ensuring(
-        Effect.suspend(() => Effect.fromResult(decode())),
-        Effect.forkDetach(pause)
-      )
-    })
+  const run = <A, E>(decode: () => Result.Result<A, E>): Effect.Effect<A, E> => {
+    const began = nowMs()
+    const pause = Effect.suspend(() =>
+      Effect.delay(turns.release(1), Math.min(longestPauseMs, pauses * (nowMs() - began)))
+    )
+    return Effect.ensuring(
+      Effect.suspend(() => Effect.fromResult(decode())),
+      Effect.forkDetach(pause)
+    )
+  }
 
   return <A, E>(tenantId: string, decode: () => Result.Result<A, E>): Effect.Effect<A, E | Unavailable> =>
     Effect.uninterruptibleMask((restore) =>

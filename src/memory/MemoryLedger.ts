@@ -204,37 +204,22 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
 
   const end = (request: Request): Effect.Effect<void> =>
     Effect.suspend(() => {
+      if (first === request) first = undefined
       setBody(request, 0)
-      return hold(request, 0)
+      change(request, 0, 0)
+      return waiters.size === 0 ? Effect.void : admitWaiting
     })
 
-  yield* Effect.forEach(
-    [
-      {
-        name: "tollgate_memory_max_bytes",
-        help: "Memory for requests and answers of this process",
-        read: () => maxBytes
-      },
-      {
-        name: "tollgate_memory_bytes",
-        help: "Memory that requests and answers of this process hold or may become",
-        read: () => shares.total
-      },
-      {
-        name: "tollgate_unread_answers_cut",
-        help: "Answers cut since the start because nobody read them and others needed their memory",
-        type: "counter",
-        read: () => cuts
-      },
-      {
-        name: "tollgate_answers_waiting",
-        help: "Answers that wait for memory before more of them is read from the backend",
-        read: () => waiters.size
-      }
-    ] as const,
-    (probe) => metrics.probe({ ...probe, read: Effect.sync(probe.read) }),
-    { discard: true }
+  const probe = (name: string, help: string, read: () => number, type: "gauge" | "counter" = "gauge") =>
+    metrics.probe({ name, help, type, read: Effect.sync(read) })
+  yield* probe("tollgate_memory_max_bytes", "Memory for requests and their answers", () => maxBytes)
+  yield* probe("tollgate_memory_bytes", "What requests and answers hold or may become", () => shares.total)
+  yield* probe(
+    "tollgate_answers_waiting",
+    "Answers that wait for memory before more is read",
+    () => waiters.size
   )
+  yield* probe("tollgate_unread_answers_cut", "Unread answers cut since the start", () => cuts, "counter")
 
   return {
     /** bytes of all requests */
@@ -247,9 +232,8 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       const grow = (bytes: number): NoRoom | undefined => {
         const more = Math.max(0, bytes - smallBytes) - own
         if (more === 0) return undefined
-        const isFull =
-          shares.heldByKey(strangers) + more > maxBytes * earlyPart || shares.total + more > maxBytes
-        if (more > 0 && isFull) return crowded("request")
+        const free = Math.min(maxBytes * earlyPart - shares.heldByKey(strangers), maxBytes - shares.total)
+        if (more > 0 && more > free) return crowded("request")
         own += more
         shares.take(strangers, more)
         return undefined

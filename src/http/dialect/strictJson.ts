@@ -55,36 +55,28 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
   const names = new Set<string>()
-  let containers = 0
-  let [count, values] = [0, 1]
-  // Of strings that may be JSON too, as the arguments of a tool call are.
-  let [innerContainers, innerValues] = [0, 0]
-  const weight = () =>
-    Result.succeed(
-      text.length * characterBytes +
-        (containers + innerContainers) * weights.container +
-        count * weights.key +
-        (values + innerValues) * weights.value
-    )
+  let [containers, values] = [0, 1]
+  let weight = text.length * characterBytes + weights.value
   for (let i = 0; i < text.length;) {
     const code = text.charCodeAt(i)
     if (code === quote) {
       const end = endOfString(text, i)
-      if (end === -1) return weight()
+      if (end === -1) break
       const keys = open[open.length - 1]
       if (keys !== undefined && isKey(text, end)) {
         const key = keyText(text.slice(i, end))
-        if (key === undefined) return weight()
-        count += 1
+        if (key === undefined) break
+        weight += weights.key
         if (keys.has(key)) return Result.fail("body: no key may appear twice in one object")
         keys.add(key)
         names.add(key)
         if (names.size > maxNames) return Result.fail(`body: at most ${maxNames} different keys`)
       } else if (mayBeJson(text.charCodeAt(i + 1))) {
+        // The arguments of a tool call are JSON in a string, and are parsed too.
         for (let at = i + 1; at < end; at += 1) {
           const inner = text.charCodeAt(at)
-          if (inner === openBrace || inner === openBracket) innerContainers += 1
-          else if (inner === comma || inner === colon) innerValues += 1
+          if (inner === openBrace || inner === openBracket) weight += weights.container
+          else if (inner === comma || inner === colon) weight += weights.value
         }
       }
       i = end
@@ -93,17 +85,19 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
     if (code === openBrace || code === openBracket) {
       if (open.length === requestDepth) return Result.fail(`body: at most ${requestDepth} levels of nesting`)
       containers += 1
+      weight += weights.container
       if (containers > maxContainers) return Result.fail(`body: at most ${maxContainers} objects and lists`)
       open.push(code === openBrace ? new Set() : undefined)
     } else if (code === closeBrace || code === closeBracket) {
       open.pop()
     } else if (code === comma) {
       values += 1
+      weight += weights.value
       if (values > maxValues) return Result.fail(`body: at most ${maxValues} values`)
     }
     i++
   }
-  return weight()
+  return Result.succeed(weight)
 }
 
 /** A key with its escapes resolved: `mode\u006c` is `model`. */
