@@ -1,5 +1,4 @@
 /** Starts a gateway and runs until a signal stops it. */
-import { getHeapStatistics } from "node:v8"
 import { Console, Context, Effect, Layer, Schedule } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -101,18 +100,12 @@ const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, { 
 /** Says what the process may take, and whether that is enough. */
 const reportMemory = (settings: SettingsValues) => {
   const plan = planOf(settings.memoryMaxBytes)
-  const fields = {
-    limit_mib: inMib(plan.limit),
-    requests_mib: inMib(plan.ledger),
-    heap_mib: inMib(getHeapStatistics().heap_size_limit),
-    connections: plan.connections
-  }
+  const [limit_mib, requests_mib] = [plan.limit, plan.ledger].map((bytes) => Math.round(bytes / 1_048_576))
+  const fields = { limit_mib, requests_mib, connections: plan.connections }
   return isTight(plan, settings.maxRequestBodyBytes)
     ? Effect.logWarning("memory is tight, large requests may be refused", fields)
     : Effect.logInfo("memory", fields)
 }
-
-const inMib = (bytes: number): number => Math.round(bytes / 1_048_576)
 
 const run = Effect.fnUntraced(function* (settings: SettingsValues) {
   yield* reportMemory(settings)

@@ -31,6 +31,7 @@ const breakerStates = ["closed", "half-open", "open"]
 /** The last report of a replica. null: unknown. */
 const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) => {
   const value = (name: string): number | null => gauges[name] ?? null
+  const mib = (bytes: number | null) => (bytes === null ? null : bytes / 1_048_576)
   const sum = (name: string): number =>
     Object.entries(gauges).reduce(
       (total, [key, found]) => (key === name || key.startsWith(`${name}{`) ? total + (found ?? 0) : total),
@@ -64,8 +65,8 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
     atBackend: value("tollgate_queue_places_in_use"),
     loadedModels,
     auditBacklog: value("tollgate_audit_backlog"),
-    memoryBytes: value("tollgate_memory_bytes"),
-    memoryMaxBytes: value("tollgate_memory_max_bytes")
+    memoryMiB: mib(value("tollgate_memory_bytes")),
+    memoryMaxMiB: mib(value("tollgate_memory_max_bytes"))
   }
 }
 type State = ReturnType<typeof stateOf>
@@ -76,12 +77,6 @@ const figure = (value: number | null, unit = ""): string =>
 /** The circuit for everybody, and how many keys and tenants are refused by their own. */
 const breakerOf = ({ breaker, keysRefused }: State): string =>
   `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys or tenants refused: ${keysRefused}`}`
-
-/** What requests hold of what they may. */
-const memoryOf = ({ memoryBytes, memoryMaxBytes }: State): string =>
-  memoryBytes === null || memoryMaxBytes === null
-    ? "-"
-    : `${Math.round(memoryBytes / 1_048_576)} of ${Math.round(memoryMaxBytes / 1_048_576)} MiB`
 
 const readyOf = ({ alive, notReady }: State): string =>
   !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
@@ -113,7 +108,7 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
     WAITING: ({ waiting }) => figure(waiting),
     LOADED: loadedOf,
     BACKLOG: ({ auditBacklog }) => figure(auditBacklog),
-    MEMORY: memoryOf
+    MEMORY: ({ memoryMiB, memoryMaxMiB }) => `${figure(memoryMiB)} of ${figure(memoryMaxMiB, " MiB")}`
   })
 
 const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {

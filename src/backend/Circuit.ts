@@ -151,12 +151,6 @@ export class Circuit {
   }
 }
 
-/** The milliseconds until a call may pass all circuits; 0: now. */
-export const longestWaitMs = (circuits: ReadonlyArray<Circuit>, now: number, caller: Party): number =>
-  Math.max(...circuits.map((circuit) => circuit.waitMs(now, caller)))
-
-/** What a frame has changed in the circuits of its call; undefined: nothing. */
-export const hear = (passes: ReadonlyArray<Pass>, now: number): ReadonlyArray<Change> | undefined => {
-  const changes = passes.map((pass) => pass.circuit.heard(pass, now))
-  return changes.includes("closed") ? changes : undefined
-}
+/** What a frame has changed in the circuits of its call. */
+export const hear = (passes: ReadonlyArray<Pass>, now: number): ReadonlyArray<Change> =>
+  passes.map((pass) => pass.circuit.heard(pass, now))

@@ -13,7 +13,6 @@ import {
   Circuit,
   type CircuitOptions,
   hear,
-  longestWaitMs,
   maxRemembered,
   type Party,
   type Pass,
@@ -57,7 +56,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   })
 
   const refuse = (circuits: ReadonlyArray<Circuit>, party: Party): Effect.Effect<void, CircuitOpen> => {
-    const waitMs = longestWaitMs(circuits, nowMs(), party)
+    const waitMs = Math.max(...circuits.map((circuit) => circuit.waitMs(nowMs(), party)))
     return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
   }
 
@@ -82,7 +81,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
       })
     const heard = Effect.suspend(() => {
       const changes = hear(passes, nowMs())
-      return changes === undefined ? Effect.void : log(party, changes)
+      return changes.includes("closed") ? log(party, changes) : Effect.void
     })
     const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
     yield* heard

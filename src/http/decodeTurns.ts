@@ -3,8 +3,9 @@
  * bodies would hold it for seconds. What takes longer has a longer pause, so the rest of the process has most of the time.
  */
 import { Effect, Option, PartitionedSemaphore, type Result } from "effect"
-import { Unavailable } from "../domain/Errors.ts"
+import type { Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
+import { crowded } from "../memory/MemoryLedger.ts"
 
 /** A pause lasts so many times as long as its turn. */
 const pauses = 30
@@ -16,12 +17,6 @@ const maxWaitMs = 20_000
 export const makeDecodeTurns = Effect.gen(function* () {
   const nowMs = yield* makeMonotonicMs
   const turns = yield* PartitionedSemaphore.make<string>({ permits: 1 })
-  const crowded = new Unavailable({
-    gate: "Limiter",
-    retryAfterS: 1,
-    crowded: true,
-    cause: "no turn to decode a large body"
-  })
 
   const run = <A, E>(decode: () => Result.Result<A, E>): Effect.Effect<A, E> => {
     const began = nowMs()
@@ -38,7 +33,8 @@ export const makeDecodeTurns = Effect.gen(function* () {
     Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
         restore(Effect.timeoutOption(turns.take(tenantId, 1), maxWaitMs)),
-        (turn): Effect.Effect<A, E | Unavailable> => (Option.isSome(turn) ? run(decode) : crowded)
+        (turn): Effect.Effect<A, E | Unavailable> =>
+          Option.isSome(turn) ? run(decode) : crowded("no turn to decode a large body")
       )
     )
 })

@@ -6,19 +6,18 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, Fiber, Option, Result, Scope, Stream } from "effect"
+import { Effect, Fiber, Option, Scope, Stream } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
-import { MemoryLedger, type NoRoom, type RequestShare } from "../memory/MemoryLedger.ts"
+import { MemoryLedger } from "../memory/MemoryLedger.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Frame.ts"
 import { BadRequest } from "../domain/Errors.ts"
-import type { JsonObject, PreparedRequest } from "../domain/Inference.ts"
+import type { JsonObject } from "../domain/Inference.ts"
 import { bytesOf } from "../domain/prepare.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import { makeAdmit } from "../request/admit.ts"
 import { transcriptBytes } from "../promptlog/transcript.ts"
 import { makeForward } from "../request/forward.ts"
-import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
 import { makeAuthenticate } from "./authenticate.ts"
 import type { Decode, Dialect, ObjectDialect } from "./dialect/Dialect.ts"
@@ -27,6 +26,10 @@ import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { foldedReply, objectReply } from "./replies.ts"
+
+/** What is kept of a body has at most three times its bytes, and these. Only numbers such as `1e20` have more when they are written. */
+const expansion = 3
+const spareBytes = 65_536
 
 export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) {
   const breaker = yield* CircuitBreaker
@@ -63,7 +66,11 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       Effect.tapError(() => Effect.sync(() => share.grow(0)))
     )
     context.resolved = model.facts
-    yield* Effect.fromResult(keep(context, share, model.facts.request))
+    const bytes = bytesOf(model.facts.request)
+    if (bytes > expansion * context.bodyBytes + spareBytes)
+      return yield* new BadRequest({ detail: "body: its numbers are too long when they are written out" })
+    const refusal = share.grow(bytes + (caller.promptLogDays === undefined ? 0 : transcriptBytes))
+    if (refusal !== undefined) return yield* refusal
     // 429, 503. Limits and budgets together, so that a request holds all of its claims or none.
     const reserved = yield* reserve(context, model)
     // 429, 503. After the reservation: no request waits that would be refused afterwards.
@@ -129,21 +136,3 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
 
   return { count, generate, embed: embeddings, show: description }
 })
-
-/** What is kept of a body has at most three times its bytes, and these. Only numbers such as `1e20` have more when they are written. */
-const expansion = 3
-const spareBytes = 65_536
-
-/** From here on the request takes the memory of its texts. */
-const keep = (
-  { bodyBytes, caller }: RequestContext,
-  share: RequestShare,
-  request: PreparedRequest
-): Result.Result<void, BadRequest | NoRoom> => {
-  const bytes = bytesOf(request)
-  const refusal =
-    bytes > expansion * bodyBytes + spareBytes
-      ? new BadRequest({ detail: "body: its numbers are too long when they are written out" })
-      : share.grow(bytes + (caller?.promptLogDays === undefined ? 0 : transcriptBytes))
-  return refusal === undefined ? Result.void : Result.fail(refusal)
-}

@@ -26,10 +26,11 @@ export const freeBytes = 65_536
 export const requestBytes = freeBytes + 32_768
 /** Bytes of a body before authentication that count for its connection (`plan.ts`). */
 const smallBytes = 4096
-/** The part of the memory for callers that are not known yet. */
-const earlyPart = 1 / 8
-/** A key with this part of the memory is told that it has too much; otherwise the crowd is the reason. */
-const muchPart = 1 / 8
+/**
+ * The part of the memory that callers have together who are not known yet. A key with as much is told that it has too much; otherwise
+ * the crowd is the reason.
+ */
+const smallPart = 1 / 8
 /** How long an answer may wait for memory. */
 const maxWaitMs = 10_000
 
@@ -102,8 +103,9 @@ const strangers: Owner = { tenantId: "", keyId: "" }
 
 const counted = (bytes: number): number => Math.max(0, bytes - freeBytes)
 
-const crowded = (what: string): Unavailable =>
-  new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause: `no memory for another ${what}` })
+/** The process has no more of what requests share. */
+export const crowded = (cause: string): Unavailable =>
+  new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause })
 
 const make = Effect.fnUntraced(function* (options: MemoryOptions) {
   const { maxBytes, requestBytes: ownBytes = requestBytes } = options
@@ -117,9 +119,9 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
   let cuts = 0
 
   const noRoom = ({ caller }: Request): NoRoom =>
-    shares.heldByKey(caller) > maxBytes * muchPart
+    shares.heldByKey(caller) > maxBytes * smallPart
       ? new RateLimited({ limit: "concurrency", value: caller.limits.concurrent, retryAfterS: 1 })
-      : crowded("request")
+      : crowded("no memory for another request")
 
   const setBody = (request: Request, bytes: number): void => {
     shares.take(request.caller, bytes - request.body)
@@ -152,7 +154,7 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
   })
 
   const collect = Effect.fnUntraced(function* (request: Request, bytes: number) {
-    if (bytes > maxBytes) return yield* crowded("answer")
+    if (bytes > maxBytes) return yield* crowded("no memory for another answer")
     const gives = bytes < request.collected && waiters.size > 0
     if (tryCollect(request, bytes)) return gives ? yield* admitWaiting : undefined
     const waiter: Waiter = { request, bytes, turn: yield* Deferred.make<void>() }
@@ -161,7 +163,10 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       () => Effect.andThen(admitWaiting, Deferred.await(waiter.turn)),
       () => Effect.sync(() => waiters.delete(waiter))
     ).pipe(
-      Effect.timeoutOrElse({ duration: options.maxWaitMs ?? maxWaitMs, orElse: () => crowded("answer") })
+      Effect.timeoutOrElse({
+        duration: options.maxWaitMs ?? maxWaitMs,
+        orElse: () => crowded("no memory for another answer")
+      })
     )
   })
 
@@ -232,8 +237,8 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       const grow = (bytes: number): NoRoom | undefined => {
         const more = Math.max(0, bytes - smallBytes) - own
         if (more === 0) return undefined
-        const free = Math.min(maxBytes * earlyPart - shares.heldByKey(strangers), maxBytes - shares.total)
-        if (more > 0 && more > free) return crowded("request")
+        const free = Math.min(maxBytes * smallPart - shares.heldByKey(strangers), maxBytes - shares.total)
+        if (more > 0 && more > free) return crowded("no memory for another request")
         own += more
         shares.take(strangers, more)
         return undefined

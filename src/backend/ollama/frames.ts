@@ -174,11 +174,6 @@ export class LineSplitter {
     this.#limit = limit
   }
 
-  /** bytes of the incomplete line */
-  get pending(): number {
-    return this.#pending?.size ?? 0
-  }
-
   /** the memory for the incomplete line and `more` bytes of it */
   memoryWith(more: number): number {
     return this.#pending?.memoryWith(more) ?? more
@@ -190,7 +185,7 @@ export class LineSplitter {
    */
   push(chunk: Buffer): ReadonlyArray<string> | undefined {
     const first = chunk.indexOf(newline)
-    if (this.pending + (first === -1 ? chunk.length : first) > this.#limit) return undefined
+    if ((this.#pending?.size ?? 0) + (first === -1 ? chunk.length : first) > this.#limit) return undefined
     if (first === -1) {
       this.#keep(chunk)
       return []
