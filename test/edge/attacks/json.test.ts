@@ -115,7 +115,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
   test("when its keys are many, long, like ours or a prototype's, then only what was decided on is sent (B07 B08 B10)", function* () {
     const { secret } = yield* newKey({ models: ["m"] })
     const good = JSON.stringify(plain).slice(1)
-    const many = Array.from({ length: 15_000 }, (_, i) => `"${i}":1`).join()
+    const many = Array.from({ length: 4000 }, (_, i) => `"${i}":1`).join()
     for (const before of [
       many,
       `"${"k".repeat(250_000)}":1`,
