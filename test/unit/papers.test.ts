@@ -119,7 +119,9 @@ it("when a metric or an error is in the code, then the reference has its row, an
   const declared = code
     .filter(({ file }) => file.startsWith("src/"))
     .flatMap(({ text }) => [
-      ...text.matchAll(/\b(?:name: |probe\(|counter\(\s*|gauge\(\s*|histogram\(\s*)"((?:tollgate|gateway)_[a-z_]+)"/g)
+      ...text.matchAll(
+        /\b(?:name: |probe\(\s*|counter\(\s*|gauge\(\s*|histogram\(\s*)"((?:tollgate|gateway)_[a-z_]+)"/g
+      )
     ])
   const told = [...page("reference").matchAll(/^\| `((?:tollgate|gateway)_[a-z_]+)` \|/gm)]
   const names = (found: ReadonlyArray<RegExpExecArray>) => found.map((match) => match[1] ?? "")
