@@ -89,6 +89,7 @@ export const layerGround = Layer.unwrap(
       REDIS_URL: `redis://${host(wires.redis.port)}`,
       BACKEND_URL: `http://${host(wires.backend.port)}`,
       LOG_LEVEL: "info",
+      MEMORY_MAX_BYTES: "536870912",
       CONCURRENCY_LEASE_S: String(leaseS),
       MODEL_DISCOVERY_REFRESH_S: "2",
       BREAKER_OPEN_MS: "2000",

@@ -50,8 +50,8 @@ const say = (text: string) => Effect.sync(() => void process.stdout.write(`${tex
 /** Prompt of a request in these runs, in tokens: what the last one on a limit may cost beyond its hold. */
 const prompt = 20
 
-/** Of one replica, whoever attacks it. */
-const maxMiB = 512
+/** Of one replica that may have 512, whoever attacks it. */
+const maxMiB = 480
 
 const soak = Effect.gen(function* () {
   const ground = yield* Ground
