@@ -2,16 +2,8 @@
  * The memory of all requests in this process, in bytes of memory, from the first byte of a body until the client has the last one of
  * its answer. Whoever holds more than a fair share (`FairShare.ts`) gets no more: a key with much of it gets a 429, others a 503.
  *
- * - `requestBytes` for each request: its objects, the buffers of its connections, and the first 64 KiB of its answer.
- * - Its body: as received, then what it can become when it is parsed, then the text of its call.
- * - An answer that is *collected* and has no room waits, and its connection to the backend is not read. Of all that wait, the one
- *   with the least still to come goes on beyond the shares, one at a time, so that none waits for ever.
- * - An answer that is *unread* never waits: it comes at the speed of the backend. When its tenant holds too much, the slowest reader
- *   of that tenant is cut: the one with the largest product of its bytes and the time since it took some. The only reader of a
- *   tenant is cut when all requests take more than `maxBytes`.
- * - Callers that are not known yet have an eighth together. `smallBytes` of each body count for its connection.
- *
- * So all requests take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself.
+ * All requests take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. A request counts as
+ * `requestBytes`. Its body counts as what is received, then as what it can become while it is decoded, then as the texts that are kept.
  */
 import { Context, Deferred, Effect, Layer, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"
@@ -22,7 +14,7 @@ import { FairShare, type Owner } from "./FairShare.ts"
 
 /** Bytes of each answer that count for its request. */
 export const freeBytes = 65_536
-/** The memory of a request beside its texts (`test/unit/memory/weights.test.ts`), with the free bytes of its answer. */
+/** The objects of a request, the buffers of its connections (50 KB, `test/edge/memory.test.ts`), and the free bytes of its answer. */
 export const requestBytes = freeBytes + 32_768
 /** Bytes of a body before authentication that count for its connection (`plan.ts`). */
 const smallBytes = 4096
@@ -58,9 +50,17 @@ export interface EarlyShare extends BodyShare {
 
 /** The memory of one answer. */
 export interface AnswerShare {
-  /** Sets what is collected to `bytes` in total, when there is memory for it. Fails after `maxWaitMs`. */
+  /**
+   * Sets what is collected to `bytes` in total. An answer without room waits, and its connection to the backend is not read. Of all that
+   * wait, the one with the least still to come goes on beyond the shares, one at a time, so that none waits for ever. Fails after
+   * `maxWaitMs`.
+   */
   collect(bytes: number): Effect.Effect<void, Unavailable>
-  /** Sets the bytes that wait for the client. From here on nothing is collected. */
+  /**
+   * Sets the bytes that wait for the client. From here on nothing is collected. It never waits, because an answer comes at the speed of
+   * the backend. When its tenant holds too much, the slowest reader of that tenant is cut: the one with the largest product of its bytes
+   * and the time since it took some. The only reader of a tenant is cut when all requests take more than `maxBytes`.
+   */
   hold(bytes: number): Effect.Effect<void>
 }
 
