@@ -110,6 +110,8 @@ it.live(
       })
       yield* readiness(gateway)
       const chat = chatWith(gateway, secret)
+      // The queue has a connection of its own, which readiness does not ask.
+      yield* eventually(chat, ({ status }) => status === 200)
       const answers = yield* Effect.all([chat, chat, chat], { concurrency: "unbounded" })
       assert.deepStrictEqual(
         answers.map(({ status }) => status),

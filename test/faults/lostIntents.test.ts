@@ -16,8 +16,11 @@ const lazy = { synchronous_commit: "on", wal_writer_delay: "10s", bgwriter_delay
 /** Stops the server's own writer of the log, which else writes it within half a second. */
 const freezeWalWriter = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
-  const [writer] = yield* sql<{ readonly pid: number }>`
-    SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`
+  // A server that has just started may not have it yet.
+  const [writer] = yield* eventually(
+    sql<{ readonly pid: number }>`SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`,
+    (rows) => rows.length === 1
+  )
   assert.isDefined(writer)
   if (writer !== undefined) process.kill(writer.pid, "SIGSTOP")
 })
