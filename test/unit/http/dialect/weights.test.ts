@@ -76,8 +76,8 @@ it("when a body is full of anything, then it takes at most its weight, and what 
   const [all, everywhere] = [Object.entries(units), Object.entries(places)]
   for (const [i, [what, unit]] of all.entries())
     for (const [j, [where, place]] of everywhere.entries())
-      // Each kind in two places, and each place with several kinds: a collection of the whole heap takes its time.
-      if (i % everywhere.length === j || j === 0)
+      // Each kind in one place, and each place with several kinds; `WEIGHTS=300` measures all of them, and so many mixtures.
+      if (i % everywhere.length === j || process.env["WEIGHTS"] !== undefined)
         assertWeighed(`${what} in ${where}`, figuresOf(place, heavyBody(place, unit, 60_000)))
 })
 
@@ -85,5 +85,5 @@ it("when a body is full of any mixture, then the same holds", () => {
   const property = fc.property(anyUnit, fc.constantFrom(...Object.values(places)), (unit, place) =>
     assertWeighed("a mixture", figuresOf(place, heavyBody(place, unit, 60_000)))
   )
-  fc.assert(property, { numRuns: Number(process.env["WEIGHTS"] ?? 12) })
+  fc.assert(property, { numRuns: Number(process.env["WEIGHTS"] ?? 4) })
 })
