@@ -9,13 +9,13 @@ export interface Owner {
 }
 
 export class FairShare {
-  readonly capacity: number
+  readonly #capacity: number
   readonly #tenants = new Map<string, number>()
   readonly #keys = new Map<string, number>()
   #total = 0
 
   constructor(capacity: number) {
-    this.capacity = capacity
+    this.#capacity = capacity
   }
 
   /** bytes of all owners */
@@ -30,12 +30,12 @@ export class FairShare {
 
   /** Whether the tenant of `owner` may hold `more` bytes more. */
   tenantFits({ tenantId }: Owner, more = 0): boolean {
-    return (this.#tenants.get(tenantId) ?? 0) + more <= this.capacity - this.#total - more
+    return (this.#tenants.get(tenantId) ?? 0) + more <= this.#capacity - this.#total - more
   }
 
   /** Whether the key of `owner` may hold `more` bytes more. Then its tenant may too. */
   fits({ keyId, tenantId }: Owner, more = 0): boolean {
-    const left = this.capacity - this.#total - more - (this.#tenants.get(tenantId) ?? 0) - more
+    const left = this.#capacity - this.#total - more - (this.#tenants.get(tenantId) ?? 0) - more
     return (this.#keys.get(keyId) ?? 0) + more <= left / 2
   }
 
