@@ -1,5 +1,6 @@
 /** What runs in a gateway for one streamed chat, counted while it runs. */
 import { spawnSync } from "node:child_process"
+import { randomUUID } from "node:crypto"
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import * as path from "node:path"
 import { tmpdir } from "node:os"
@@ -73,8 +74,10 @@ export const tellStory = Effect.fnUntraced(function* (
     { ...env, NODE_OPTIONS: `--import=${hook}`, STORY: file },
     path.join(checkout, "src/main.ts")
   )
-  yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")
-  const secret = yield* tollgate("create-key", "--tenant", "t", "--name", "k")
+  // A story may be told twice in the same database.
+  const tenant = `t-${randomUUID()}`
+  yield* tollgate("create-tenant", "--name", tenant, "--allow-all-models")
+  const secret = yield* tollgate("create-key", "--tenant", tenant, "--name", "k")
   const chat = Effect.promise(() =>
     fetch(`${gateway.url}/api/chat`, {
       method: "POST",
