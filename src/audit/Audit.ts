@@ -8,29 +8,30 @@ import type { Evidence, Permit } from "../domain/Evidence.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 
+/** Waits a bounded time until a row that was accepted is durable. */
+export type Written = Effect.Effect<void, Unavailable>
+
 export class Audit extends Context.Service<
   Audit,
   {
     /** Writes the intent row. Without the row there is no permit and no backend call: the answer is a 503. */
     open(queued: Evidence<"Queue">): Effect.Effect<Permit, Unavailable>
     /**
-     * Records what an open request has used so far and what it holds, without I/O. The heartbeat writes both with the
+     * Records what an open request has used so far and what it holds. The heartbeat writes both with the
      * lease. If this process dies, the request is charged what it used. Until the request ends, the ledger counts what it
      * holds as spent.
      */
-    progress(requestId: string, usage: Usage, held?: number): Effect.Effect<void>
+    progress(requestId: string, usage: Usage, held?: number): void
     /**
-     * Completes an intent: audit row, ledger and end of the intent in one transaction, once per request id even if it is
-     * run several times. It waits a bounded time until the row is durable. After a failure the row stays queued and is
-     * retried in the background.
+     * Accepts the end of an intent, before it returns: audit row, ledger and end of the intent are one transaction, once per request
+     * id even if it is accepted several times. After a failure the row stays queued and is retried in the background.
      */
-    close(record: AuditRecord): Effect.Effect<void, Unavailable>
+    close(record: AuditRecord): Written
     /**
-     * Writes the row of a request without an intent (refusals, lists). It waits a bounded time until the row is durable.
-     * A refusal whose row is late keeps its status. An answer (status below 400) fails without its row. It also fails when
-     * the queue is full.
+     * Accepts the row of a request without an intent (refusals, lists), before it returns. The wait fails when the queue is full. A
+     * refusal whose row is late keeps its status. An answer (status below 400) fails without its row.
      */
-    refuse(record: AuditRecord): Effect.Effect<void, Unavailable>
+    refuse(record: AuditRecord): Written
     /**
      * Counts a refusal that gets no row of its own, because its sender has used up its rows. One row a second stands for
      * all refusals of a sender with the same outcome (`Tally.ts`). It never waits.

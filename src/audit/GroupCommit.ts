@@ -6,7 +6,7 @@
  * When a batch fails because of a row, each item is written alone, so a bad row does not affect the others. When a batch
  * fails because of the store, its submitters fail (`fail`), or its writer tries it again until it is written (`keep`).
  */
-import { Cause, Data, Deferred, Effect, Exit, Fiber, Latch, Option, Queue, type Scope } from "effect"
+import { Cause, Data, Effect, Exit, Option, type Scope } from "effect"
 import { Link, LinkedList } from "../infra/LinkedList.ts"
 import { afterIo, makeMonotonicMs } from "../infra/time.ts"
 
@@ -22,12 +22,12 @@ export class Late extends Data.TaggedError("Late")<{
   readonly isBeingWritten: boolean
 }> {}
 
-/** Waits until an accepted item is durable, or fails when it is late. */
+/** Waits until an accepted item is durable, or fails when it is late. One fiber may wait for an item. */
 export type Durable<E> = Effect.Effect<void, E | QueueClosed | Late>
 
 export interface GroupCommit<A, E> {
   /** Accepts an item. It stays queued until it is written, whoever waits for it. */
-  offer(item: A): Effect.Effect<Durable<E>, QueueFull | QueueClosed>
+  offer(item: A): Exit.Exit<Durable<E>, QueueFull | QueueClosed>
   /**
    * Accepts an item, and succeeds when it is durable. When the submitter is interrupted, or the item is late, an item that is
    * not being written yet is removed from the queue.
@@ -56,19 +56,58 @@ export interface GroupCommitOptions<A, E> {
   readonly settled?: (item: A) => void
 }
 
+type Ended<E> = Exit.Exit<void, E | QueueClosed | Late>
+
 class Entry<A, E> {
   readonly item: A
   readonly since: number
-  readonly result: Deferred.Deferred<void, E | QueueClosed | Late>
+  /** whether it leaves the queue when nobody waits for it any more */
+  readonly isTakenBack: boolean
   /** its places in the lists below */
   readonly pending = new Link(this)
   readonly inTime = new Link(this)
   isBeingWritten = false
+  #exit: Ended<E> | undefined
+  #resume: ((exit: Ended<E>) => void) | undefined
 
-  constructor(item: A, since: number, result: Deferred.Deferred<void, E | QueueClosed | Late>) {
+  constructor(item: A, since: number, isTakenBack: boolean) {
     this.item = item
     this.since = since
-    this.result = result
+    this.isTakenBack = isTakenBack
+  }
+
+  /** Ends the wait. Only the first end counts. */
+  end(exit: Ended<E>): void {
+    if (this.#exit !== undefined) return
+    this.#exit = exit
+    this.#resume?.(exit)
+  }
+
+  whenEnded(resume: (exit: Ended<E>) => void): void {
+    if (this.#exit === undefined) this.#resume = resume
+    else resume(this.#exit)
+  }
+}
+
+/** Fibers that wait until there is work. */
+class Idle {
+  #resumes: Array<() => void> = []
+  readonly wait: Effect.Effect<void>
+
+  /** Work that comes later is told by `wake`. */
+  constructor(hasWork: () => boolean) {
+    this.wait = Effect.callback((resume) => {
+      const go = () => resume(Effect.void)
+      if (hasWork()) return go()
+      this.#resumes.push(go)
+      return Effect.sync(() => void (this.#resumes = this.#resumes.filter((other) => other !== go)))
+    })
+  }
+
+  /** Wakes one of them at the end of this turn of the event loop. */
+  wake(): void {
+    const go = this.#resumes.pop()
+    if (go !== undefined) setImmediate(go)
   }
 }
 
@@ -80,46 +119,55 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   options: GroupCommitOptions<A, E>
 ): Effect.fn.Return<GroupCommit<A, E>, never, Scope.Scope> {
   type Item = Entry<A, E>
+  const { capacity, lateAfterMs, maxBatch } = options
   const now = yield* makeMonotonicMs
-  const queue = yield* Queue.unbounded<Item, Cause.Done>()
+  /** accepted, and taken by no writer; some of them have left */
+  const queue: Array<Item> = []
   /** accepted, and neither durable nor given up, the oldest first */
   const pending = new LinkedList<Item>()
   /** those of them that are not late yet */
   const inTime = new LinkedList<Item>()
+  const writers = new Idle(() => queue.length > 0)
+  const watcher = new Idle(() => inTime.size > 0)
+  let closed = false
+  let whenEmpty: (() => void) | undefined
 
-  const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      if (!pending.remove(entry.pending)) return Effect.void
-      inTime.remove(entry.inTime)
-      options.settled?.(entry.item)
-      return Effect.asVoid(Deferred.done(entry.result, exit))
-    })
+  /** The item is durable or given up. */
+  const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
+    if (!pending.remove(entry.pending)) return
+    inTime.remove(entry.inTime)
+    options.settled?.(entry.item)
+    entry.end(exit)
+    if (pending.size === 0) whenEmpty?.()
+  }
+
+  /** Nobody waits for the item any more. */
+  const leave = (entry: Item): void => {
+    inTime.remove(entry.inTime)
+    if (entry.isTakenBack && !entry.isBeingWritten) pending.remove(entry.pending)
+  }
 
   /**
    * Ends the waits for items that are late. One fiber does it for all items: nearly every item is durable in time, and a timer
    * for each would cost more than its write.
    */
-  const accepted = yield* Latch.make()
-  const endLateWaits = Effect.fnUntraced(function* (lateAfterMs: number) {
-    yield* accepted.await
-    // Before the look: an item that comes after it opens the latch again.
-    yield* accepted.close
+  const endLateWaits = Effect.fnUntraced(function* (afterMs: number) {
+    yield* watcher.wait
     for (let first = inTime.oldest; first !== undefined; first = inTime.oldest) {
-      yield* Effect.sleep(Math.max(0, first.since + lateAfterMs - now()))
+      yield* Effect.sleep(Math.max(0, first.since + afterMs - now()))
       // The result may have arrived while this process was too busy to see it.
       yield* afterIo
       for (
         let late = inTime.oldest;
-        late !== undefined && late.since + lateAfterMs <= now();
+        late !== undefined && late.since + afterMs <= now();
         late = inTime.oldest
       ) {
-        inTime.remove(late.inTime)
-        yield* Deferred.fail(late.result, new Late({ isBeingWritten: late.isBeingWritten }))
+        leave(late)
+        late.end(Exit.fail(new Late({ isBeingWritten: late.isBeingWritten })))
       }
     }
   })
-  if (options.lateAfterMs !== undefined)
-    yield* Effect.forkScoped(Effect.forever(endLateWaits(options.lateAfterMs)))
+  if (lateAfterMs !== undefined) yield* Effect.forkScoped(Effect.forever(endLateWaits(lateAfterMs)))
 
   const isAboutRows = (cause: Cause.Cause<E>): boolean =>
     Option.match(Cause.findErrorOption(cause), {
@@ -134,87 +182,82 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
     Exit.isFailure(exit) && !isAboutRows(exit.cause)
 
   /** Ends a write, and returns the items that must be written again. */
-  const conclude = (
-    batch: ReadonlyArray<Item>,
-    exit: Exit.Exit<void, E>
-  ): Effect.Effect<ReadonlyArray<Item>> =>
-    isStoreFailure(exit) && options.onStoreFailure === "keep"
-      ? Effect.succeed(batch)
-      : Effect.as(
-          Effect.forEach(batch, (entry) => settle(entry, exit), { discard: true }),
-          []
-        )
+  const conclude = (batch: ReadonlyArray<Item>, exit: Exit.Exit<void, E>): ReadonlyArray<Item> => {
+    if (isStoreFailure(exit) && options.onStoreFailure === "keep") return batch
+    for (const entry of batch) settle(entry, exit)
+    return []
+  }
 
   /** Writes a batch, and each item of it alone when one of them is bad. Returns the items that must be written again. */
   const attempt = Effect.fnUntraced(function* (batch: ReadonlyArray<Item>) {
     const exit = yield* write(batch)
-    if (batch.length < 2 || Exit.isSuccess(exit) || isStoreFailure(exit)) return yield* conclude(batch, exit)
+    if (batch.length < 2 || Exit.isSuccess(exit) || isStoreFailure(exit)) return conclude(batch, exit)
     for (const [index, entry] of batch.entries()) {
       const single = yield* write([entry])
       // The rest is not tried one by one.
-      if (isStoreFailure(single)) return yield* conclude(batch.slice(index), single)
-      yield* conclude([entry], single)
+      if (isStoreFailure(single)) return conclude(batch.slice(index), single)
+      conclude([entry], single)
     }
     return []
   })
 
+  const take = (): ReadonlyArray<Item> => {
+    const taken = queue.splice(0, maxBatch).filter((entry) => pending.has(entry.pending))
+    if (queue.length > 0) writers.wake()
+    for (const entry of taken) entry.isBeingWritten = true
+    return taken
+  }
   const writeNext = Effect.gen(function* () {
-    // A writer that waits is woken at the end of the turn.
-    const taken = yield* Queue.takeBetween(queue, 1, options.maxBatch)
-    // The submitters of the others have left.
-    let left: ReadonlyArray<Item> = taken.filter((entry) => pending.has(entry.pending))
-    for (const entry of left) entry.isBeingWritten = true
+    yield* writers.wait
+    let left = take()
     for (let failures = 1; left.length > 0; failures += 1) {
       left = (yield* attempt(left)).filter((entry) => pending.has(entry.pending))
       if (left.length > 0) yield* Effect.sleep(pauseMs(failures))
     }
   })
-  const writers = yield* Effect.forEach(Array.from({ length: options.writers ?? 1 }), () =>
-    Effect.forkScoped(Effect.forever(writeNext))
-  )
+  for (let n = 0; n < (options.writers ?? 1); n += 1) yield* Effect.forkScoped(Effect.forever(writeNext))
 
-  const accept = Effect.fnUntraced(function* (item: A) {
-    const result = yield* Deferred.make<void, E | QueueClosed | Late>()
-    if (pending.size >= options.capacity) return yield* new QueueFull({ capacity: options.capacity })
-    const entry: Item = new Entry(item, now(), result)
-    // Before the offer: a fiber may be suspended between any two effects, and a writer must find what it takes.
-    const isFirst = inTime.size === 0
+  const accept = (item: A, isTakenBack: boolean): Item | QueueFull | QueueClosed => {
+    if (closed) return new QueueClosed()
+    if (pending.size >= capacity) return new QueueFull({ capacity })
+    const entry: Item = new Entry(item, now(), isTakenBack)
+    if (queue.length === 0) writers.wake()
+    if (inTime.size === 0) watcher.wake()
+    queue.push(entry)
     pending.add(entry.pending)
     inTime.add(entry.inTime)
-    if (yield* Queue.offer(queue, entry)) {
-      if (isFirst) yield* accepted.open
-      return entry
-    }
-    pending.remove(entry.pending)
-    inTime.remove(entry.inTime)
-    return yield* new QueueClosed()
-  }, Effect.uninterruptible)
+    return entry
+  }
 
   return {
-    offer: (item) => Effect.map(accept(item), ({ result }) => Deferred.await(result)),
+    offer: (item) => {
+      const entry = accept(item, false)
+      return entry instanceof Entry
+        ? Exit.succeed(Effect.callback((resume) => entry.whenEnded(resume)))
+        : Exit.fail(entry)
+    },
     submit: (item) =>
-      Effect.uninterruptibleMask((restore) =>
-        Effect.flatMap(accept(item), (entry) =>
-          Effect.onError(restore(Deferred.await(entry.result)), () =>
-            Effect.sync(() => {
-              if (!entry.isBeingWritten) pending.remove(entry.pending)
-              inTime.remove(entry.inTime)
-            })
-          )
-        )
-      ),
+      Effect.callback((resume) => {
+        const entry = accept(item, true)
+        if (!(entry instanceof Entry)) return resume(Effect.fail(entry))
+        entry.whenEnded(resume)
+        return Effect.sync(() => leave(entry))
+      }),
     backlog: () => pending.size,
     lagMs: () => {
       const { oldest } = pending
       return oldest === undefined ? 0 : now() - oldest.since
     },
-    close: (ms) =>
-      Effect.gen(function* () {
-        yield* Queue.end(queue)
-        yield* Effect.timeoutOption(Fiber.awaitAll(writers), ms)
-        const lost = pending.all
-        yield* Effect.forEach(lost, (entry) => settle(entry, Exit.fail(new QueueClosed())), { discard: true })
-        return lost.length
+    close: Effect.fnUntraced(function* (ms) {
+      closed = true
+      const empty = Effect.callback<void>((resume) => {
+        whenEmpty = () => resume(Effect.void)
+        if (pending.size === 0) whenEmpty()
       })
+      yield* Effect.timeoutOption(empty, ms)
+      const lost = pending.all
+      for (const entry of lost) settle(entry, Exit.fail(new QueueClosed()))
+      return lost.length
+    })
   }
 })

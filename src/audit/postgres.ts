@@ -284,12 +284,11 @@ const make = (options: AuditOptions) =>
         open.set(intent.request_id, { intent, progress, ended: false })
         return seal.Audit(queued, {})
       }),
-      progress: (requestId, usage, held = 0) =>
-        Effect.sync(() => {
-          const request = open.get(requestId)
-          if (request !== undefined) request.progress = { ...usage, held }
-        }),
-      close: Effect.fnUntraced(function* (record) {
+      progress: (requestId, usage, held = 0) => {
+        const request = open.get(requestId)
+        if (request !== undefined) request.progress = { ...usage, held }
+      },
+      close: (record) => {
         const request = open.get(record.arrival.requestId)
         // If this process dies before the row is written, the intent has the same figures.
         if (request !== undefined) {
@@ -297,23 +296,26 @@ const make = (options: AuditOptions) =>
           request.ended = true
         }
         const row = completionRow(record, request?.intent.admitted_at)
-        const durable = yield* closing.offer(row)
-        yield* Effect.tapErrorTag(durable, "Late", (late) => recordLate(closing, row, late))
-      }, Effect.mapError(unavailable)),
-      refuse: Effect.fnUntraced(function* (record) {
+        return Effect.flatten(closing.offer(row)).pipe(
+          Effect.tapErrorTag("Late", (late) => recordLate(closing, row, late)),
+          Effect.mapError(unavailable)
+        )
+      },
+      refuse: (record) => {
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
         open.delete(record.arrival.requestId)
         const row = auditRow(record)
         const lane = laneOf(row)
-        const durable = yield* Effect.tapErrorTag(lane.offer(row), "QueueFull", () => suppressed)
-        yield* Effect.catchTag(durable, "Late", (late) =>
-          Effect.andThen(
-            recordLate(lane, row, late),
+        return Effect.flatten(lane.offer(row)).pipe(
+          Effect.catchTags({
+            QueueFull: (full) => Effect.andThen(suppressed, full),
             // A refusal may go out before its row is durable. An answer may not.
-            record.status < 400 ? Effect.fail(late) : Effect.void
-          )
+            Late: (late) =>
+              Effect.andThen(recordLate(lane, row, late), record.status < 400 ? late : Effect.void)
+          }),
+          Effect.mapError(unavailable)
         )
-      }, Effect.mapError(unavailable)),
+      },
       tally: tally.add
     })
   })

@@ -57,7 +57,8 @@ export class LeaseKeeper extends Context.Service<
           Effect.suspend(() => {
             const { reservation, running: usage, settled } = hold.cost
             if (settled || reservation === undefined) return renewSlot(hold.cost)
-            return Effect.andThen(audit.progress(reservation.id, usage, hold.held), hold.renew)
+            audit.progress(reservation.id, usage, hold.held)
+            return hold.renew
           })
         /** A failed renewal does not stop the others; the run fails afterwards. */
         const renewAll = (leases: Iterable<Lease>) =>

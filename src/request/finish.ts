@@ -5,11 +5,10 @@
  * An answer that the kernel does not take at once keeps its slot: `release` frees it when the last byte is written or
  * the connection is gone.
  */
-import { Cause, Effect, Fiber } from "effect"
-import { Audit } from "../audit/Audit.ts"
+import { Cause, Effect } from "effect"
+import { Audit, type Written } from "../audit/Audit.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Reservation } from "../domain/Reservation.ts"
-import type { Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { noUsage, totalTokens, type Usage } from "../domain/Usage.ts"
 import { SettlementQueue } from "../gates/limits/SettlementQueue.ts"
@@ -117,23 +116,6 @@ export const makeFinish = Effect.gen(function* () {
     })
   }
 
-  /** Writes the audit row. After a defect the client gets a 500, and the row records that as soon as it can be written. */
-  const write = (
-    context: RequestContext,
-    record: AuditRecord,
-    row: Ending["row"]
-  ): Effect.Effect<void, Unavailable> => {
-    const put = (written: AuditRecord): Effect.Effect<void, Unavailable> =>
-      Effect.suspend(() => {
-        if (context.opened) return audit.close(written)
-        return row === "shared" ? audit.tally(written) : audit.refuse(written)
-      })
-    const { status, type: errorType } = outcomes.internalError
-    return Effect.tapDefect(put(record), () =>
-      settlements.retry(`audit ${record.arrival.requestId}`, put({ ...record, status, errorType }))
-    )
-  }
-
   /** The cost of a request whose client left at `now`. Output that nobody saw is charged as far as it is held. */
   const chargeWhenLeft = ({ cost, model = "" }: RequestContext, now: number): Effect.Effect<Usage> => {
     const likely = (ms: number) => rates.estimate(model, ms)
@@ -180,10 +162,19 @@ export const makeFinish = Effect.gen(function* () {
         : free
           ? cancel(context, reservation)
           : settle(context, reservation, totalTokens(usage))
+    const accept = (written: AuditRecord): Written => {
+      if (context.opened) return audit.close(written)
+      return row === "shared" ? audit.tally(written) : audit.refuse(written)
+    }
     // The row is written while the counters are settled. Neither stops the other.
-    const writing = yield* Effect.forkChild(write(context, record, row), { startImmediately: true })
+    const accepted = yield* Effect.exit(Effect.sync(() => accept(record)))
     yield* settled
-    yield* Fiber.join(writing)
+    // After a defect the client gets a 500, and the row records that as soon as it can be written.
+    yield* Effect.tapDefect(Effect.flatten(accepted), () => {
+      const { status, type: errorType } = outcomes.internalError
+      const again = Effect.suspend(() => accept({ ...record, status, errorType }))
+      return settlements.retry(`audit ${record.arrival.requestId}`, again)
+    })
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)

@@ -69,7 +69,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       // Late and reordered: what has ended stays as it ended.
       yield* audit.close(endOf(intent, usageOf(1000, 1000), { status: 500, errorType: "aborted" }))
       yield* audit.open(queuedFor(intent))
-      yield* audit.progress(requestId, usageOf(1, 1))
+      audit.progress(requestId, usageOf(1, 1))
       yield* audit.refuse(endOf(intent, usageOf(5, 5), { status: 503 }))
       assert.isFalse(yield* written.hasIntent(requestId))
       assert.deepInclude(yield* written.row(requestId), { status: 200, tokens_in: 7, tokens_out: 3 })
@@ -239,7 +239,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       for (const count of counts) {
         const intent = intentOf({ promptEstimate: count, held: count })
         yield* audit.open(queuedFor(intent))
-        yield* audit.progress(intent.arrival.requestId, usageOf(count, count))
+        audit.progress(intent.arrival.requestId, usageOf(count, count))
         yield* audit.close(endOf(intent, usageOf(count, count), { latencyMs: count }))
         const row = yield* written.row(intent.arrival.requestId)
         assert.isTrue(Number.isSafeInteger(row?.tokens_in) && (row?.tokens_in ?? -1) >= 0, String(count))
@@ -261,7 +261,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
         yield* audit.open(queuedFor(paused))
         yield* audit.open(queuedFor(neighbour))
         yield* audit.close(endOf(neighbour, usageOf(1, 2)))
-        yield* audit.progress(requestId, usageOf(5, 10))
+        audit.progress(requestId, usageOf(5, 10))
         yield* written.beat(requestId, usageOf(5, 10))
         yield* written.abort(requestId)
         const aborted = yield* written.row(requestId)

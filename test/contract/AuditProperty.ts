@@ -81,7 +81,7 @@ export const properties = (name: string, world: Layer.Layer<Audit | Ledger | Wri
               const fate = after(fates.get(step.request), step, arrivedAt, intent.reservation.admittedAt)
               if (fate !== undefined) fates.set(step.request, fate)
               if (step.verb === "open") yield* audit.open(queuedFor(intent))
-              if (step.verb === "progress") yield* audit.progress(requestId, usageOf(step.tokens, 0))
+              if (step.verb === "progress") audit.progress(requestId, usageOf(step.tokens, 0))
               if (step.verb === "close") yield* audit.close(endOf(intent, usageOf(step.tokens, 0)))
               if (step.verb === "refuse") yield* audit.refuse(endOf(intent, usageOf(0, 0), { status: 499 }))
             }

@@ -56,7 +56,7 @@ it.live(
       const [running, forgotten] = [intentOf({ caller }), intentOf({ caller })]
       yield* resting.open(queuedFor(ending))
       yield* beating.open(queuedFor(running))
-      yield* beating.progress(running.arrival.requestId, usageOf(5, 40), 200)
+      beating.progress(running.arrival.requestId, usageOf(5, 40), 200)
       yield* dying.open(queuedFor(forgotten))
       for (const { arrival } of [ending, running, forgotten])
         assert.isTrue(yield* hasIntent(arrival.requestId))

@@ -113,22 +113,17 @@ const make = (maxRows: number) =>
           }
           return Effect.succeed(seal.Audit(queued, {}))
         }),
-      progress: (requestId, usage) =>
-        Effect.sync(() => {
-          const stored = intents.get(requestId)
-          if (stored === undefined) return
-          intents.set(requestId, {
-            ...stored,
-            tokensIn: Math.max(stored.tokensIn, usage.tokensIn),
-            tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
-          })
-        }),
-      close: (record) =>
-        Effect.suspend(() => (put(completionOf(record)) ? Effect.void : unavailable("down"))),
-      refuse: (record) =>
-        Effect.suspend(() =>
-          put(auditRow(record)) || record.status >= 400 ? Effect.void : unavailable("down")
-        ),
+      progress: (requestId, usage) => {
+        const stored = intents.get(requestId)
+        if (stored === undefined) return
+        intents.set(requestId, {
+          ...stored,
+          tokensIn: Math.max(stored.tokensIn, usage.tokensIn),
+          tokensOut: Math.max(stored.tokensOut, usage.tokensOut)
+        })
+      },
+      close: (record) => (put(completionOf(record)) ? Effect.void : unavailable("down")),
+      refuse: (record) => (put(auditRow(record)) || record.status >= 400 ? Effect.void : unavailable("down")),
       tally: tally.add
     })
 
