@@ -55,9 +55,9 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", key)
   })
 
-  const refuse = (circuits: ReadonlyArray<Circuit>, party: Party): Effect.Effect<void, CircuitOpen> => {
+  const check = (circuits: ReadonlyArray<Circuit>, party: Party): Exit.Exit<void, CircuitOpen> => {
     const waitMs = Math.max(...circuits.map((circuit) => circuit.waitMs(nowMs(), party)))
-    return waitMs === 0 ? Effect.void : new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) })
+    return waitMs === 0 ? Exit.void : Exit.fail(new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) }))
   }
 
   const run = Effect.fnUntraced(function* <A, E, R>(
@@ -66,7 +66,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     verdictOf: (error: E) => Verdict
   ) {
     const circuits = circuitsOf(party)
-    yield* refuse(circuits, party)
+    yield* check(circuits, party)
     const passes: Array<Pass> = []
     for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
     let reported = false
@@ -90,7 +90,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
 
   return {
     /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
-    check: (party: Party) => Effect.suspend(() => refuse(circuitsOf(party), party)),
+    check: (party: Party) => check(circuitsOf(party), party),
     /**
      * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. No interruption may come between
      * the admission and the call: a call that tries a circuit must always end.

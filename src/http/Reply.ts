@@ -1,4 +1,5 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
+import type { ServerResponse } from "node:http"
 import type { Effect, Stream } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
@@ -18,6 +19,8 @@ export interface ObjectReply {
 export interface StreamReply {
   readonly _tag: "Stream"
   readonly contentType: string
+  /** where the text goes */
+  readonly response: ServerResponse
   readonly answer: Stream.Stream<Frame, GatewayError>
   /** ends when the model server has sent its first frame or has failed; absent: it has sent the first frame */
   readonly begins?: Effect.Effect<unknown>

@@ -113,10 +113,9 @@ export const layer = (options: ServerOptions) =>
     Effect.gen(function* () {
       const drain = yield* Drain
       const metrics = yield* Metrics
-      const run = Effect.runSyncWith(yield* Effect.context<never>())
       const { connections, server } = makeServer(options, yield* ClientTimeouts, {
         isDraining: drain.draining,
-        refused: (reason) => run(metrics.malformed(reason))
+        refused: metrics.malformed
       })
       yield* metrics.probe({
         name: "tollgate_connections",

@@ -2,8 +2,9 @@
  * The end of every audited request, and its only error handler. A handler makes a `Reply` or fails. In both cases the
  * request is charged and audited here, and then the client sees the end.
  */
-import { Array as Arr, Cause, Effect, Exit, identity, Scope, Stream } from "effect"
+import { Array as Arr, Cause, Duration, Effect, Exit, Schedule, Scope, Stream } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
+import type { Frame } from "../domain/Frame.ts"
 import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
 import { refusalOf } from "../domain/refusal.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
@@ -13,12 +14,16 @@ import { Sampling, Traced } from "../observability/Trace.ts"
 import { type Ending, makeFinish } from "../request/finish.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
+import { AnswerWriter, pieceBytes } from "./AnswerWriter.ts"
 import { makeRefuse, type Refusal } from "./refuse.ts"
 import type { ObjectReply, Reply, StreamReply } from "./Reply.ts"
 import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
-import { inPieces, pieceBytes, readAhead } from "./unread.ts"
+import { inPieces } from "./unread.ts"
 
 type Response = HttpServerResponse.HttpServerResponse
+
+/** How often a client hears that the model server has not begun. */
+const sayingEvery = Duration.seconds(10)
 
 export const makeEndRequest = Effect.gen(function* () {
   const { finish, release } = yield* makeFinish
@@ -75,47 +80,66 @@ export const makeEndRequest = Effect.gen(function* () {
   const failStream = Effect.fnUntraced(function* (
     context: RequestContext,
     { encoder }: StreamReply,
-    cause: Cause.Cause<GatewayError | Cause.Done>
+    cause: Cause.Cause<GatewayError>
   ) {
-    // An answer ends with its final frame.
-    const failure = Cause.map(cause, (error) =>
-      Cause.isDone(error) ? new BackendFailed({ fault: "cut" }) : error
-    )
-    const response = yield* failureOf(context, failure)
+    const response = yield* failureOf(context, cause)
     const told =
       context.outcome === undefined ? yield* finishRefusal(context, { response, row: "own" }) : response
-    return Buffer.from(encoder.failure(told, context.arrival.requestId))
+    return encoder.failure(told, context.arrival.requestId)
   })
 
-  /**
-   * The headers go out with the first frame, which is already in, or when the client is told that it waits. Only the final
-   * frame waits for the end of the request, also when it came together with text. An interruption stays an interruption.
-   */
-  const respondStream = Effect.fnUntraced(function* (context: RequestContext, reply: StreamReply) {
-    const services = yield* Effect.context<never>()
-    // The final frame is pulled when the client has taken everything before it, so the slot is free.
-    const ahead = yield* readAhead(reply, (final) =>
-      Effect.map(finishAnswer(context, "freed"), () => reply.encoder.frames([final]))
-    )
-    const bytes = ahead.pull.pipe(
+  /** Writes an answer as the model server sends it. Only its final frame waits, for the client and for the end of the request. */
+  const writeAnswer = Effect.fnUntraced(function* (
+    context: RequestContext,
+    { answer, begins, encoder }: StreamReply,
+    writer: AnswerWriter
+  ) {
+    const say = Effect.sync(() => writer.write(encoder.waiting?.() ?? ""))
+    if (begins !== undefined)
+      yield* Effect.raceFirst(begins, Effect.repeat(say, Schedule.spaced(sayingEvery)))
+    let final: Frame | undefined
+    yield* Stream.runForEachArray(answer, (frames) => {
+      const last = Arr.lastNonEmpty(frames)
+      if (last.done) final = last
+      writer.write(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
+      return Effect.void
+    })
+    if (final === undefined) return yield* new BackendFailed({ fault: "cut" })
+    // The client has taken everything before it, so the slot is free.
+    yield* writer.taken
+    yield* finishAnswer(context, "freed")
+    writer.write(encoder.frames([final]))
+  })
+
+  /** The headers go out with the first frame, which is already in, or when the client is told that it waits. */
+  const respondStream = (
+    context: RequestContext,
+    reply: StreamReply
+  ): Effect.Effect<Response, GatewayError> => {
+    const { contentType, encoder, response, share } = reply
+    const writer = new AnswerWriter(response, share, encoder.kept)
+    response.writeHead(200, {
+      "content-type": contentType,
+      "x-accel-buffering": "no",
+      ...headersOf(context)
+    })
+    return writeAnswer(context, reply, writer).pipe(
+      // An interruption stays an interruption.
       Effect.catchCauseIf(
         (cause) => !Cause.hasInterrupts(cause),
-        (cause) => failStream(context, reply, cause)
+        (cause) => Effect.map(failStream(context, reply, cause), (text) => writer.write(text))
       ),
-      Effect.map(Arr.of),
-      // The server pulls outside of the span of the request, which log lines name.
-      traced ? Effect.provideContext(services) : identity
+      Effect.andThen(writer.taken),
+      Effect.interruptible,
+      Effect.onInterrupt(() => Effect.sync(() => response.destroy())),
+      Effect.map(() => {
+        response.end()
+        return HttpServerResponse.empty()
+      })
     )
-    const pull = Effect.suspend(() =>
-      context.outcome === undefined || ahead.hasRest() ? bytes : Cause.done()
-    )
-    return HttpServerResponse.stream(Stream.fromPull(Effect.succeed(pull)), {
-      contentType: reply.contentType,
-      headers: { "x-accel-buffering": "no", ...headersOf(context) }
-    })
-  })
+  }
 
-  const respond = (context: RequestContext, reply: Reply): Effect.Effect<Response, never, Scope.Scope> => {
+  const respond = (context: RequestContext, reply: Reply): Effect.Effect<Response, GatewayError> => {
     spendFreeWork(context)
     return reply._tag === "Stream"
       ? respondStream(context, reply)

@@ -101,7 +101,8 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
     const calling = forward(context, permit, share)
     if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)
-    const reply = { _tag: "Stream", contentType: dialect.contentType, encoder, share } as const
+    const { contentType } = dialect
+    const reply = { _tag: "Stream", response: exchange.response, contentType, encoder, share } as const
     if (encoder.waiting === undefined) return { ...reply, answer: yield* calling }
     // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
     // interrupted before its call is closed: otherwise the closed call looks like a failed model server.

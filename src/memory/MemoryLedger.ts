@@ -5,7 +5,7 @@
  * All requests take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. A request counts as
  * `requestBytes`. Its body counts as what is received, then as what it can become while it is decoded, then as the texts that are kept.
  */
-import { Context, Deferred, Effect, Layer, Scope } from "effect"
+import { Context, Effect, Layer, Scope } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { RateLimited, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -61,7 +61,7 @@ export interface AnswerShare {
    * the backend. When its tenant holds too much, the slowest reader of that tenant is cut: the one with the largest product of its bytes
    * and the time since it took some. The only reader of a tenant is cut when all requests take more than `maxBytes`.
    */
-  hold(bytes: number): Effect.Effect<void>
+  hold(bytes: number): void
 }
 
 /** The memory of one request. */
@@ -79,7 +79,7 @@ export interface ShareOptions {
 }
 
 /** The memory of the gateway's own calls. They are few at a time, and each has a bound. */
-export const uncounted: AnswerShare = { collect: () => Effect.void, hold: () => Effect.void }
+export const uncounted: AnswerShare = { collect: () => Effect.void, hold: () => undefined }
 
 interface Request extends ShareOptions {
   /** of itself and its body */
@@ -96,7 +96,7 @@ interface Request extends ShareOptions {
 interface Waiter {
   readonly request: Request
   readonly bytes: number
-  readonly turn: Deferred.Deferred<void>
+  readonly go: () => void
 }
 
 const strangers: Owner = { tenantId: "", keyId: "" }
@@ -106,6 +106,8 @@ const counted = (bytes: number): number => Math.max(0, bytes - freeBytes)
 /** The process has no more of what requests share. */
 export const crowded = (cause: string): Unavailable =>
   new Unavailable({ gate: "Limiter", retryAfterS: 1, crowded: true, cause })
+
+const noAnswer = () => crowded("no memory for another answer")
 
 const make = Effect.fnUntraced(function* (options: MemoryOptions) {
   const { maxBytes, requestBytes: ownBytes = requestBytes } = options
@@ -146,29 +148,30 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
   const remaining = ({ request }: Waiter): number => request.expected - request.collected
 
   /** Lets the answers go on that have room now, and one more: that with the least still to come. */
-  const admitWaiting = Effect.suspend(() => {
+  const admitWaiting = (): void => {
+    if (waiters.size === 0) return
     const order = [...waiters].sort((one, other) => remaining(one) - remaining(other))
     if (first === undefined) first = order[0]?.request
-    const admitted = order.filter(({ bytes, request }) => tryCollect(request, bytes))
-    return Effect.forEach(admitted, ({ turn }) => Deferred.succeed(turn, undefined), { discard: true })
-  })
+    // One that goes on may let others go on before this loop comes to them.
+    for (const waiter of order)
+      if (waiters.has(waiter) && tryCollect(waiter.request, waiter.bytes)) waiter.go()
+  }
 
-  const collect = Effect.fnUntraced(function* (request: Request, bytes: number) {
-    if (bytes > maxBytes) return yield* crowded("no memory for another answer")
-    const gives = bytes < request.collected && waiters.size > 0
-    if (tryCollect(request, bytes)) return gives ? yield* admitWaiting : undefined
-    const waiter: Waiter = { request, bytes, turn: yield* Deferred.make<void>() }
-    yield* Effect.acquireUseRelease(
-      Effect.sync(() => waiters.add(waiter)),
-      () => Effect.andThen(admitWaiting, Deferred.await(waiter.turn)),
-      () => Effect.sync(() => waiters.delete(waiter))
-    ).pipe(
-      Effect.timeoutOrElse({
-        duration: options.maxWaitMs ?? maxWaitMs,
-        orElse: () => crowded("no memory for another answer")
-      })
-    )
-  })
+  const collect = (request: Request, bytes: number): Effect.Effect<void, Unavailable> => {
+    if (bytes > maxBytes) return noAnswer()
+    const gives = bytes < request.collected
+    if (tryCollect(request, bytes)) {
+      if (gives) admitWaiting()
+      return Effect.void
+    }
+    return Effect.callback<void>((resume) => {
+      const leave = () => waiters.delete(waiter)
+      const waiter: Waiter = { request, bytes, go: () => (leave(), resume(Effect.void)) }
+      waiters.add(waiter)
+      admitWaiting()
+      return Effect.sync(leave)
+    }).pipe(Effect.timeoutOrElse({ duration: options.maxWaitMs ?? maxWaitMs, orElse: noAnswer }))
+  }
 
   /** The slowest reader of those that `isOf` selects, unless it is the only one and there is room for it. */
   const slowest = (isOf: (request: Request) => boolean): Request | undefined => {
@@ -193,27 +196,24 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
     }
   }
 
-  const hold = (request: Request, bytes: number): Effect.Effect<void> => {
+  const hold = (request: Request, bytes: number): void => {
     const unread = counted(bytes)
     const wasFirst = first === request
-    if (unread === request.unread && request.collected === 0 && !wasFirst) return Effect.void
-    return Effect.suspend(() => {
-      if (wasFirst) first = undefined
-      if (unread < request.unread || request.unread === 0) request.since = nowMs()
-      const grows = unread > request.unread
-      change(request, 0, unread)
-      if (grows) cutSlowest(request)
-      return waiters.size === 0 ? Effect.void : admitWaiting
-    })
+    if (unread === request.unread && request.collected === 0 && !wasFirst) return
+    if (wasFirst) first = undefined
+    if (unread < request.unread || request.unread === 0) request.since = nowMs()
+    const grows = unread > request.unread
+    change(request, 0, unread)
+    if (grows) cutSlowest(request)
+    admitWaiting()
   }
 
-  const end = (request: Request): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      if (first === request) first = undefined
-      setBody(request, 0)
-      change(request, 0, 0)
-      return waiters.size === 0 ? Effect.void : admitWaiting
-    })
+  const end = (request: Request): void => {
+    if (first === request) first = undefined
+    setBody(request, 0)
+    change(request, 0, 0)
+    admitWaiting()
+  }
 
   const probe = (name: string, help: string, read: () => number, type: "gauge" | "counter" = "gauge") =>
     metrics.probe({ name, help, type, read: Effect.sync(read) })
@@ -250,7 +250,10 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       const request: Request = { ...options, body: 0, collected: 0, unread: 0, expected: 0, since: 0 }
       if (!shares.fits(options.caller, ownBytes)) return yield* noRoom(request)
       setBody(request, ownBytes)
-      yield* Scope.addFinalizer(yield* Effect.scope, end(request))
+      yield* Scope.addFinalizer(
+        yield* Effect.scope,
+        Effect.sync(() => end(request))
+      )
       const share: RequestShare = {
         grow: (bytes) => {
           const before = request.body

@@ -166,34 +166,31 @@ const make = Effect.sync(() => {
   }
   return {
     /** Counts a finished request. `modelResolved`: whether its model may be a label. */
-    observe: (record: AuditRecord, modelResolved: boolean) =>
-      Effect.sync(() => {
-        const tenant = record.caller?.tenantName ?? "none"
-        const model = modelResolved && record.model !== undefined ? record.model : "none"
-        startOverflows(tenant, model)
-        if (record.errorType === outcomes.contextExceeded.type)
-          overflows.inc({ tenant, model, outcome: "refused" })
-        if (record.truncated === true) overflows.inc({ tenant, model, outcome: "truncated" })
-        requests.inc({ tenant, model, status: String(record.status) })
-        if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
-        durations.observe({ tenant, model }, record.latencyMs / 1000)
-        if (record.usage.tokensIn > 0) {
-          tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
-          // Also when it is not known: a series that is missing would look like one that is broken.
-          cached.inc({ tenant, model }, record.usage.tokensCached ?? 0)
-        }
-        if (record.usage.tokensOut > 0)
-          tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
-      }),
+    observe: (record: AuditRecord, modelResolved: boolean): void => {
+      const tenant = record.caller?.tenantName ?? "none"
+      const model = modelResolved && record.model !== undefined ? record.model : "none"
+      startOverflows(tenant, model)
+      if (record.errorType === outcomes.contextExceeded.type)
+        overflows.inc({ tenant, model, outcome: "refused" })
+      if (record.truncated === true) overflows.inc({ tenant, model, outcome: "truncated" })
+      requests.inc({ tenant, model, status: String(record.status) })
+      if (record.errorType !== undefined) refusals.inc({ tenant, reason: record.errorType })
+      durations.observe({ tenant, model }, record.latencyMs / 1000)
+      if (record.usage.tokensIn > 0) {
+        tokens.inc({ tenant, model, direction: "in" }, record.usage.tokensIn)
+        // Also when it is not known: a series that is missing would look like one that is broken.
+        cached.inc({ tenant, model }, record.usage.tokensCached ?? 0)
+      }
+      if (record.usage.tokensOut > 0) tokens.inc({ tenant, model, direction: "out" }, record.usage.tokensOut)
+    },
     /** Records that the backend's first frame came `ms` after the request arrived. `model`: a discovered name. */
-    firstFrame: (ms: number, model: string) =>
-      Effect.sync(() => firstFrames.observe({ model }, Math.max(0, ms) / 1000)),
+    firstFrame: (ms: number, model: string): void => firstFrames.observe({ model }, Math.max(0, ms) / 1000),
     /** Records that this process knew of a revocation `latencyMs` after it was written. */
     revoked: (latencyMs: number) => Effect.sync(() => revocations.observe(Math.max(0, latencyMs) / 1000)),
     /** Counts transcripts of opted-in keys that could not be written. */
     promptsDropped: (count: number) => Effect.sync(() => dropped.inc(count)),
     /** Counts a request that Node's parser or timers refused. It has no audit row. */
-    malformed: (reason: MalformedReason) => Effect.sync(() => malformed.inc({ reason })),
+    malformed: (reason: MalformedReason): void => malformed.inc({ reason }),
     /** Counts a failed run of a background task. */
     backgroundFailed: (task: BackgroundTask) => Effect.sync(() => failures.inc({ task })),
     /** Wraps a wait for a place at the backend: counts who waits, how long, and who is refused. */

@@ -152,7 +152,10 @@ export const makeFinish = Effect.gen(function* () {
     const loadMs =
       cost.place === undefined ? (cost.final?.loadDuration ?? 0) / nsPerMs : yield* cost.place.giveBack
     const record = recordOf(context, outcome, usage, now, loadMs)
-    yield* Effect.catchCause(metrics.observe(record, context.resolved !== undefined), logDefect)
+    yield* Effect.catchCause(
+      Effect.sync(() => metrics.observe(record, context.resolved !== undefined)),
+      logDefect
+    )
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* writeLine(record)
     const { reservation } = cost

@@ -74,7 +74,7 @@ export const makeForward = Effect.gen(function* () {
       timing
     ).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
     context.firstFrameMs = nowMs() - context.arrivedMs
-    yield* metrics.firstFrame(context.firstFrameMs, model.name)
+    metrics.firstFrame(context.firstFrameMs, model.name)
     return meterStream(answer, hold, context.transcript, (exit) =>
       Effect.andThen(Scope.close(scope, exit), place?.giveBack ?? Effect.void)
     )

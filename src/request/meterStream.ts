@@ -43,6 +43,11 @@ export const meterStream = (
   let waiting: ReadonlyArray<Frame> = []
   /** output tokens of the answer so far */
   let metered = 0
+  /** the next frames that may be sent */
+  let next: Pull.Pull<Frames, Failure> = Cause.done()
+
+  const pass = (shown: ReadonlyArray<Frame>) =>
+    Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : next
 
   const end = (before: ReadonlyArray<Frame>, final: Frame): Frames => {
     ending = Cause.done()
@@ -81,7 +86,7 @@ export const meterStream = (
     return []
   }
 
-  const meter = (fresh: Frames): Effect.Effect<ReadonlyArray<Frame>> => {
+  const meter = (fresh: Frames): Pull.Pull<Frames, Failure> => {
     const chunk = Arr.appendAll(waiting, fresh)
     const hasAsked = waiting.length > 0 && hold.unavailable !== undefined
     if (waiting.length === 0) count.mark()
@@ -91,21 +96,19 @@ export const meterStream = (
     const output = (last.done ? cost.claimedBy(last) : undefined) ?? count.estimate
     cost.timing?.record(output - metered)
     metered = output
-    if (hasAsked || !hold.isShortOf(output, last.done)) return Effect.succeed(show(chunk, last, output))
-    return Effect.map(hold.extend(output, last.done), () => show(chunk, last, output))
+    if (hasAsked || !hold.isShortOf(output, last.done)) return pass(show(chunk, last, output))
+    return Effect.flatMap(hold.extend(output, last.done), () => pass(show(chunk, last, output)))
   }
 
   /** Without a final frame, waiting frames cost their estimate. */
-  const stop = (cause: Cause.Cause<Failure | Cause.Done>): Pull.Pull<ReadonlyArray<Frame>, Failure> => {
+  const stop = (cause: Cause.Cause<Failure | Cause.Done>): Pull.Pull<Frames, Failure> => {
     ending = Effect.failCause(cause)
-    return Effect.sync(() => (waiting.length === 0 ? [] : cutToHold(waiting, count.estimate)))
+    return pass(waiting.length === 0 ? [] : cutToHold(waiting, count.estimate))
   }
 
   return Stream.transformPull(frames, (pull, scope) => {
     const metering = Effect.matchCauseEffect(pull, { onFailure: stop, onSuccess: meter })
-    const next: Pull.Pull<Frames, Failure> = Effect.suspend(
-      () => ending ?? Effect.filterOrElse(metering, Arr.isReadonlyArrayNonEmpty, () => next)
-    )
+    next = Effect.suspend(() => ending ?? metering)
     return Effect.as(Scope.addFinalizerExit(scope, over), next)
   })
 }

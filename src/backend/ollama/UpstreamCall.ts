@@ -5,7 +5,7 @@
  * It uses `dispatch` and not `request` or `fetch`: `abort` closes the connection within a tick, a redirect is an answer like
  * any other, and proxy settings of the environment are not read.
  */
-import { type Array as Arr, Cause, Deferred, Effect, Exit, type Pull, Queue, Scope } from "effect"
+import { Array as Arr, Cause, Effect, type Pull, Scope } from "effect"
 import { Client, type Dispatcher } from "undici"
 import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
 import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
@@ -21,6 +21,8 @@ export const endOfBody = Buffer.alloc(0)
 
 /** How a body can break. */
 type Broken = BackendFailed | ShuttingDown
+
+type Bytes = Pull.Pull<Arr.NonEmptyReadonlyArray<Buffer>, Broken>
 
 export interface Head {
   readonly status: number
@@ -55,19 +57,17 @@ export class CountingClient extends Client {
 
 export class UpstreamCall implements Dispatcher.DispatchHandler {
   client: CountingClient | undefined
-  readonly head: Effect.Effect<Head, TransportError>
-  /**
-   * Pulls the bytes as the socket brings them, and `endOfBody` after the last ones. Bytes that came before a failure go out
-   * before it.
-   */
-  readonly bytes: Pull.Pull<Arr.NonEmptyReadonlyArray<Buffer>, Broken>
-  readonly #head: Deferred.Deferred<Head, TransportError>
-  readonly #bytes: Queue.Queue<Buffer, Broken | Cause.Done>
+  /** the head of the response; undefined: it has not come */
+  #head: Effect.Effect<Head, TransportError> | undefined
+  /** bytes that came and were not pulled, and what follows the last ones */
+  #bytes: Array<Buffer> = []
+  #end: Pull.Pull<never, Broken> | undefined
+  /** continues the fiber that waits */
+  #wake: (() => void) | undefined
   #controller: Dispatcher.DispatchController | undefined
   #waiting = 0
   #answered = false
   #reused = false
-  #over = false
   #aborted: Error | undefined
   /** bytes of the rest of the response that may still be discarded; undefined: nothing is discarded */
   #discardable: number | undefined
@@ -77,44 +77,64 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
    * Sends a request. It ends with the Scope. `onShutdown` registers what must be called when this process stops, and returns
    * what unregisters it.
    */
-  static readonly send = Effect.fnUntraced(function* (
+  static readonly send = (
     dispatcher: Dispatcher,
     options: Dispatcher.DispatchOptions,
     onShutdown: (stop: () => void) => () => void
-  ) {
-    const call = new UpstreamCall(
-      yield* Deferred.make<Head, TransportError>(),
-      yield* Queue.unbounded<Buffer, Broken | Cause.Done>()
-    )
-    const unregister = onShutdown(() => call.abort(new ShuttingDown()))
-    yield* Scope.addFinalizer(
-      yield* Effect.scope,
-      Effect.sync(() => {
+  ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
+    Effect.flatMap(Effect.scope, (scope) => {
+      const call = new UpstreamCall()
+      const unregister = onShutdown(() => call.abort(new ShuttingDown()))
+      const close = Effect.sync(() => {
         unregister()
         call.#close()
       })
-    )
-    dispatcher.dispatch(options, call)
-    return call
-  })
+      return Effect.map(Scope.addFinalizer(scope, close), () => {
+        dispatcher.dispatch(options, call)
+        return call
+      })
+    })
 
-  private constructor(
-    head: Deferred.Deferred<Head, TransportError>,
-    bytes: Queue.Queue<Buffer, Broken | Cause.Done>
-  ) {
-    this.#head = head
-    this.#bytes = bytes
-    this.head = Deferred.await(head)
-    this.bytes = Effect.map(Queue.takeAll(bytes), (chunks) => {
-      for (const { length } of chunks) this.#waiting -= length
-      if (this.#waiting < highWater) this.#controller?.resume()
-      return chunks
+  /** Waits until `found` finds something. What came in one read is found together. */
+  #when<A, E>(found: () => Effect.Effect<A, E> | undefined): Effect.Effect<A, E> {
+    return Effect.callback((resume) => {
+      const wake = () => {
+        const outcome = found()
+        if (outcome === undefined) this.#wake = wake
+        else resume(outcome)
+      }
+      wake()
+      return Effect.sync(() => void (this.#wake = undefined))
     })
   }
 
+  /** Continues the fiber that waits, when undici has told everything of this read. */
+  #tell(): void {
+    const wake = this.#wake
+    this.#wake = undefined
+    if (wake !== undefined) queueMicrotask(wake)
+  }
+
+  readonly head: Effect.Effect<Head, TransportError> = this.#when(() => this.#head)
+
+  /**
+   * Pulls the bytes as the socket brings them, and `endOfBody` after the last ones. Bytes that came before a failure go out
+   * before it.
+   */
+  readonly bytes: Bytes = this.#when((): Bytes | undefined => {
+    const bytes = this.#bytes
+    if (!Arr.isArrayNonEmpty(bytes)) return this.#end
+    const isPaused = this.#waiting >= highWater
+    this.#bytes = []
+    this.#waiting = 0
+    // More may come before it returns.
+    if (isPaused) this.#controller?.resume()
+    return Effect.succeed(bytes)
+  })
+
   /** Ends the request when `leftMs` says that no time is left. It replaces an earlier deadline. */
   setDeadline(leftMs: () => number, why: string): void {
-    if (this.#over || this.#discardable !== undefined) return
+    if (this.#end !== undefined || this.#discardable !== undefined) return
     clearTimeout(this.#deadline)
     const check = (): void => {
       const left = leftMs()
@@ -126,7 +146,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   /** Ends the request now, in any state, and closes its connection. */
   abort(reason: Error): void {
-    if (this.#over) return
+    if (this.#end !== undefined) return
     this.#aborted = reason
     this.#controller?.abort(reason)
     this.#fail(reason)
@@ -134,7 +154,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   /** Discards the rest of the response. If it ends soon, its connection can be reused. */
   discard(): void {
-    if (this.#over || this.#discardable !== undefined) return
+    if (this.#end !== undefined || this.#discardable !== undefined) return
     clearTimeout(this.#deadline)
     this.#deadline = setTimeout(
       () => this.abort(new DeadlineExceeded("response went on after its end")),
@@ -146,7 +166,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   /** Ends the request, unless the rest of its response is being discarded. */
   #close(): void {
-    if (!this.#over && this.#discardable === undefined) this.abort(new Unwanted("closed"))
+    if (this.#end === undefined && this.#discardable === undefined) this.abort(new Unwanted("closed"))
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -165,16 +185,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     // 1xx responses are not the answer.
     if (status < 200) return
     const retryAfter = Number(headers["retry-after"])
-    Deferred.doneUnsafe(
-      this.#head,
-      Exit.succeed({
-        status,
-        contentType: String(headers["content-type"] ?? "").toLowerCase(),
-        delimited: headers["transfer-encoding"] !== undefined || headers["content-length"] !== undefined,
-        encoded: (headers["content-encoding"] ?? "identity") !== "identity",
-        retryAfterS: Number.isSafeInteger(retryAfter) && retryAfter > 0 ? retryAfter : undefined
-      })
-    )
+    this.#head = Effect.succeed({
+      status,
+      contentType: String(headers["content-type"] ?? "").toLowerCase(),
+      delimited: headers["transfer-encoding"] !== undefined || headers["content-length"] !== undefined,
+      encoded: (headers["content-encoding"] ?? "identity") !== "identity",
+      retryAfterS: Number.isSafeInteger(retryAfter) && retryAfter > 0 ? retryAfter : undefined
+    })
+    this.#tell()
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -185,13 +203,13 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     }
     this.#waiting += chunk.length
     if (this.#waiting >= highWater) controller.pause()
-    Queue.offerUnsafe(this.#bytes, chunk)
+    this.#bytes.push(chunk)
+    this.#tell()
   }
 
   onResponseEnd(): void {
-    this.#end()
-    Queue.offerUnsafe(this.#bytes, endOfBody)
-    Queue.endUnsafe(this.#bytes)
+    this.#bytes.push(endOfBody)
+    this.#finish(Cause.done())
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -199,19 +217,19 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   #fail(error: Error): void {
-    if (this.#over) return
-    this.#end()
+    if (this.#end !== undefined) return
     const failure = new TransportError(error, {
       answered: this.#answered,
       reused: this.#reused,
       sent: this.#controller !== undefined
     })
-    Deferred.doneUnsafe(this.#head, Exit.fail(failure))
-    Queue.failCauseUnsafe(this.#bytes, Cause.fail(fromTransport(failure)))
+    this.#head ??= Effect.fail(failure)
+    this.#finish(Effect.fail(fromTransport(failure)))
   }
 
-  #end(): void {
-    this.#over = true
+  #finish(end: Pull.Pull<never, Broken>): void {
     clearTimeout(this.#deadline)
+    this.#end = end
+    this.#tell()
   }
 }

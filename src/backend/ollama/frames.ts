@@ -38,12 +38,16 @@ export const pullFrames = (
   limits: AnswerLimits
 ): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> => {
   const decoder = new FrameDecoder(call, kind, head, limits)
+  const decode = (bytes: ReadonlyArray<Buffer>) => {
+    const frames = decoder.read(bytes)
+    return Arr.isReadonlyArrayNonEmpty(frames) ? Effect.succeed(frames) : next
+  }
   const read = Effect.flatMap(call.bytes, (bytes) =>
-    Effect.map(limits.share.collect(decoder.memoryWith(bytes)), () => decoder.read(bytes))
+    Effect.flatMapEager(limits.share.collect(decoder.memoryWith(bytes)), () => decode(bytes))
   )
   // Frames that came before the end go out before it.
   const next: Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> = Effect.suspend(
-    () => decoder.ending ?? Effect.filterOrElse(read, Arr.isReadonlyArrayNonEmpty, () => next)
+    () => decoder.ending ?? read
   )
   return next
 }

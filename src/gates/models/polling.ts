@@ -3,7 +3,7 @@
  * the layer, and the start does not wait for it. A list is valid for `ttlS` from the start of its poll; after that every
  * model is denied until the backend answers again.
  */
-import { Duration, Effect, Layer, Queue } from "effect"
+import { Duration, Effect, Exit, Layer, Queue } from "effect"
 import { Backend } from "../../backend/Backend.ts"
 import { Forbidden } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
@@ -132,14 +132,12 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
 
   return Discovery.of({
     resolve: (key, asked) =>
-      Effect.suspend(() =>
-        Effect.mapError(Effect.fromResult(resolveModel(fresh(), key, asked, window)), (error) =>
-          error._tag === "Forbidden" && error.what === "model not installed" && isExpired()
-            ? new Forbidden({ what: "model list expired" })
-            : error
-        )
+      Exit.mapError(resolveModel(fresh(), key, asked, window), (error) =>
+        error._tag === "Forbidden" && error.what === "model not installed" && isExpired()
+          ? new Forbidden({ what: "model list expired" })
+          : error
       ),
-    effective: (key) => Effect.sync(() => fresh().offered(key.facts.caller).map(withWindow(window))),
+    effective: (key) => Exit.succeed(fresh().offered(key.facts.caller).map(withWindow(window))),
     isExpired,
     refresh: Effect.asVoid(Queue.offer(requested, undefined))
   })

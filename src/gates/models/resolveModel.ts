@@ -6,7 +6,7 @@
  * A context belongs to one version of one model: another version may not know its token ids. An unknown id ends the process
  * of every Ollama up to 0.24.0 (`test/real/survival.real.ts`).
  */
-import { Result } from "effect"
+import { Exit, Result } from "effect"
 import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
 import { type InferenceRequest, scopeFor } from "../../domain/Inference.ts"
@@ -44,27 +44,31 @@ export const resolveModel = (
   key: Evidence<"KeyStore">,
   asked: Asked,
   policy: WindowPolicy
-): Result.Result<Evidence<"Discovery">, BadRequest | Forbidden> => {
+): Exit.Exit<Evidence<"Discovery">, BadRequest | Forbidden> => {
   const { caller } = key.facts
   const scope = scopeFor[asked.request.kind]
-  if (scope !== "key" && !caller.scopes.has(scope)) return Result.fail(new Forbidden({ what: "scope" }))
+  if (scope !== "key" && !caller.scopes.has(scope)) return Exit.fail(new Forbidden({ what: "scope" }))
   const resolved = catalog.resolve(caller, asked.request.model)
   if (resolved === undefined) {
     const isInstalled = catalog.has(caller, asked.request.model)
-    return Result.fail(new Forbidden({ what: isInstalled ? "model not allowed" : "model not installed" }))
+    return Exit.fail(new Forbidden({ what: isInstalled ? "model not allowed" : "model not installed" }))
   }
   const { request } = asked
   const { model } = resolved
   const window = windowOf(request, model, policy)
   return checkCapabilities(request, model).pipe(
     Result.flatMap(() => checkWindow(request, window, policy)),
-    Result.map(() =>
-      seal.Discovery(key, {
-        ...asked,
-        ...resolved,
-        request: prepare(request, model),
-        ...(window === undefined ? {} : { window })
-      })
-    )
+    Result.match({
+      onFailure: Exit.fail,
+      onSuccess: () =>
+        Exit.succeed(
+          seal.Discovery(key, {
+            ...asked,
+            ...resolved,
+            request: prepare(request, model),
+            ...(window === undefined ? {} : { window })
+          })
+        )
+    })
   )
 }

@@ -1,5 +1,5 @@
 /** Discovery in memory, for tests: the test sets the models. */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { Unavailable } from "../../../src/domain/Errors.ts"
 import { noPolicy, type WindowPolicy, withWindow } from "../../../src/domain/promptWindow.ts"
 import type { Description, Model } from "../../../src/domain/Model.ts"
@@ -34,16 +34,13 @@ export const layerMemory = (
       let catalog = catalogOf(models)
       let down = false
       let refreshes = 0
-      const known = Effect.suspend(() =>
-        down
-          ? Effect.fail(new Unavailable({ gate: "Discovery", cause: new Error("taken down by a test") }))
-          : Effect.succeed(catalog)
+      const undecided = Exit.fail(
+        new Unavailable({ gate: "Discovery", cause: new Error("taken down by a test") })
       )
       return Context.make(Discovery, {
-        resolve: (key, asked) =>
-          Effect.flatMap(known, (list) => Effect.fromResult(resolveModel(list, key, asked, policy))),
+        resolve: (key, asked) => (down ? undecided : resolveModel(catalog, key, asked, policy)),
         effective: (key) =>
-          Effect.map(known, (list) => list.offered(key.facts.caller).map(withWindow(policy))),
+          down ? undecided : Exit.succeed(catalog.offered(key.facts.caller).map(withWindow(policy))),
         isExpired: () => catalog.models.length === 0,
         refresh: Effect.sync(() => void (refreshes += 1))
       }).pipe(

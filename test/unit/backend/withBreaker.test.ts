@@ -22,7 +22,7 @@ const told = Effect.fnUntraced(function* <A, E>(
   const reports: Array<string> = []
   let heard = 0
   const breaker: CircuitBreaker["Service"] = {
-    check: () => Effect.void,
+    check: () => Exit.void,
     guard: (_key, head, verdictOf) =>
       Effect.map(head, (value) => ({
         value,

@@ -60,7 +60,7 @@ describe("answers that are collected", () => {
     const first = yield* request("a", "a", 20 * mib)
     yield* first.collect(12 * mib)
     yield* first.collect(0)
-    yield* first.hold(0)
+    first.hold(0)
     const next = yield* start((yield* request("b")).collect(12 * mib))
     yield* Effect.yieldNow
     assert.isDefined(next.pollUnsafe())
@@ -123,25 +123,25 @@ describe("answers that wait for their clients", () => {
   test("when those of a tenant take too much, then its slowest reader is cut, and nobody else's", function* () {
     const memory = yield* MemoryLedger
     const other = yield* request("other")
-    yield* other.hold(5 * mib)
+    other.hold(5 * mib)
     const [slow, reads] = [yield* request("k1", "tenant"), yield* request("k2", "tenant")]
-    yield* slow.hold(mib)
-    yield* reads.hold(2 * mib)
+    slow.hold(mib)
+    reads.hold(2 * mib)
     yield* TestClock.adjust("10 seconds")
     // What more comes does not make a client that reads nothing a new one, and one that reads begins anew.
-    yield* slow.hold(3 * mib)
-    yield* reads.hold(mib)
+    slow.hold(3 * mib)
+    reads.hold(mib)
     assert.deepStrictEqual([slow.isCut(), reads.isCut()], [false, false])
-    yield* reads.hold(4 * mib)
+    reads.hold(4 * mib)
     assert.deepStrictEqual([slow.isCut(), reads.isCut(), other.isCut()], [true, false, false])
     assert.strictEqual(memory.bytes(), 9 * mib)
   })
 
   test("when a tenant has one reader, then it is cut only when all answers take more than there is", function* () {
     const large = yield* request("a")
-    yield* large.hold(16 * mib)
+    large.hold(16 * mib)
     assert.isFalse(large.isCut())
-    yield* large.hold(16 * mib + 1)
+    large.hold(16 * mib + 1)
     assert.isTrue(large.isCut())
   })
 
@@ -149,7 +149,7 @@ describe("answers that wait for their clients", () => {
     const memory = yield* MemoryLedger
     for (let i = 0; i < 500; i += 1) {
       const one = yield* Effect.option(request(`k${i % 17}`, `t${i % 7}`))
-      if (one._tag === "Some") yield* one.value.hold(1 + ((i * 37) % 64) * 50_000)
+      if (one._tag === "Some") one.value.hold(1 + ((i * 37) % 64) * 50_000)
       yield* TestClock.adjust(i % 3)
       assert.isAtMost(memory.bytes(), 16 * mib)
     }
@@ -157,10 +157,10 @@ describe("answers that wait for their clients", () => {
 
   test("when a key holds too much, then it starts no further request until it holds less, and others do", function* () {
     const one = yield* request("a")
-    yield* one.hold(9 * mib)
+    one.hold(9 * mib)
     assert.deepInclude(yield* Effect.flip(request("a")), { _tag: "RateLimited", limit: "concurrency" })
     yield* request("b")
-    yield* one.hold(mib)
+    one.hold(mib)
     yield* request("a")
   })
 })
@@ -218,7 +218,7 @@ describe("bodies", () => {
         const bytes = ((i * 7919) % 97) * 20_000
         if (one.value.grow(bytes) === undefined && one.value.decode(8 * bytes) === undefined)
           one.value.grow(bytes)
-        if (i % 3 === 0) yield* one.value.hold(bytes / 2)
+        if (i % 3 === 0) one.value.hold(bytes / 2)
       }
       if (i % 7 > 3) yield* running.splice((i * 31) % running.length, 1)[0]?.end ?? Effect.void
       assert.isAtMost(memory.bytes(), maxBytes)

@@ -22,8 +22,8 @@ const test = testWith(it.live, Layer.fresh(layer))
 
 test("when requests end, then they, their tokens and time are counted by tenant and model", function* () {
   const metrics = yield* Metrics
-  yield* metrics.observe(recordOf("acme", "m:latest"), true)
-  yield* metrics.observe(recordOf("acme", "m:latest"), true)
+  metrics.observe(recordOf("acme", "m:latest"), true)
+  metrics.observe(recordOf("acme", "m:latest"), true)
   assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
     `gateway_requests_total{tenant="acme",model="m:latest",status="200"} 2`
   ])
@@ -32,7 +32,7 @@ test("when requests end, then they, their tokens and time are counted by tenant 
     `gateway_tokens_total{tenant="acme",model="m:latest",direction="out"} 6`
   ])
   const { usage, ...record } = recordOf("acme", "m:latest")
-  yield* metrics.observe({ ...record, usage: { ...usage, tokensCached: 5 } }, true)
+  metrics.observe({ ...record, usage: { ...usage, tokensCached: 5 } }, true)
   assert.deepStrictEqual(yield* linesOf("tollgate_tokens_cached_total{"), [
     `tollgate_tokens_cached_total{tenant="acme",model="m:latest"} 5`
   ])
@@ -45,8 +45,8 @@ test("when requests end, then they, their tokens and time are counted by tenant 
 test("when a model is made up or a caller unknown, then no series is added", function* () {
   const metrics = yield* Metrics
   for (let n = 0; n < 500; n += 1) {
-    yield* metrics.observe(recordOf("acme", `made-up-${n}`), false)
-    yield* metrics.observe(refusalOf({ model: `other-${n}` }), false)
+    metrics.observe(recordOf("acme", `made-up-${n}`), false)
+    metrics.observe(refusalOf({ model: `other-${n}` }), false)
   }
   assert.deepStrictEqual((yield* linesOf("gateway_requests_total{")).sort(), [
     `gateway_requests_total{tenant="acme",model="none",status="200"} 500`,
@@ -58,7 +58,7 @@ test("when a model is made up or a caller unknown, then no series is added", fun
 
 test("when a tenant's name has line breaks, then it writes no lines of its own", function* () {
   const metrics = yield* Metrics
-  yield* metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
+  metrics.observe(recordOf(`a"} 1\ngateway_evil_total 9\\`, "m"), true)
   assert.deepStrictEqual(yield* linesOf("gateway_evil_total"), [])
   assert.deepStrictEqual(yield* linesOf("gateway_requests_total{"), [
     String.raw`gateway_requests_total{tenant="a\"} 1\ngateway_evil_total 9\\",model="m",status="200"} 1`
@@ -68,7 +68,7 @@ test("when a tenant's name has line breaks, then it writes no lines of its own",
 test("when a request has a key, a prefix and an id, then none of them is a label", function* () {
   const metrics = yield* Metrics
   const record = recordOf("acme", "m")
-  yield* metrics.observe(record, true)
+  metrics.observe(record, true)
   const text = yield* metrics.exposition
   for (const secret of [record.caller?.keyPrefix, record.caller?.keyId, record.arrival.requestId]) {
     assert.notInclude(text, secret ?? "nothing")
@@ -92,8 +92,8 @@ test("when a gauge breaks or hangs, then the others are shown", function* () {
 
 test("when metrics are shown, then first frames, revocations and the process are among them", function* () {
   const metrics = yield* Metrics
-  yield* metrics.firstFrame(200, "m:latest")
-  yield* metrics.firstFrame(-60_000, "m:latest")
+  metrics.firstFrame(200, "m:latest")
+  metrics.firstFrame(-60_000, "m:latest")
   yield* metrics.revoked(3)
   yield* metrics.revoked(-1)
   assert.deepStrictEqual(yield* linesOf("tollgate_backend_first_frame_seconds_count"), [
