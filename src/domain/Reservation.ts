@@ -75,8 +75,6 @@ export interface Place {
   readonly queuedMs: number
   /** whether its model was loaded then; undefined: not known */
   readonly loaded: boolean | undefined
-  /** how long the backend shall keep the model after the request, seconds; undefined: as it does by itself */
-  readonly keepAliveS?: number
   /**
    * Gives the place to the next request, when the backend is done with this one. Returns how long the backend loaded the model
    * for it, ms; 0 when it was loaded, or loaded for another request. A second call only returns the same.
