@@ -4,8 +4,7 @@ import { type Budgets, type EffectiveLimits, noBudgets, type Period } from "./Li
 
 /**
  * The owner of windows, slots and counters: a key, together with the keys that replaced it, or one of its end users, by the
- * id of `domain/EndUser.ts`. `group` is its tenant: a cluster keeps all counters of a group on one node, so one script can
- * decide on those of the key, the tenant and the user.
+ * id of `domain/EndUser.ts`. `group` is its tenant.
  */
 export interface Account {
   readonly group: string

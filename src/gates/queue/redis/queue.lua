@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- The rules of FairScheduler.ts in Redis. One call is one verb, and one atomic step.
 --
--- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
+-- KEYS[1]  prefix of all keys
 -- ARGV[1]  JSON, written by RedisQueueStore.ts: what is the same in each call, the bounds, the verb and what it takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
