@@ -93,7 +93,10 @@ const encoder = new TextEncoder()
 /** the longest character of UTF-8 */
 const characterBytes = 4
 
-/** A complete text of `bytes` bytes. It comes in `parts`, because one string of that size costs V8 more than its copies. */
+/**
+ * A complete text of `bytes` bytes. It comes in `parts`, because one string of that size costs V8 more than its copies. All of it
+ * counts until the client has read it, because V8 keeps the text of a part until then.
+ */
 export const inPieces = (
   parts: ReadonlyArray<string>,
   bytes: number,
@@ -101,7 +104,6 @@ export const inPieces = (
 ): Stream.Stream<Buffer> =>
   Stream.fromPull(
     Effect.suspend(() => {
-      const count = makeCount(share)
       // All pieces are in the same memory: the next one is asked for when the kernel has taken this one, because each but the last
       // fills the buffer of the socket. V8 collects its whole heap for every 64 MiB of buffers.
       const memory = Buffer.allocUnsafeSlow(pieceBytes + characterBytes - 1)
@@ -117,8 +119,8 @@ export const inPieces = (
         }
         if (size === 0) return Cause.done()
         const piece = memory.subarray(0, size)
-        return Effect.as(count.take(piece), Arr.of(piece))
+        return Effect.succeed(Arr.of(piece))
       })
-      return Effect.as(count.add(bytes), next)
+      return Effect.as(share.hold(bytes), next)
     })
   )

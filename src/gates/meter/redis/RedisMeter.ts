@@ -169,16 +169,11 @@ export const makeRedis = Effect.fnUntraced(function* (
       return { held: reply.held, exhausted: reply.exhausted }
     }),
 
-    settle: Effect.fnUntraced(function* (reservation, used, options) {
-      const keepSlot = options?.keepSlot === true ? 1 : 0
-      const reply = yield* callFor("settle", reservation, [...heldBy(reservation), whole(used), keepSlot])
+    settle: Effect.fnUntraced(function* (reservation, used) {
+      const reply = yield* callFor("settle", reservation, [...heldBy(reservation), whole(used)])
       if (reply.tag !== "left") return yield* unexpected("settle", reply)
       return headroomOf(reservation.claims, reservation.admittedAt, reply.left)
     }),
-
-    renewSlot: (reservation) => Effect.asVoid(callFor("renewSlot", reservation, [])),
-
-    freeSlot: (reservation) => Effect.asVoid(callFor("freeSlot", reservation, [])),
 
     cancel: ({ claims, id }) => Effect.asVoid(callToday("cancel", claims, id, [])),
 

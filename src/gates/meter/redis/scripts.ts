@@ -79,8 +79,6 @@ export const callsAtOnce = {
   reserve: 24,
   renew: 24,
   settle: 24,
-  renewSlot: 24,
-  freeSlot: 24,
   cancel: 24,
   peek: 24,
   survey: 1,
