@@ -162,7 +162,7 @@ const makeSubscribe = (options: RedisOptions): Subscribe =>
           ? log.failed(() => Effect.logWarning("redis refuses messages", failed.cause))
           : Effect.void
       ),
-      // After a refusal the connection stays as it is. After a new connection comes "ready".
+      // A refusal leaves the connection open. A new connection says "ready", which subscribes again.
       Effect.retry({ schedule: Schedule.spaced("500 millis"), while: () => client.status === "ready" }),
       Effect.andThen(log.over(Effect.void)),
       Effect.ignore

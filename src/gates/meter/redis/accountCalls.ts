@@ -126,8 +126,8 @@ export const makeAccountCalls = (
   keys: Keys,
   lives: ReadonlyArray<number>,
   mostUsers: number
-) => {
-  return Record.map(callsAtOnce, (most, verb: AccountVerb) => {
+) =>
+  Record.map(callsAtOnce, (most, verb: AccountVerb) => {
     const script = redis.script(accountScripts[verb])
     return batchCalls<AccountCall, unknown, RedisFailed>({
       most,
@@ -146,4 +146,3 @@ export const makeAccountCalls = (
       })
     })
   })
-}
