@@ -4,7 +4,7 @@
  */
 import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { parse, stringify } from "yaml"
-import { budgetFields, budgetOf, type KeyOverview, Pin, type TenantInfo } from "../src/admin/rows.ts"
+import { budgetFields, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/rows.ts"
 import {
   KeyChange,
   keyTexts,
@@ -60,8 +60,6 @@ const Tenant = inFile({
 
 export const Declaration = Schema.Struct({
   version: Schema.Literal(1),
-  /** all models that stay loaded: others no longer do */
-  pins: optional(Schema.Array(Schema.Struct({ ...Pin.fields, hours: optional(Pin.fields.hours) }))),
   tenants: Schema.Array(Tenant)
 })
 export type Declaration = typeof Declaration.Type
@@ -153,11 +151,9 @@ const declaredKey = ({ promptLog, promptLogDays, ...key }: KeyOverview): Declare
 /** What is in force now. Revoked keys are left out: nothing of them can change. */
 export const declarationOf = (
   tenants: ReadonlyArray<TenantInfo>,
-  keys: ReadonlyArray<KeyOverview>,
-  pins: ReadonlyArray<Pin>
+  keys: ReadonlyArray<KeyOverview>
 ): Declaration => ({
   version: 1,
-  pins,
   tenants: tenants.map(({ allowAllModels, allowedModels, modelAliases, ...tenant }) => ({
     ...tenant,
     enabled: tenant.status === "active",

@@ -31,7 +31,6 @@ import { layerMemory as layerMemoryMeter } from "./gates/meter/memory/layer.ts"
 import { layerRedis as layerRedisMeter } from "./gates/meter/redis/RedisMeter.ts"
 import { layerFromStore as layerQueueFromStore, layerNone as layerNoQueue } from "./gates/queue/fromStore.ts"
 import type { QueueStore } from "./gates/queue/QueueStore.ts"
-import { layerPinned, Pins } from "./gates/queue/pins.ts"
 import { layerQueueGauge } from "./gates/queue/gauge.ts"
 import { layerMemory as layerMemoryQueueStore } from "./gates/queue/memory.ts"
 import { layerRedis as layerRedisQueueStore } from "./gates/queue/redis/RedisQueueStore.ts"
@@ -172,7 +171,6 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerBudgetGauges,
     layerBackendGauges,
     layerQueueGauge,
-    layerPinned.pipe(Layer.provide(Pins.layer)),
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention,
     layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),

@@ -5,7 +5,7 @@
 import { BlockList, isIP } from "node:net"
 import { Redacted, Result, Schema, Struct } from "effect"
 import { errorBodyForms, type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
-import { readPostgresTls, readRedisUrl, readRedisTls, type TlsProblem } from "./infra/tls.ts"
+import { isRedisUrl, readPostgresTls, readRedisTls, type TlsProblem } from "./infra/tls.ts"
 import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
 
 export interface Setting<A> {
@@ -123,11 +123,7 @@ export const table = {
     isUrl(text, ["postgres:", "postgresql:"])
   ),
   databaseConnections: integer("DATABASE_CONNECTIONS", 10, "connections", 4, 1000),
-  redisUrl: secretUrl(
-    "REDIS_URL",
-    "a redis:// or rediss:// URL, or a comma list of them for Redis Cluster",
-    (text) => readRedisUrl(text) !== undefined
-  ),
+  redisUrl: secretUrl("REDIS_URL", "a redis:// or rediss:// URL of one server, no Redis Cluster", isRedisUrl),
   backendUrl: setting<URL | undefined>(
     "BACKEND_URL",
     "an http:// or https:// URL without user, password and path",

@@ -1,8 +1,8 @@
 /**
  * `npm run bench:scale`: the costs that docs/scale.md reckons with, and its small simulations, on throw-away stores:
- * what a request costs each part, one busy key on several replicas, three nodes of Redis, two Postgres.
+ * what a request costs each part, one busy key on several replicas, two Postgres.
  *
- * Arguments: `--only costs|ledger|redis|postgres`.
+ * Arguments: `--only costs|ledger|postgres`.
  */
 import { cpus } from "node:os"
 import { parseArgs } from "node:util"
@@ -10,7 +10,6 @@ import { Effect } from "effect"
 import { costs } from "./costs.ts"
 import { ledger } from "./ledger.ts"
 import { postgres } from "./postgres.ts"
-import { redis } from "./redis.ts"
 import type { Say } from "./report.ts"
 
 const { values: options } = parseArgs({ options: { only: { type: "string", default: "" } } })
@@ -20,7 +19,6 @@ const say: Say = (line) => Effect.sync(() => void process.stdout.write(`${line}\
 const parts = [
   { name: "costs", title: "What one JSON request costs, and what it leaves behind", run: costs },
   { name: "ledger", title: "Ends of requests of one key, and of a key for each replica", run: ledger },
-  { name: "redis", title: "Three nodes of Redis", run: redis },
   { name: "postgres", title: "Two Postgres", run: postgres }
 ]
 

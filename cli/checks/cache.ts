@@ -1,10 +1,8 @@
 /** Checks of Redis: connection, version and policy, encryption, clock and memory. */
 import { Effect, Option, Schema } from "effect"
-import { Cluster } from "ioredis"
 import { faultOf, probeWrites } from "../../src/gates/meter/redis/requirements.ts"
 import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis, RedisFailed } from "../../src/infra/Redis.ts"
-import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { type Check, clockCheck, ok, storeFailed, tlsCheck, took, warning } from "./Check.ts"
 
 /** How long the first connection may take, and how long a client may try again after an error. */
@@ -19,18 +17,15 @@ export const connected = Effect.flatMap(Redis, ({ client }) =>
     const giveUpAfter = (ms: number) => void timers.push(setTimeout(() => resume(Effect.fail(last)), ms))
     const remember = (error: unknown) => {
       if (last === undefined) giveUpAfter(retryMs)
-      // A cluster says after the cause that a connection is closed.
       if (last === undefined || codeOf(error) !== undefined) last = error
     }
     const done = () => resume(Effect.void)
     if (client.status === "ready") return done()
-    const forget = onConnectionError(client, remember)
-    client.once("ready", done)
+    client.on("error", remember).once("ready", done)
     giveUpAfter(connectMs)
     return Effect.sync(() => {
       for (const timer of timers) clearTimeout(timer)
-      forget()
-      client.off("ready", done)
+      client.off("error", remember).off("ready", done)
     })
   })
 )
@@ -46,17 +41,16 @@ const unreachable = (error: unknown): ReadonlyArray<Check> => [storeFailed("cach
 const essential = Effect.gen(function* () {
   yield* connected
   const redis = yield* Redis
-  const { client, send, servers } = redis
+  const { send, server } = redis
   yield* send("TIME", [])
   const [ms, time] = yield* Effect.timed(Effect.option(Effect.flatMap(send("TIME", []), decodeTime)))
-  const found = yield* servers
-  const fault = found.map(faultOf).find((one) => one !== undefined)
-  const kind = client instanceof Cluster ? `Redis Cluster of ${found.length} masters` : "Redis"
+  const found = yield* server
+  const fault = faultOf(found)
   const state = yield* Effect.match(
     fault === undefined ? probeWrites(redis) : new RedisFailed({ cause: fault }),
     {
       onFailure: (error) => storeFailed("cache", error),
-      onSuccess: () => ok("cache", `${kind} ${found[0]?.version ?? ""}, ${took(ms)}`)
+      onSuccess: () => ok("cache", `Redis ${found.version}, ${took(ms)}`)
     }
   )
   return { time, state }
@@ -70,21 +64,16 @@ export const cacheStatus: Effect.Effect<ReadonlyArray<Check>, never, Redis> = Ef
 
 const memoryCheck = Effect.gen(function* () {
   const { client } = yield* Redis
-  const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-  const infos = yield* Effect.tryPromise(() => Promise.all(nodes.map((node) => node.info("memory"))))
-  const fullest = Math.max(
-    ...infos.map((info) => {
-      const limit = number(info, "maxmemory")
-      return limit === 0 ? 0 : number(info, "used_memory") / limit
-    })
-  )
-  return fullest > 0.9
+  const info = yield* Effect.tryPromise(() => client.info("memory"))
+  const limit = number(info, "maxmemory")
+  const used = limit === 0 ? 0 : number(info, "used_memory") / limit
+  return used > 0.9
     ? warning(
         "cache memory",
-        `${Math.round(fullest * 100)} % of maxmemory is used`,
+        `${Math.round(used * 100)} % of maxmemory is used`,
         "raise maxmemory: when Redis is full, every request is refused with 503"
       )
-    : ok("cache memory", fullest === 0 ? "no limit is set" : `${Math.round(fullest * 100)} % of maxmemory`)
+    : ok("cache memory", limit === 0 ? "no limit is set" : `${Math.round(used * 100)} % of maxmemory`)
 })
 
 const isLocal = (url: string): boolean => /[@/](?:localhost|127\.\d+\.\d+\.\d+|\[::1\])[:/]?/.test(url)

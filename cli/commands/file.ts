@@ -31,12 +31,12 @@ export const exportTenants = Command.make(
     const registry = yield* Registry
     const tenants = yield* registry.listTenants
     const keys = yield* registry.listKeys()
-    const declaration = declarationOf(tenants, keys, yield* registry.listPins)
+    const declaration = declarationOf(tenants, keys)
     yield* Console.log(writeDeclaration(declaration, yield* Json))
   })
 ).pipe(
   described(
-    "Print all tenants, the settings of their keys and the pinned models as a file for apply",
+    "Print all tenants and the settings of their keys as a file for apply",
     "tollgate export > tenants.yaml"
   )
 )
@@ -85,7 +85,7 @@ const planOf = Effect.fnUntraced(function* (
 ) {
   const tenants = yield* registry.listTenants
   const keys = yield* registry.listKeys()
-  const now = declarationOf(tenants, keys, yield* registry.listPins)
+  const now = declarationOf(tenants, keys)
   const changes: Array<Change> = []
   const steps: Array<Effect.Effect<unknown, AdminError | FileInvalid>> = []
   const invalid = (problem: string) => new FileInvalid({ file, problem })
@@ -109,11 +109,6 @@ const planOf = Effect.fnUntraced(function* (
     )
   }
 
-  if (wanted.pins !== undefined) {
-    const pins = wanted.pins.map(({ hours = null, model }) => ({ model: withoutDefaultTag(model), hours }))
-    const sorted = pins.toSorted((one, other) => (one.model < other.model ? -1 : 1))
-    plan("gateway", now, { pins: sorted }, registry.changePins({ pin: pins, only: true }))
-  }
   for (const tenant of wanted.tenants) {
     const { enabled, keys: declaredKeys = [], name } = tenant
     yield* once(`tenant ${name}`)

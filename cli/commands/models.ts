@@ -1,5 +1,5 @@
 /** The commands that list models, and set which of them a tenant may use. */
-import { Config, Effect, type Layer, Option } from "effect"
+import { Effect, type Layer, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -142,40 +142,6 @@ const setKeyModels = Effect.fnUntraced(function* (
   if (ownModels !== null) yield* notes(allowlistHints(yield* installedModels, ownModels))
 })
 
-/** Pins of the gateway, which belong to no tenant. */
-const setPins = Effect.fnUntraced(function* (
-  {
-    hours,
-    pin,
-    unpin
-  }: {
-    readonly hours: string | undefined
-    readonly pin: ReadonlyArray<string> | undefined
-    readonly unpin: ReadonlyArray<string> | undefined
-  },
-  others: object
-) {
-  if (Object.values(others).some((flag) => flag !== undefined && flag !== false)) {
-    return yield* mustBe(
-      pin === undefined ? "unpin" : "pin",
-      "given without --tenant, --key and other options: it is for all tenants"
-    )
-  }
-  if (pin === undefined && hours !== undefined) return yield* mustBe("pin-hours", "given with --pin")
-  const registry = yield* Registry
-  const pins = yield* registry.changePins({
-    pin: pin?.map((model) => ({ model, hours: hours ?? null })),
-    unpin
-  })
-  const rows = pins.map(({ hours, model }) => [model, hours ?? "always"])
-  yield* show(pins, rows.length === 0 ? "no model is pinned" : table(["PINNED", "HOURS (UTC)"], rows))
-  if (pin === undefined) return
-  const places = yield* Config.option(Config.String("BACKEND_MAX_CONCURRENT"))
-  if (Option.isNone(places))
-    yield* notesAsText(["A pin works only with the queue, and BACKEND_MAX_CONCURRENT is not set here."])
-  yield* notes(allowlistHints(yield* installedModels, pin))
-})
-
 export const setModels = Command.make(
   "set-models",
   {
@@ -195,18 +161,9 @@ export const setModels = Command.make(
       Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
       flags.optional
     ),
-    removeAliases: list("remove-alias", "Aliases to remove"),
-    pin: list("pin", "Models that stay loaded, for all tenants; needs the queue (BACKEND_MAX_CONCURRENT)"),
-    hours: flags.optionalText(
-      "pin-hours",
-      "hours",
-      "With --pin: only in these hours of the day, in UTC, such as 08-18"
-    ),
-    unpin: list("unpin", "Models that no longer stay loaded")
+    removeAliases: list("remove-alias", "Aliases to remove")
   },
-  Effect.fnUntraced(function* ({ hours, key, pin, tenant: named, unpin, ...given }) {
-    if (pin !== undefined || unpin !== undefined || hours !== undefined)
-      return yield* setPins({ hours, pin, unpin }, { key, named, ...given })
+  Effect.fnUntraced(function* ({ key, tenant: named, ...given }) {
     const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
     if ("key" in owner) return yield* setKeyModels(owner.key, given)
     const { tenant } = owner
@@ -268,12 +225,11 @@ export const setModels = Command.make(
   })
 ).pipe(
   described(
-    "Set which models a tenant may use, and under which other names; and which models stay loaded for all tenants",
+    "Set which models a tenant may use, and under which other names",
     ["tollgate set-models --key tg_4fJ2kQ9sX --models llama3.2:1b", "One key of the tenant"],
     "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
     "tollgate set-models --tenant acme --allow-all",
     "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
-    "tollgate set-models --tenant acme --remove-alias fast",
-    ["tollgate set-models --pin llama3.2:3b --pin-hours 08-18", "Keep a model loaded in the day, in UTC"]
+    "tollgate set-models --tenant acme --remove-alias fast"
   )
 )

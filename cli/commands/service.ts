@@ -40,10 +40,7 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
   const loadedModels = Object.entries(gauges).flatMap(([key, loaded]) => {
     const [, model] = /^tollgate_queue_model_loaded\{(.*)\}$/.exec(key) ?? []
     if (model === undefined) return []
-    const pinned = value(`tollgate_queue_model_pinned{${model}}`) === 1
-    return [
-      { model, pinned, loaded: loaded === 1, waiting: value(`tollgate_queue_model_waiting{${model}}`) ?? 0 }
-    ]
+    return [{ model, loaded: loaded === 1, waiting: value(`tollgate_queue_model_waiting{${model}}`) ?? 0 }]
   })
   const down = ["database", "cache", "backend"].filter(
     (dependency) => gauges[`tollgate_ready{${dependency}}`] === 0
@@ -81,15 +78,11 @@ const breakerOf = ({ breaker, keysRefused }: State): string =>
 const readyOf = ({ alive, notReady }: State): string =>
   !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
 
-/** The models that are loaded, pinned or waited for, over all replicas. */
+/** The models that are loaded or waited for, over all replicas. */
 const loadedOf = ({ loadedModels }: State): string =>
   loadedModels
-    .map(({ loaded, model, pinned, waiting }) => {
-      const more = [
-        ...(pinned ? ["pinned"] : []),
-        ...(loaded ? [] : ["not loaded"]),
-        ...(waiting > 0 ? [`${waiting} wait`] : [])
-      ]
+    .map(({ loaded, model, waiting }) => {
+      const more = [...(loaded ? [] : ["not loaded"]), ...(waiting > 0 ? [`${waiting} wait`] : [])]
       return more.length === 0 ? model : `${model} (${more.join(", ")})`
     })
     .join(", ") || "-"

@@ -28,7 +28,7 @@ DO $$ BEGIN
 END $$;
 
 -- The gateway.
-GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, model_pins, sealing_secrets TO tollgate_gateway;
+GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
 GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, tokens_in, tokens_out, status,
@@ -70,6 +70,9 @@ GRANT SELECT, INSERT, UPDATE ON tenants, api_keys TO tollgate_cli;
 
 -- A tenant that was never used (`tollgate delete-tenant`).
 GRANT DELETE ON tenants TO tollgate_cli;
+
+-- No longer used. Version 1.0.0 needs it, and may run on this schema beside this version.
+GRANT SELECT ON model_pins TO tollgate_gateway;
 
 GRANT SELECT, INSERT, DELETE ON model_pins TO tollgate_cli;
 

@@ -33,7 +33,7 @@ it("when a seed is played again, then every line of its trace is the same, and a
 const undercount = (world: World): void => {
   const { counters } = world.stores.redis
   const settle = counters.settle.bind(counters)
-  counters.settle = (reservation, used, now, keepSlot) => settle(reservation, used - 1, now, keepSlot)
+  counters.settle = (reservation, used, now) => settle(reservation, used - 1, now)
 }
 
 it("when the counters get less than was used, then it is found, and fewer events without faults find it too", () => {

@@ -21,7 +21,6 @@ import { lockAccount, readBudgets, readTenantBudgets, readUserBudgets } from "./
 import { expiryOf, liveNames, livePrefixes, readKeys } from "./keys.ts"
 import { modelSettings, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
-import { makePins } from "./pins.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
 import * as Values from "./Values.ts"
@@ -313,7 +312,6 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setTenantEnabled: (tenant: string, enabled: boolean) =>
       withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
     ...makeMoves(sql),
-    ...makePins(sql),
     setModels,
     usage,
     createKey,

@@ -62,17 +62,6 @@ export const modelName = value(
   Schema.String.check(Schema.makeFilter(isModelName))
 )
 
-/** undefined and null: always */
-export const pinHours = value(
-  "two different hours of the day in UTC, such as 08-18 or 22-06",
-  Schema.NullOr(
-    Schema.String.check(
-      Schema.isPattern(/^([01]\d|2[0-3])-([01]\d|2[0-4])$/),
-      Schema.makeFilter((hours) => hours.slice(0, 2) !== hours.slice(3))
-    )
-  )
-)
-
 /** Checks a value. `field` is the name that the operator knows. */
 export const validate = <A>(
   field: string,

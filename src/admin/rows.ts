@@ -122,23 +122,6 @@ export interface ModelsChange {
   readonly removeAliases?: ReadonlyArray<string> | undefined
 }
 
-/** A model that stays loaded. */
-export const Pin = Schema.Struct({
-  model: Schema.String,
-  /** from the first hour of the day until the second, in UTC, as `08-18`; null: always */
-  hours: Schema.NullOr(Schema.String)
-})
-export type Pin = typeof Pin.Type
-
-export interface PinsChange {
-  /** pinned from now on, with these hours */
-  readonly pin?: ReadonlyArray<Pin> | undefined
-  /** no longer pinned */
-  readonly unpin?: ReadonlyArray<string> | undefined
-  /** whether those that `pin` does not name are no longer pinned */
-  readonly only?: boolean | undefined
-}
-
 /** An absent period does not change; null removes its budget. */
 export type BudgetChange = { readonly [P in Period]?: number | null }
 

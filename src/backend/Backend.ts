@@ -48,11 +48,6 @@ export class Backend extends Context.Service<
     describe(name: string): Effect.Effect<Description, BackendFailed>
     /** `GET /api/ps`: the models that are loaded, or being loaded. It does not use the breaker. */
     readonly loaded: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
-    /**
-     * `POST /api/embed` without a text: the backend loads the model with this window, or only keeps it, for so many seconds. Of the
-     * gateway itself, within the time for a first frame. It does not use the breaker.
-     */
-    load(name: string, window: number | undefined, keepAliveS: number): Effect.Effect<void, BackendFailed>
     /** Succeeds when the backend answers, for readiness. It does not use the breaker. */
     readonly ping: Effect.Effect<void, BackendFailed>
   }

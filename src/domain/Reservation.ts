@@ -4,8 +4,7 @@ import { type Budgets, type EffectiveLimits, noBudgets, type Period } from "./Li
 
 /**
  * The owner of windows, slots and counters: a key, together with the keys that replaced it, or one of its end users, by the
- * id of `domain/EndUser.ts`. `group` is its tenant: a cluster keeps all counters of a group on one node, so one script can
- * decide on those of the key, the tenant and the user.
+ * id of `domain/EndUser.ts`. `group` is its tenant.
  */
 export interface Account {
   readonly group: string
@@ -75,8 +74,6 @@ export interface Place {
   readonly queuedMs: number
   /** whether its model was loaded then; undefined: not known */
   readonly loaded: boolean | undefined
-  /** how long the backend shall keep the model after the request, seconds; undefined: as it does by itself */
-  readonly keepAliveS?: number
   /**
    * Gives the place to the next request, when the backend is done with this one. Returns how long the backend loaded the model
    * for it, ms; 0 when it was loaded, or loaded for another request. A second call only returns the same.

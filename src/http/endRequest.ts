@@ -26,15 +26,15 @@ type Response = HttpServerResponse.HttpServerResponse
 const sayingEvery = Duration.seconds(10)
 
 export const makeEndRequest = Effect.gen(function* () {
-  const { finish, release } = yield* makeFinish
+  const finish = yield* makeFinish
   const { log } = yield* FailureLog
   const isSampled = yield* Sampling
   const traced = yield* Traced
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
   /** Charges and audits an answer. */
-  const finishAnswer = (context: RequestContext, slot: Ending["slot"]) =>
-    finish(context, { outcome: outcomes.answered, row: "own", slot })
+  const finishAnswer = (context: RequestContext) =>
+    finish(context, { outcome: outcomes.answered, row: "own" })
 
   /** What a client gets instead of an answer that fails, or that could not be charged and audited. It is logged. */
   const failureOf = (
@@ -63,12 +63,8 @@ export const makeEndRequest = Effect.gen(function* () {
 
   const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
     const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
-    if (contentLength <= pieceBytes) {
-      yield* finishAnswer(context, "freed")
-      return respondText(context, body.join(""))
-    }
-    // The client may read a large answer slowly. So a key has no more of them in memory than slots.
-    yield* finishAnswer(context, "kept")
+    yield* finishAnswer(context)
+    if (contentLength <= pieceBytes) return respondText(context, body.join(""))
     return HttpServerResponse.stream(inPieces(body, contentLength, share), {
       contentType: jsonType,
       contentLength,
@@ -105,9 +101,9 @@ export const makeEndRequest = Effect.gen(function* () {
       return Effect.void
     })
     if (final === undefined) return yield* new BackendFailed({ fault: "cut" })
-    // The client has taken everything before it, so the slot is free.
+    // The client has taken everything before it.
     yield* writer.taken
-    yield* finishAnswer(context, "freed")
+    yield* finishAnswer(context)
     writer.write(encoder.frames([final]))
   })
 
@@ -162,17 +158,16 @@ export const makeEndRequest = Effect.gen(function* () {
     )
   }
 
-  /** Ends a request that has no answer, because its client left or the process stops, and frees its slot. */
+  /** Ends a request that has no answer, because its client left or the process stops. */
   const abandon = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> =>
     Effect.suspend(() => {
-      if (context.outcome !== undefined) return release(context)
+      if (context.outcome !== undefined) return Effect.void
       const outcome = outcomeOf(exit)
       spendFreeWork(context)
       return Effect.catch(
         finish(context, {
           outcome,
-          row: outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own",
-          slot: "freed"
+          row: outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own"
         }),
         (error) => withRequestId(context, Effect.logWarning("audit row late", error.cause))
       )
@@ -199,8 +194,7 @@ export type EndRequest = Effect.Success<typeof makeEndRequest>
 
 const endingOf = ({ response: { status, type }, row }: Refusal): Ending => ({
   outcome: { status, type },
-  row,
-  slot: "freed"
+  row
 })
 
 /** 499 when the client left, 503 when this process stopped. */

@@ -7,7 +7,10 @@ const encoder = new TextEncoder()
 /** the longest character of UTF-8 */
 const characterBytes = 4
 
-/** A complete text of `bytes` bytes. It comes in `parts`, because one string of that size costs V8 more than its copies. */
+/**
+ * A complete text of `bytes` bytes. It comes in `parts`, because one string of that size costs V8 more than its copies. All of it
+ * counts until the client has read it, because V8 keeps the text of a part until then.
+ */
 export const inPieces = (
   parts: ReadonlyArray<string>,
   bytes: number,
@@ -15,10 +18,6 @@ export const inPieces = (
 ): Stream.Stream<Buffer> =>
   Stream.fromPull(
     Effect.suspend(() => {
-      // A piece that was taken counts until the next one is asked for: only then its writer has room again.
-      let unread = bytes
-      let taken = 0
-      share.hold(unread)
       // All pieces are in the same memory: the next one is asked for when the kernel has taken this one, because each but the last
       // fills the buffer of the socket. V8 collects its whole heap for every 64 MiB of buffers.
       const memory = Buffer.allocUnsafeSlow(pieceBytes + characterBytes - 1)
@@ -34,11 +33,9 @@ export const inPieces = (
         }
         if (size === 0) return Cause.done()
         const piece = memory.subarray(0, size)
-        unread -= taken
-        taken = size
-        share.hold(unread)
         return Effect.succeed(Arr.of(piece))
       })
+      share.hold(bytes)
       return Effect.succeed(next)
     })
   )

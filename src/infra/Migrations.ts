@@ -37,7 +37,8 @@ export const knownVersion = Math.max(...names.map(idOf))
 /**
  * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. Raise it
  * only with a migration that removes or changes something that this old version uses (contract), and say so in the
- * CHANGELOG, because a rollback cannot go back beyond it.
+ * CHANGELOG, because a rollback cannot go back beyond it. The migration that raises it to 2 drops `model_pins`: only version 1.0.0
+ * uses that table.
  */
 export const minimumVersion = 1
 

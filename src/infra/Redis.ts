@@ -1,21 +1,15 @@
 /**
- * The connection to one Redis server or to a Redis Cluster: commands, each with a deadline; scripts; messages.
+ * The connection to the Redis server: commands, each with a deadline; scripts; messages.
  *
  * *Gotchas* A command that timed out may still run later. So every mutation must be idempotent by an id, and whatever it
  * leaves behind must expire.
  */
 import { createHash } from "node:crypto"
 import { Context, Data, Effect, FiberHandle, Layer, Predicate, Schedule, type Scope } from "effect"
-import { Cluster } from "ioredis"
+import type { Redis as RedisClient } from "ioredis"
 import { codeOf } from "./errorCode.ts"
 import { OutageLog } from "./OutageLog.ts"
-import {
-  commandTimeoutOf,
-  makeRedisClient,
-  onConnectionError,
-  type RedisClient,
-  type RedisOptions
-} from "./RedisClient.ts"
+import { defaultCommandTimeoutMs, makeRedisClient, type RedisOptions } from "./RedisClient.ts"
 import { makeMonotonicMs } from "./time.ts"
 
 /** No reply, or an error as the reply. `cause` is for the log. */
@@ -33,6 +27,8 @@ export interface RedisInfo {
   readonly runId: string
   readonly version: string
   readonly evictionPolicy: string
+  /** whether it is a node of a Redis Cluster */
+  readonly isClustered: boolean
 }
 
 export type RedisArgument = string | number
@@ -47,18 +43,17 @@ export class Redis extends Context.Service<
   Redis,
   {
     readonly client: RedisClient
-    /** Sends one command. On a cluster it goes to the node of its first key. */
+    /** Sends one command. */
     readonly send: (
       command: string,
       args: ReadonlyArray<RedisArgument>
     ) => Effect.Effect<unknown, RedisFailed>
-    /** The servers (masters of a cluster) of this connection, read again after a reconnect, every 30 s, and by `askServers`. */
-    readonly servers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
-    /** Reads the facts of the servers now, for `servers` too: a configuration can change while a server runs. */
-    readonly askServers: Effect.Effect<ReadonlyArray<RedisInfo>, RedisFailed>
-    /** Run id of the server that the next command goes to; empty when unknown, and on a cluster. */
+    /** The facts of the server, read again after a reconnect, every 30 s, and by `askServer`. */
+    readonly server: Effect.Effect<RedisInfo, RedisFailed>
+    /** Reads the facts of the server now, for `server` too: its configuration can change while it runs. */
+    readonly askServer: Effect.Effect<RedisInfo, RedisFailed>
+    /** Run id of the server that the next command goes to; empty when unknown. */
     readonly runId: () => string
-    /** All keys of one call must hash to the same slot. */
     readonly script: (lua: string) => RedisScript
     readonly subscribe: Subscribe
   }
@@ -106,20 +101,21 @@ const infoOf = (text: string): RedisInfo => {
   return {
     runId: field("run_id"),
     version: field("redis_version"),
-    evictionPolicy: field("maxmemory_policy")
+    evictionPolicy: field("maxmemory_policy"),
+    isClustered: field("cluster_enabled") === "1"
   }
 }
 
 /** How long the answer of INFO is used: long enough to cost nothing, short enough to notice a changed configuration. */
 const infoMs = 30_000
 
-/** The facts of the servers. They belong to one connection: another one may lead to another server. */
-const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number) => {
+/** The facts of the server. They belong to one connection: another one may lead to another server. */
+const makeServer = (client: RedisClient, timeoutMs: number, nowMs: () => number) => {
   let closed = 0
-  let known: { readonly at: number; readonly servers: ReadonlyArray<RedisInfo> } | undefined
+  let known: { readonly at: number; readonly server: RedisInfo } | undefined
   /** Why there is no connection, which commands do not tell. */
   let broken: unknown
-  onConnectionError(client, (cause) => void (broken = cause))
+  client.on("error", (cause) => void (broken = cause))
   client.on("ready", () => void (broken = undefined))
   client.on("close", () => {
     closed += 1
@@ -127,23 +123,19 @@ const makeServers = (client: RedisClient, timeoutMs: number, nowMs: () => number
   })
   const read = Effect.gen(function* () {
     const before = closed
-    const nodes = client instanceof Cluster ? client.nodes("master") : [client]
-    // A cluster lists its nodes a moment after it is connected.
-    if (nodes.length === 0) return yield* new RedisFailed({ cause: broken ?? "no node is connected" })
-    const texts = yield* withDeadline(timeoutMs, () => Promise.all(nodes.map((node) => node.info()))).pipe(
+    const text = yield* withDeadline(timeoutMs, () => client.info()).pipe(
       Effect.mapError(({ cause }) => new RedisFailed({ cause: broken ?? cause }))
     )
-    const servers = texts.map(infoOf)
-    if (closed === before) known = { at: nowMs(), servers }
-    return servers
+    const server = infoOf(text)
+    if (closed === before) known = { at: nowMs(), server }
+    return server
   })
   return {
-    askServers: read,
-    servers: Effect.suspend(() =>
-      known !== undefined && nowMs() - known.at < infoMs ? Effect.succeed(known.servers) : read
+    askServer: read,
+    server: Effect.suspend(() =>
+      known !== undefined && nowMs() - known.at < infoMs ? Effect.succeed(known.server) : read
     ),
-    runId: () =>
-      client instanceof Cluster || client.status !== "ready" ? "" : (known?.servers[0]?.runId ?? "")
+    runId: () => (client.status === "ready" ? (known?.server.runId ?? "") : "")
   }
 }
 
@@ -170,7 +162,7 @@ const makeSubscribe = (options: RedisOptions): Subscribe =>
           ? log.failed(() => Effect.logWarning("redis refuses messages", failed.cause))
           : Effect.void
       ),
-      // A cluster stays "ready" while one of its nodes breaks, so it does not say when to try again.
+      // A refusal leaves the connection open. A new connection says "ready", which subscribes again.
       Effect.retry({ schedule: Schedule.spaced("500 millis"), while: () => client.status === "ready" }),
       Effect.andThen(log.over(Effect.void)),
       Effect.ignore
@@ -191,7 +183,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
     Redis,
     Effect.gen(function* () {
       const client = yield* makeRedisClient(options, yield* makeErrorLog)
-      const timeoutMs = commandTimeoutOf(options, client)
+      const timeoutMs = options.commandTimeoutMs ?? defaultCommandTimeoutMs
       const send = (command: string, args: ReadonlyArray<RedisArgument>) =>
         withDeadline(timeoutMs, () => client.call(command, [...args]))
       const script = (lua: string): RedisScript => {
@@ -208,7 +200,7 @@ export const layerRedis = (options: RedisOptions): Layer.Layer<Redis> =>
         send,
         script,
         subscribe: makeSubscribe(options),
-        ...makeServers(client, timeoutMs, yield* makeMonotonicMs)
+        ...makeServer(client, timeoutMs, yield* makeMonotonicMs)
       }
     })
   )

@@ -7,8 +7,6 @@
 import { Effect, Exit, Option } from "effect"
 
 export interface BatchOptions<Call, A, E> {
-  /** calls with the same place can be sent together */
-  readonly placeOf: (call: Call) => string
   /** how many calls are sent together; the others are sent apart */
   readonly most: number
   /** Sends calls, and returns an answer for each of them, in their order. When it fails, all its callers fail. */
@@ -26,8 +24,8 @@ const answered = <A>(answer: A | undefined): Exit.Exit<A> =>
   answer === undefined ? Exit.die("a call without an answer") : Exit.succeed(answer)
 
 /** An interruption does not take a call back. */
-export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: BatchOptions<Call, A, E>) => {
-  let gathered = new Map<string, Array<Waiting<Call, A, E>>>()
+export const batchCalls = <Call, A, E>({ mayBeOfOne, most, send }: BatchOptions<Call, A, E>) => {
+  let gathered: Array<Waiting<Call, A, E>> = []
 
   const sendTogether = Effect.fnUntraced(function* (
     some: ReadonlyArray<Waiting<Call, A, E>>
@@ -45,20 +43,15 @@ export const batchCalls = <Call, A, E>({ mayBeOfOne, most, placeOf, send }: Batc
   })
 
   const sendAll = (): void => {
-    const places = gathered
+    const calls = gathered
     // First: a caller that fails may call again at once.
-    gathered = new Map()
-    for (const calls of places.values()) {
-      for (let i = 0; i < calls.length; i += most) Effect.runFork(sendTogether(calls.slice(i, i + most)))
-    }
+    gathered = []
+    for (let i = 0; i < calls.length; i += most) Effect.runFork(sendTogether(calls.slice(i, i + most)))
   }
 
   return (call: Call): Effect.Effect<A, E> =>
     Effect.callback((resume) => {
-      if (gathered.size === 0) setImmediate(sendAll)
-      const place = placeOf(call)
-      const waiting = gathered.get(place)
-      if (waiting === undefined) gathered.set(place, [{ call, resume }])
-      else waiting.push({ call, resume })
+      if (gathered.length === 0) setImmediate(sendAll)
+      gathered.push({ call, resume })
     })
 }

@@ -10,7 +10,7 @@ import { readSecret } from "./environment.ts"
 import { OutageLog } from "./OutageLog.ts"
 import { makeMonotonicMs } from "./time.ts"
 
-const withoutCredentials = (text: string): string => text.replaceAll(/\/\/[^/?#,]*@/g, "//")
+const withoutCredentials = (text: string): string => text.replace(/\/\/[^/?#]*@/, "//")
 
 /** An escape that cannot be decoded would be an exception in a client. */
 const isOfSameStore = (text: string, first: string): boolean =>

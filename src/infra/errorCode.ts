@@ -12,7 +12,7 @@ type CodeAndMessage = { readonly code: string; readonly message: string }
 export const innermost = (error: unknown, depth = 0): CodeAndMessage | undefined => {
   if (depth > maxDepth || !Predicate.isObject(error)) return undefined
   const [first] = "errors" in error && Array.isArray(error.errors) ? error.errors : []
-  const inner = ["reason", "cause", "lastNodeError"].map((name): unknown => Reflect.get(error, name))
+  const inner = ["reason", "cause"].map((name): unknown => Reflect.get(error, name))
   for (const next of [...inner, first]) {
     const found = innermost(next, depth + 1)
     if (found !== undefined) return found

@@ -9,7 +9,11 @@ const faults: ReadonlyArray<readonly [fault: string, sign: RegExp, mend: string]
   ["too many connections", /^53300|max number of clients/, "raise what it allows, or have fewer of them"],
   ["memory full", /^OOM/, "raise maxmemory: until then every request is refused with 503"],
   ["starting", /^(?:57P03|LOADING)/, "wait, and see its own log"],
-  ["unsuitable", /^Redis (?:is version|has maxmemory)/, "until then every request is refused with 503"],
+  [
+    "unsuitable",
+    /^Redis (?:is version|is a node|has maxmemory)/,
+    "until then every request is refused with 503"
+  ],
   ["certificate refused", /CERT|SELF_SIGNED|ALTNAME/, "see the certificates of the URL and of the server"],
   ["failed", /^(?:\d[0-9A-Z]{4}|XX\d{3}|ERR|NOPERM)\b/, "see its own log"],
   ["no answer", /^/, "check its URL, the network, and that it runs"]

@@ -1,7 +1,6 @@
 /**
  * The URLs of Postgres and Redis, and TLS for their connections. The URLs name the files, with the parameters of libpq:
- * `sslrootcert` (the CA), `sslcert` and `sslkey` (a client certificate). `REDIS_URL` has one server, or a comma list of the
- * nodes of a Redis Cluster.
+ * `sslrootcert` (the CA), `sslcert` and `sslkey` (a client certificate).
  *
  * *Details* The files are read again for every connection, so a renewed certificate needs no restart. While one of them
  * cannot be read, or certificate and key do not belong together, the last good ones are used: they are being replaced.
@@ -121,12 +120,15 @@ const withoutTls = (parameters: URLSearchParams, also: ReadonlyArray<string>, ex
     ? Result.fail({ given: "certificates without TLS", expected })
     : Result.map(readOptions(parameters, also, true), () => undefined)
 
+const parametersOf = (url: string): URLSearchParams =>
+  URL.canParse(url) ? new URL(url).searchParams : new URLSearchParams()
+
 /**
  * The TLS of a `postgres://` URL by its `sslmode`; undefined without one, and with `disable`. `require` checks certificate and
  * name like `verify-full`. `allow` and `prefer` are refused, because an attacker on the network could then force plain text.
  */
 export const readPostgresTls = (url: string): Options => {
-  const parameters = URL.canParse(url) ? new URL(url).searchParams : new URLSearchParams()
+  const parameters = parametersOf(url)
   const mode = parameters.get("sslmode") ?? "disable"
   switch (mode) {
     case "disable":
@@ -143,23 +145,12 @@ export const readPostgresTls = (url: string): Options => {
   }
 }
 
-const urlsOf = (text: string): ReadonlyArray<string> => text.split(",").map((url) => url.trim())
+/** Whether the text is the URL of one Redis server. A comma list has the nodes of a Redis Cluster, which is not supported. */
+export const isRedisUrl = (text: string): boolean =>
+  URL.canParse(text) && ["redis:", "rediss:"].includes(new URL(text).protocol) && !/,\s*rediss?:/.test(text)
 
-/** The URLs of `REDIS_URL`. More than one: the nodes of a cluster. undefined: one of them is no URL of Redis. */
-export const readRedisUrl = (text: string): ReadonlyArray<string> | undefined => {
-  const urls = urlsOf(text)
-  const isServer = (url: string) => URL.canParse(url) && ["redis:", "rediss:"].includes(new URL(url).protocol)
-  return urls.every(isServer) ? urls : undefined
-}
-
-/**
- * The TLS of `REDIS_URL`, by its first URL; undefined for `redis:`. Certificate and name are always checked.
- */
-export const readRedisTls = (text: string): Options => {
-  const [first = ""] = urlsOf(text)
-  const [, query = ""] = first.split("?", 2)
-  const parameters = new URLSearchParams(query)
-  return first.startsWith("rediss:")
-    ? readOptions(parameters, [], true)
-    : withoutTls(parameters, [], "rediss: instead of redis:")
-}
+/** The TLS of `REDIS_URL`; undefined for `redis:`. Certificate and name are always checked. */
+export const readRedisTls = (url: string): Options =>
+  url.startsWith("rediss:")
+    ? readOptions(parametersOf(url), [], true)
+    : withoutTls(parametersOf(url), [], "rediss: instead of redis:")

@@ -59,7 +59,8 @@ export interface AnswerShare {
   /**
    * Sets the bytes that wait for the client. From here on nothing is collected. It never waits, because an answer comes at the speed of
    * the backend. When its tenant holds too much, the slowest reader of that tenant is cut: the one with the largest product of its bytes
-   * and the time since it took some. The only reader of a tenant is cut when all requests take more than `maxBytes`.
+   * and the time since it took some, or since it began when it counts whole. The only reader of a tenant is cut when all requests take
+   * more than `maxBytes`.
    */
   hold(bytes: number): void
 }

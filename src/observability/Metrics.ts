@@ -49,8 +49,6 @@ export const backgroundTasks = [
   "model_discovery",
   "model_descriptions",
   "queue_beat",
-  "model_pins",
-  "pinned_load",
   "key_refresh",
   "revocation_notifications",
   "prompt_log_writing",
@@ -146,11 +144,6 @@ const make = Effect.sync(() => {
   const loadSeconds = counter("tollgate_model_load_seconds_total", "How long these loads took, by model", [
     "model"
   ])
-  const pinnedLoads = counter(
-    "tollgate_pinned_loads_total",
-    "Requests of the gateway itself that had a pinned model loaded, or kept, by model",
-    ["model"]
-  )
   const queueRefusals = counter(
     "tollgate_queue_refused_total",
     "Requests refused because too many waited or the wait was too long, by tenant",
@@ -221,7 +214,6 @@ const make = Effect.sync(() => {
         loads.inc({ model }, ms > 0 ? 1 : 0)
         loadSeconds.inc({ model }, ms / 1000)
       }),
-    pinnedLoaded: (model: string) => Effect.sync(() => pinnedLoads.inc({ model })),
     /** Adds a figure. When its read fails or hangs, a gauge shows that, and the other metrics are still given. */
     probe: ({ help, labels: labelNames = [], name, read, type = "gauge" }: Probe) =>
       Effect.map(Effect.context(), (context) => {

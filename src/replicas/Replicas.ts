@@ -78,7 +78,6 @@ const reported = [
   "tollgate_queue_places_in_use",
   "tollgate_queue_model_loaded",
   "tollgate_queue_model_waiting",
-  "tollgate_queue_model_pinned",
   "tollgate_audit_backlog",
   "tollgate_memory_bytes",
   "tollgate_memory_max_bytes"

@@ -10,7 +10,6 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { Link, LinkedList } from "../infra/LinkedList.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { background, later, spaced } from "../observability/background.ts"
-import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
 /** How often the store is asked whether it has lost its state. Meanwhile it may give out slots that are taken. */
@@ -46,17 +45,11 @@ export class LeaseKeeper extends Context.Service<
         const heartbeatMs = (options.leaseS * 1000) / 4
         const running = new LinkedList<Lease>()
 
-        /** Renews the slot of a settled request whose answer is still being written. */
-        const renewSlot = ({ reservation, slotKept }: RequestCost) =>
-          slotKept && reservation !== undefined
-            ? Effect.catch(meter.renewSlot(reservation), (error) =>
-                Effect.logDebug("slot not renewed", error.cause)
-              )
-            : Effect.void
         const renew = ({ hold }: Lease) =>
           Effect.suspend(() => {
             const { reservation, running: usage, settled } = hold.cost
-            if (settled || reservation === undefined) return renewSlot(hold.cost)
+            // Its answer may still be on its way to the client.
+            if (settled || reservation === undefined) return Effect.void
             audit.progress(reservation.id, usage, hold.held)
             return hold.renew
           })

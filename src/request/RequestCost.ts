@@ -51,8 +51,6 @@ export class RequestCost {
   final: Counted | undefined
   /** nothing is held any more */
   settled = false
-  /** settled, and its slot is kept until the answer is written */
-  slotKept = false
 
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
   hold({ facts: { reservation } }: Evidence<"Limiter">, since: number): void {
@@ -76,11 +74,6 @@ export class RequestCost {
     this.timing = timing
     this.sentAt = at
     this.sent = true
-  }
-
-  settle(keepSlot: boolean): void {
-    this.settled = true
-    this.slotKept = keepSlot && this.reservation?.slot === true
   }
 
   /** Output tokens by the count of a final frame; undefined when the count is not believable. */

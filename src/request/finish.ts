@@ -1,9 +1,6 @@
 /**
  * Charges, audits and counts a request. Only `http/endRequest.ts` calls it, once for each request, after the backend
  * call has ended and before the client sees the end.
- *
- * An answer that the kernel does not take at once keeps its slot: `release` frees it when the last byte is written or
- * the connection is gone.
  */
 import { Cause, Effect } from "effect"
 import { Audit, type Written } from "../audit/Audit.ts"
@@ -31,8 +28,6 @@ export interface Ending {
    * intent always has its own row, which ends the intent.
    */
   readonly row: "own" | "shared"
-  /** `kept`: the slot is kept until `release`, because the answer takes long to write */
-  readonly slot: "freed" | "kept"
 }
 
 /**
@@ -102,10 +97,7 @@ export const makeFinish = Effect.gen(function* () {
    * the charge.
    */
   const settle = (context: RequestContext, reservation: Reservation, tokens: number): Effect.Effect<void> => {
-    // Read each time, because a repeated settlement may come after the release.
-    const settling = Effect.suspend(() =>
-      meter.settle(reservation, tokens, context.cost.slotKept ? { keepSlot: true } : undefined)
-    )
+    const settling = Effect.suspend(() => meter.settle(reservation, tokens))
     return Effect.matchCauseEffect(settling, {
       onSuccess: (headroom) => Effect.sync(() => void (context.headroom = headroom)),
       onFailure: (cause) =>
@@ -134,10 +126,7 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /** Fails when the audit row was not durable in time; the row is then still queued. */
-  const finish = Effect.fnUntraced(function* (
-    context: RequestContext,
-    { outcome, row: wanted, slot }: Ending
-  ) {
+  return Effect.fnUntraced(function* (context: RequestContext, { outcome, row: wanted }: Ending) {
     const { cost } = context
     const now = nowMs()
     const row = context.opening ? "own" : wanted
@@ -147,7 +136,7 @@ export const makeFinish = Effect.gen(function* () {
     const used = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
     // A defect may come after the call was recorded and before it was made.
     const usage = free ? noUsage : used
-    cost.settle(slot === "kept")
+    cost.settled = true
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
       cost.place === undefined ? (cost.final?.loadDuration ?? 0) / nsPerMs : yield* cost.place.giveBack
@@ -181,18 +170,4 @@ export const makeFinish = Effect.gen(function* () {
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)
-
-  /** Frees the slot that the request kept. Does nothing when it kept none. */
-  const release = ({ cost }: RequestContext): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const { reservation } = cost
-      if (!cost.slotKept || reservation === undefined) return Effect.void
-      cost.slotKept = false
-      const freeing = Effect.suspend(() => meter.freeSlot(reservation))
-      return Effect.catchCause(freeing, (cause) =>
-        Effect.andThen(logDefect(cause), settlements.retry(`free the slot of ${reservation.id}`, freeing))
-      )
-    })
-
-  return { finish, release }
 })

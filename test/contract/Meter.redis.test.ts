@@ -4,6 +4,9 @@ import { Context, Effect, Layer, Schedule, Schema } from "effect"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
+import { binary } from "../support/redisTls.ts"
+import { freePort } from "../support/servers/processes.ts"
+import { makeRedisServer } from "../support/servers/RedisServer.ts"
 import { makeFaultProxy } from "../support/FaultProxy.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerPrivateRedis, TestRedis, TestRedisServer } from "../support/TestRedis.ts"
@@ -160,7 +163,7 @@ test("when keys are left alone, then each expires by itself", function* () {
   assert.isAtLeast(keys.length, 6)
   for (const key of keys) {
     assert.isAbove(Number(yield* command("PTTL", key)), 0, key)
-    assert.include(key, "{g}", "one hash tag keeps a group on one node of a cluster")
+    assert.include(key, "{g}", "version 1.0.0 counts in the same keys")
   }
 })
 
@@ -201,20 +204,34 @@ test("when Redis evicts keys, then nothing is admitted and it is not ready until
   granted(yield* meter.reserve(claims, ask("d", 1)))
 })
 
+it.live("when Redis is a node of a Redis Cluster, then nothing is admitted, and it is not ready", () =>
+  Effect.gen(function* () {
+    const bus = String(yield* freePort)
+    const { url } = yield* makeRedisServer(binary(), ["--cluster-enabled", "yes", "--cluster-port", bus])
+    const meter = yield* Effect.provide(
+      Meter,
+      yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+    )
+    const isNode = ({ cause }: MeterDown) => String(cause).startsWith("Redis is a node of a Redis Cluster")
+    assert.isTrue(isNode(yield* eventually(Effect.flip(meter.ping), isNode)))
+    assert.isTrue(isNode(yield* Effect.flip(meter.reserve(claimsOf({}), ask("a")))))
+  }).pipe(Effect.scoped)
+)
+
 test("when Redis starts, then the run has a name of its own, which is known only while connected", function* () {
   const [server, redis] = [yield* TestRedisServer, yield* Redis]
-  const [first] = yield* redis.servers
-  assert.match(first?.runId ?? "", /^[0-9a-f]{40}$/)
-  assert.strictEqual(redis.runId(), first?.runId)
-  assert.strictEqual((yield* redis.servers)[0], first, "the facts of a connection are kept")
+  const first = yield* redis.server
+  assert.match(first.runId, /^[0-9a-f]{40}$/)
+  assert.strictEqual(redis.runId(), first.runId)
+  assert.strictEqual(yield* redis.server, first, "the facts of a connection are kept")
   yield* server.kill
   yield* retried(Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId === ""))
   yield* server.start
-  const [second] = yield* retried(redis.servers)
-  assert.notStrictEqual(second?.runId, first?.runId)
+  const second = yield* retried(redis.server)
+  assert.notStrictEqual(second.runId, first.runId)
   // A server tells its name a moment before its connection is ready.
   const known = Effect.filterOrFail(Effect.sync(redis.runId), (runId) => runId !== "")
-  assert.strictEqual(yield* retried(known), second?.runId)
+  assert.strictEqual(yield* retried(known), second.runId)
 })
 
 test("when an account was restored, then each process knows it until Redis forgets everything", function* () {

@@ -45,68 +45,6 @@ export const leases = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
     })
 
-    test("when a settled request keeps its slot, then the slot is taken until it is freed, and its tokens are settled", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ concurrent: 1, tpm: 100, budgets: { day: 1000 } })
-      yield* load(claims, { day: 0 })
-      const a = yield* take(claims, ask("a", 60))
-      for (let i = 0; i < 2; i++) {
-        const { budgets, tokens } = yield* meter.settle(a, 25, { keepSlot: true })
-        assert.deepStrictEqual([tokens.remaining, budgets.day?.remaining], [75, 975])
-      }
-      for (let i = 0; i < 10; i++) {
-        yield* TestClock.adjust("20 seconds")
-        yield* meter.renewSlot(a)
-        assert.strictEqual(refused(yield* reserve(claims, ask(`b${i}`, 1))).by, "concurrency")
-      }
-      yield* meter.freeSlot(a)
-      yield* meter.freeSlot(a)
-      // A renewal that comes late takes nothing.
-      yield* meter.renewSlot(a)
-      assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
-      assert.strictEqual((yield* left(claims)).budgets.day?.remaining, 974)
-    })
-
-    test("when nobody renews a slot that was kept, then it is free after its lease and nothing of it lapses", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ concurrent: 1 })
-      const a = yield* take(claims, ask("a", 60))
-      yield* TestClock.adjust("20 seconds")
-      yield* meter.settle(a, 25, { keepSlot: true })
-      yield* TestClock.adjust("29999 millis")
-      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-      yield* TestClock.adjust("1 millis")
-      const { lapsed, open } = yield* meter.snapshot(claims.account, noon)
-      assert.deepStrictEqual([open, lapsed], [0, []])
-      yield* meter.renewSlot(a)
-      assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
-    })
-
-    test("when a request has no slot, or has not been settled, then there is none to keep, renew or free", function* () {
-      const meter = yield* Meter
-      const claims = claimsOf({ concurrent: 1 })
-      yield* meter.settle(yield* take(claims, ask("list", 0, false)), 0, { keepSlot: true })
-      const a = yield* take(claims, ask("a", 60))
-      yield* meter.freeSlot(a)
-      yield* TestClock.adjust("20 seconds")
-      yield* meter.renewSlot(a)
-      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-      yield* TestClock.adjust("10 seconds")
-      assert.strictEqual((yield* take(claims, ask("b", 1))).held, 1)
-    })
-
-    test("when the store has lost everything, then a slot that was kept is taken again with its next renewal", function* () {
-      const [meter, wipe] = [yield* Meter, yield* Wipe]
-      const claims = claimsOf({ concurrent: 1 })
-      const a = yield* take(claims, ask("a", 60))
-      yield* meter.settle(a, 25, { keepSlot: true })
-      yield* wipe
-      yield* meter.renewSlot(a)
-      assert.strictEqual(refused(yield* reserve(claims, ask("b", 1))).by, "concurrency")
-      yield* meter.freeSlot(a)
-      assert.strictEqual((yield* take(claims, ask("c", 1))).held, 1)
-    })
-
     test("when a request renews, then it takes more while there is more, and else gets none", function* () {
       const meter = yield* Meter
       const claims = claimsOf({ tpm: 1000, budgets: { day: 100 } })

@@ -62,16 +62,15 @@ const step = fc.oneof(
   },
   {
     weight: 3,
-    arbitrary: fc.record({ verb: verb("settle"), which, used: amount, keepSlot: fc.boolean() })
+    arbitrary: fc.record({ verb: verb("settle"), which, used: amount })
   },
-  { weight: 2, arbitrary: fc.record({ verb: verb("renewSlot", "freeSlot"), which }) },
   {
     weight: 3,
     arbitrary: fc.record({ verb: verb("reserveAll"), turn, terms, tokens: amount, slot: fc.boolean() })
   },
   {
     weight: 2,
-    arbitrary: fc.record({ verb: verb("settleAll"), turn, used: amount, keepSlot: fc.boolean() })
+    arbitrary: fc.record({ verb: verb("settleAll"), turn, used: amount })
   },
   { weight: 2, arbitrary: fc.record({ verb: verb("cancel", "peek"), which, terms }) },
   { weight: 1, arbitrary: fc.record({ verb: verb("repair"), which, total: amount }) },
@@ -180,21 +179,16 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
           yield* askOne((meter) => meter.renew(reservation, action.used, action.want))
         break
       case "settle":
-        if (reservation !== undefined)
-          yield* askOne((meter) => meter.settle(reservation, action.used, action))
+        if (reservation !== undefined) yield* askOne((meter) => meter.settle(reservation, action.used))
         break
       case "settleAll": {
         const all = action.turn.flatMap((which) => reservations.get(which) ?? [])
         yield* ask(
           inSections(all, ({ admittedAt, claims }) => [claims, dayOf(admittedAt)]),
-          (meter, one) => meter.settle(one, action.used, action)
+          (meter, one) => meter.settle(one, action.used)
         )
         break
       }
-      case "renewSlot":
-      case "freeSlot":
-        if (reservation !== undefined) yield* askOne((meter) => meter[action.verb](reservation))
-        break
       case "cancel":
         yield* askOne((meter) =>
           meter.cancel({ id: `${run}-${action.which}`, claims: claimsOf(action.terms, action.which) })

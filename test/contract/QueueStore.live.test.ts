@@ -5,7 +5,6 @@ import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { maxWaitMs } from "../support/wait.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
-import { pinSuite } from "./QueueStorePins.ts"
 import { properties } from "./QueueStoreProperty.ts"
 
 const twin = () =>
@@ -29,5 +28,4 @@ const twin = () =>
   ).pipe(Layer.provide(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))
 
 suite("QueueStore in Redis", twin)
-pinSuite("QueueStore in Redis", twin)
 properties("QueueStore in Redis", twin, { runs: 120 })

@@ -2,7 +2,6 @@ import { Effect, Layer } from "effect"
 import { layerMemoryOf, QueueMemory } from "../../src/gates/queue/memory.ts"
 import { QueueStore } from "../../src/gates/queue/QueueStore.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
-import { pinSuite } from "./QueueStorePins.ts"
 
 const twin = () =>
   Layer.sync(Replicas, () => {
@@ -15,4 +14,3 @@ const twin = () =>
   })
 
 suite("QueueStore in memory", twin)
-pinSuite("QueueStore in memory", twin)

@@ -11,7 +11,6 @@ import {
   type Bounds,
   Granted,
   type Held,
-  type Pins,
   QueueStore,
   type Seen,
   type Ticket,
@@ -55,13 +54,6 @@ const step = fc.oneof(
           agoMs: fc.constantFrom(0, 1, 1500)
         }),
         { nil: undefined }
-      ),
-      pins: fc.option(
-        fc.record({
-          names: fc.uniqueArray(fc.constantFrom("m1", "m2", "p"), { maxLength: 2 }),
-          ends: fc.constantFrom("goes on", "loaded", "failed")
-        }),
-        { nil: undefined }
       )
     })
   },
@@ -76,7 +68,6 @@ const step = fc.oneof(
   }
 )
 type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
-type PinsStep = Extract<Step, { readonly verb: "beat" }>["pins"]
 
 const weights: Record<string, number> = { t1: 1, t2: 3, t3: 0.5 }
 
@@ -129,32 +120,19 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, bounds: Bo
     if (waits || live instanceof Granted) known.set(ticket.id, { replica, ticket, waits, orders })
   })
 
-  /** the pinned model that each replica loads */
-  const loads = new Map<string, string>()
-  const pinsOf = (name: string, pins: PinsStep): Pins | undefined => {
-    const load = loads.get(name)
-    if (pins === undefined || load === undefined || pins.ends === "goes on")
-      return pins && { names: pins.names, loading: load, loaded: undefined }
-    loads.delete(name)
-    return { names: pins.names, loading: undefined, loaded: pins.ends === "loaded" ? load : undefined }
-  }
-
-  const beat = Effect.fnUntraced(function* (name: "a" | "b", seen?: Seen, pinned?: PinsStep) {
+  const beat = Effect.fnUntraced(function* (name: "a" | "b", seen?: Seen) {
     const own = [...known].filter(([, { replica }]) => replica === name)
     const running = own.filter(([, { waits }]) => !waits).map(([id]) => id)
     const waiting = own.filter(([, { waits }]) => waits).map(([id]) => id)
-    const pins = pinsOf(name, pinned)
     const { live } = yield* ask(
       name,
-      (store) => store.beat(running, waiting, bounds, seen, pins),
-      ({ load, messages, models, unknown }) => [
-        load,
+      (store) => store.beat(running, waiting, bounds, seen),
+      ({ messages, models, unknown }) => [
         models.toSorted((one, two) => (one.name < two.name ? -1 : 1)),
         messages.map(({ id, loaded, retryAfterS }) => `${id} ${loaded} ${retryAfterS}`).toSorted(),
         unknown.toSorted()
       ]
     )
-    if (live.load !== undefined) loads.set(name, live.load)
     for (const { id, retryAfterS } of live.messages) {
       const one = known.get(id)
       if (retryAfterS !== undefined) known.delete(id)
@@ -203,11 +181,10 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, bounds: Bo
         break
       }
       case "beat":
-        yield* beat(one.replica, one.seen, one.pins)
+        yield* beat(one.replica, one.seen)
         break
       case "die":
         for (const [id, { replica }] of known) if (replica === one.replica) known.delete(id)
-        loads.delete(one.replica)
         break
       case "clear":
         yield* replicas.clear

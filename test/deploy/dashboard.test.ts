@@ -46,7 +46,6 @@ layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "2"
       const limited = yield* newKey({ rpm: 1 })
       const registry = yield* Registry
       yield* registry.setTenantBudgets(tenant, { total: 1_000_000 })
-      yield* registry.changePins({ pin: [{ model: "p", hours: null }] })
       const prometheus = yield* makePrometheus([new URL(url).host])
       const traffic = Effect.gen(function* () {
         yield* call("/api/chat", { secret, body: hello() })

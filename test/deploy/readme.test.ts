@@ -167,8 +167,6 @@ const table = [
   "set-models --tenant squad --remove-alias fast",
   "set-models --key P --models c",
   "set-models --key P --models none",
-  "set-models --pin a --pin-hours 08-18",
-  "set-models --unpin a",
   "set-end-user --key P --header X-User --hash-users on",
   "set-limits --key P --each-user --rpm 8",
   "set-budget --key P --each-user --daily 9",

@@ -10,13 +10,10 @@ import { chatWith, makeGatewayProcess } from "../support/GatewayProcess.ts"
 import { reply } from "../support/redisTls.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedis } from "../support/TestRedis.ts"
-import { makeRedisCluster } from "../support/TestRedisCluster.ts"
 import { testWith } from "../support/testWith.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/deploy.md"), "utf8")
 const [, rules = ""] = /ACL SETUSER gateway on '>hidden-word' (.*)/.exec(guide) ?? []
-
-const [, ofCluster = ""] = /On a Redis Cluster it also needs `([^`]*)`/.exec(guide) ?? []
 
 const layerRegistered = layerRegistry({ defaults: generous }).pipe(Layer.provideMerge(TestPostgres))
 
@@ -28,23 +25,20 @@ const ofUser = (url: string): string => {
 }
 
 /**
- * A gateway with a line, whose user of Redis has the rules of the guide that are `given`, and `more`. Three requests at once,
- * and the log.
+ * A gateway with a line, whose user of Redis has the rules of the guide that are `given`. Three requests at once, and the log.
  */
-const served = (urls: ReadonlyArray<string>, given: (rule: string) => boolean, more = "") =>
+const served = (url: string, given: (rule: string) => boolean) =>
   Effect.gen(function* () {
-    const own = [...rules.split(" ").filter(given), ...more.split(" ").filter(Boolean)]
+    const own = rules.split(" ").filter(given)
     assert.isAbove(own.length, 8, "the guide has the rules")
-    for (const url of urls) {
-      assert.strictEqual(yield* reply(url, "ACL", "SETUSER", "gateway", "on", ">hidden-word", ...own), "OK")
-    }
+    assert.strictEqual(yield* reply(url, "ACL", "SETUSER", "gateway", "on", ">hidden-word", ...own), "OK")
     const [backend, database] = [yield* Fake, yield* TestDatabase]
     const { secret } = yield* newKey()
     backend.always({ does: "stream", lines: [fake.chat("a"), fake.done()], gapMs: 100 })
     const gateway = yield* makeGatewayProcess({
       NODE_ENV: "production",
       DATABASE_URL: Redacted.value(database.url),
-      REDIS_URL: urls.map(ofUser).join(","),
+      REDIS_URL: ofUser(url),
       BACKEND_URL: backend.url,
       BACKEND_MAX_CONCURRENT: "1",
       SHUTDOWN_DRAIN_MS: "0"
@@ -66,22 +60,12 @@ const test = testWith(it.live, layerPrivateRedis())
 
 test("when the user of Redis has the rights of the operations guide, then requests are served, in line too, and no command is forbidden", function* () {
   const { url } = yield* TestRedis
-  assert.deepStrictEqual(yield* served([url], () => true), wholeAnswers)
+  assert.deepStrictEqual(yield* served(url, () => true), wholeAnswers)
 })
 
 test("when it lacks the channels, then a gateway with a line serves by its beats, and the log says why", function* () {
   const { url } = yield* TestRedis
-  const { statuses, warnings } = yield* served([url], (rule) => !rule.startsWith("&"))
+  const { statuses, warnings } = yield* served(url, (rule) => !rule.startsWith("&"))
   assert.deepStrictEqual(statuses, [200, 200, 200])
   assert.match(warnings.join("\n"), /redis refuses messages.*NOPERM/)
 })
-
-it.live(
-  "when the user of a Redis Cluster has the rights of the operations guide, then requests are served, in line too, and no command is forbidden",
-  () =>
-    Effect.gen(function* () {
-      const nodes = yield* makeRedisCluster()
-      const urls = nodes.map(({ url }) => url)
-      assert.deepStrictEqual(yield* served(urls, () => true, ofCluster), wholeAnswers)
-    }).pipe(Effect.scoped)
-)

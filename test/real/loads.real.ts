@@ -3,10 +3,9 @@
  * whatever the server and the gateway say of them.
  */
 import { assert, layer } from "@effect/vitest"
-import { Console, Effect, Fiber, Ref, Schema } from "effect"
+import { Console, Effect, Fiber, Ref } from "effect"
 import { SqlClient } from "effect/sql"
-import { Registry } from "../../src/admin/Registry.ts"
-import { call, eventually, newKey } from "../support/Gateway.ts"
+import { call, newKey } from "../support/Gateway.ts"
 import { layerOwnGateway } from "./RealGateway.ts"
 import { OwnOllama } from "./RealOllama.ts"
 
@@ -90,76 +89,5 @@ layer(layerOwnGateway(holdsOne, queue), live)("with turns, learned", (it) => {
       const { "without turns": before = 0 } = yield* Ref.get(measured)
       assert.isAtMost(2 * loads, before)
     })
-  )
-})
-
-const Loaded = Schema.fromJsonString(
-  Schema.Struct({
-    models: Schema.Array(Schema.Struct({ name: Schema.String, expires_at: Schema.DateFromString }))
-  })
-)
-
-layer(
-  layerOwnGateway(
-    { OLLAMA_MAX_LOADED_MODELS: "2" },
-    { ...queue, BACKEND_MAX_LOADED_MODELS: "2", MODEL_DISCOVERY_REFRESH_S: "1" }
-  ),
-  live
-)("pins", (it) => {
-  it.effect(
-    "when a model is pinned, then the server loads it for nobody, its first request finds it loaded, and others leave before it",
-    () =>
-      Effect.gen(function* () {
-        const [server, registry] = [yield* OwnOllama, yield* Registry]
-        const loaded = Effect.promise((signal) =>
-          fetch(new URL("/api/ps", server.url), { signal }).then((answer) => answer.text())
-        ).pipe(
-          Effect.flatMap(Schema.decodeEffect(Loaded)),
-          Effect.map(({ models }) => models)
-        )
-        const { secret } = yield* newKey()
-        const ask = (model: string) =>
-          call("/api/generate", {
-            secret,
-            body: {
-              model,
-              prompt: "hello",
-              raw: true,
-              stream: false,
-              keep_alive: 0,
-              options: { num_predict: 1 }
-            }
-          })
-        for (const model of ["plain", "embed"]) {
-          yield* registry.changePins({ pin: [{ model, hours: null }] })
-          const found = yield* eventually(
-            loaded,
-            (models) => models.some(({ name }) => name === `${model}:latest`),
-            90_000
-          )
-          yield* Console.log(`${model}: ${found.map(({ name }) => name).join(", ")}`)
-        }
-        yield* registry.changePins({ unpin: ["embed"] })
-        // The gateway reads its pins every 5 s. Until then the server may unload either of the two.
-        yield* eventually(
-          call("/metrics"),
-          ({ text }) => !/tollgate_queue_model_pinned\{model="embed:latest"\} 1/.test(text),
-          30_000
-        )
-        const runners = server.runners()
-        const answer = yield* ask("plain")
-        assert.strictEqual(answer.status, 200, answer.text)
-        assert.includeMembers([...server.runners()], [...runners], "it was not loaded again")
-        for (const model of ["split", "slow", "split"]) {
-          assert.strictEqual((yield* ask(model)).status, 200)
-          const models = yield* loaded
-          assert.sameMembers(
-            models.map(({ name }) => name),
-            ["plain:latest", `${model}:latest`]
-          )
-          const pinned = models.find(({ name }) => name === "plain:latest")
-          assert.isAbove(pinned?.expires_at.getTime() ?? 0, Date.now() + 50 * 60_000)
-        }
-      })
   )
 })

@@ -192,7 +192,7 @@ export class MeteredModel {
   settle(request: MeteredRequest, usage: Usage): void {
     const { cost } = request
     if (cost.settled) return
-    cost.settle(false)
+    cost.settled = true
     const tokens = totalTokens(usage)
     request.charged = usage
     this.spent += tokens

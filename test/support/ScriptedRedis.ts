@@ -18,20 +18,15 @@ export interface ScriptedRedis {
 }
 
 export const bulk = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
-const list = (...items: ReadonlyArray<string>): string => `*${items.length}\r\n${items.join("")}`
 const pushed = (...items: ReadonlyArray<string>): string => `>${items.length}\r\n${items.join("")}`
 
-/** What a server answers that is the only node of a cluster. */
-const healthy = ([name = "", first = "", ...rest]: ReadonlyArray<string>, port: number): string => {
+/** What a server answers that is well. */
+const healthy = ([name = "", first = "", ...rest]: ReadonlyArray<string>): string => {
   switch (`${name} ${first}`.toLowerCase().trim()) {
     case "hello 3":
       return `%1\r\n${bulk("server")}${bulk("redis")}`
     case "info":
       return bulk("role:master\r\nloading:0\r\nrun_id:1\r\n")
-    case "cluster info":
-      return bulk("cluster_state:ok\r\n")
-    case "cluster slots":
-      return list(list(":0\r\n", ":16383\r\n", list(bulk("127.0.0.1"), `:${port}\r\n`)))
     default:
       return name === "subscribe"
         ? [first, ...rest].map((channel, i) => pushed(bulk(name), bulk(channel), `:${i + 1}\r\n`)).join("")
@@ -66,7 +61,7 @@ export const makeScriptedRedis = (
           for (let next = readCommand(text); next !== undefined; next = readCommand(text)) {
             text = next.rest
             if (next.words[0] === "subscribe") subscribers.add(socket)
-            const bytes = healthy(next.words, port)
+            const bytes = healthy(next.words)
             const reply = script(next.words, bytes) ?? { bytes }
             if (reply.cut !== true) socket.write(reply.bytes)
             else return void socket.write(reply.bytes, () => socket.resetAndDestroy())

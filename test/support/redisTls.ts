@@ -4,7 +4,6 @@ import { Effect, Layer, Schedule } from "effect"
 import { inject } from "vitest"
 import { codeOf } from "../../src/infra/errorCode.ts"
 import { Redis } from "../../src/infra/Redis.ts"
-import { onConnectionError } from "../../src/infra/RedisClient.ts"
 import { makeCertificates } from "./certificates.ts"
 import { freePort } from "./servers/processes.ts"
 import { findRedis } from "./servers/RedisBinary.ts"
@@ -55,7 +54,7 @@ export const reply = (url: string, command = "PING", ...words: ReadonlyArray<str
   Effect.gen(function* () {
     const { client, send } = yield* Redis
     let code = "no error"
-    onConnectionError(client, (error) => (code = codeOf(error) ?? code))
+    client.on("error", (error) => (code = codeOf(error) ?? code))
     return yield* send(command, words).pipe(
       Effect.retry({ schedule: Schedule.spaced("20 millis"), times: 50 }),
       Effect.catchTag("RedisFailed", () => Effect.succeed(code))

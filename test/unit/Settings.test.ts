@@ -56,7 +56,7 @@ describe("Settings", () => {
       problems({
         NODE_ENV: "production",
         DATABASE_URL: "postgres://db/x",
-        REDIS_URL: "redis://a:1,redis://b:2",
+        REDIS_URL: "redis://a:1",
         BACKEND_URL: "http://ollama:11434"
       }),
       []

@@ -85,7 +85,6 @@ const paths = {
   describe: "/api/show",
   models: "/api/tags",
   loaded: "/api/ps",
-  load: "/api/embed",
   ping: "/api/version"
 } as const
 type Path = keyof typeof paths
@@ -221,7 +220,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   /** Begins an answer in frames to a call as it is `asked`. */
   const begin = Effect.fnUntraced(function* (
     kind: FrameKind,
-    { call, model, place, request }: Facts<"Audit">,
+    { call, model, request }: Facts<"Audit">,
     share: AnswerShare,
     asked: ModelCall
   ) {
@@ -229,7 +228,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     const own = timer(options.firstByteTimeoutMs)
     const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
     const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
-    const body = streamBodyOf(model.name, asked, place)
+    const body = streamBodyOf(model.name, asked)
     const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
     return yield* Effect.mapError(endingSoon(opening), (error) =>
       own() > 0 && wasLate(error)
@@ -260,11 +259,11 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { kind } = request
       if (kind !== "embed" && kind !== "embeddings")
         return yield* protocol(`${kind} does not answer in vectors`)
-      return yield* callWithBreaker(breaker, permit, ({ model, place }) =>
+      return yield* callWithBreaker(breaker, permit, ({ model }) =>
         endingSoon(
           ask(
             kind,
-            objectBodyOf(model.name, request, place),
+            objectBodyOf(model.name, request),
             vectorsFor(kind, request),
             share,
             options.firstByteTimeoutMs
@@ -279,18 +278,6 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     loaded: lookUp("loaded", null, list, listTimeoutMs),
-    load: (model, window, keepAliveS) =>
-      lookUp(
-        "load",
-        JSON.stringify({
-          model,
-          input: [],
-          keep_alive: keepAliveS,
-          ...(window === undefined ? {} : { options: { num_ctx: window } })
-        }),
-        anything,
-        options.firstByteTimeoutMs
-      ),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
     ping
   })

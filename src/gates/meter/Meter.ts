@@ -120,24 +120,8 @@ export class Meter extends Context.Service<
      */
     renew(reservation: Reservation, used: number, want: number): Effect.Effect<Renewal, MeterDown>
 
-    /**
-     * Ends the request with the tokens it really used, in total; frees slot and hold. Returns what is left now. With
-     * `keepSlot` its slot stays taken on a new lease until `freeSlot`, because its answer is still being written.
-     */
-    settle(
-      reservation: Reservation,
-      used: number,
-      options?: { readonly keepSlot: boolean }
-    ): Effect.Effect<Headroom, MeterDown>
-
-    /**
-     * Renews the lease of a slot that `settle` kept. Takes the slot again if the store has lost the request. No-op before
-     * `settle`, after `freeSlot`, and once the lease has ended.
-     */
-    renewSlot(reservation: Reservation): Effect.Effect<void, MeterDown>
-
-    /** Frees a slot that `settle` kept. No-op before `settle`. */
-    freeSlot(reservation: Reservation): Effect.Effect<void, MeterDown>
+    /** Ends the request with the tokens it really used, in total; frees slot and hold. Returns what is left now. */
+    settle(reservation: Reservation, used: number): Effect.Effect<Headroom, MeterDown>
 
     /** Removes the request as if it had never been admitted, also from the window of requests. */
     cancel(reservation: Pick<Reservation, "id" | "claims">): Effect.Effect<void, MeterDown>

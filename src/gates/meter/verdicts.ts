@@ -10,7 +10,7 @@ import {
   type Remaining
 } from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
-import type { Claims, CounterName, CounterOwner, Counters, Reservation } from "../../domain/Reservation.ts"
+import type { Claims, CounterName, Counters, Reservation } from "../../domain/Reservation.ts"
 
 const limitsOf = (scope: BudgetScope) =>
   (["requests", "tokens", "concurrency"] as const).map((by) => ({ by, scope }))
@@ -180,9 +180,3 @@ export const refusal = (
   const retryAfterS = isSpent ? secondsToEndOf(by, now) : Math.max(1, Math.ceil(waitMs / 1000))
   return new Refused({ by, scope, limit, isSpent, retryAfterS, headroom })
 }
-
-/** Braces place an account in a cluster; one inside a name would move the tag. */
-export const tagOf = ({ group }: CounterOwner): string =>
-  `{${braces.test(group) ? group.replaceAll(/[{}]/g, "_") : group}}`
-
-const braces = /[{}]/

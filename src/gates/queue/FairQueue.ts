@@ -28,13 +28,6 @@ export interface Used {
   readonly loadMs: number | undefined
 }
 
-/** A pinned model that this replica loads. */
-export interface PinnedLoad {
-  /** with its window after a blank */
-  readonly name: string
-  readonly over: (isLoaded: boolean) => void
-}
-
 export class FairQueue extends Context.Service<
   FairQueue,
   {
@@ -54,10 +47,6 @@ export class FairQueue extends Context.Service<
     ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope>
     /** The models that the model server says it has loaded, asked for `agoMs` ago. */
     readonly seeLoaded: (names: ReadonlyArray<string>, agoMs: number) => void
-    /** The models that are pinned now. */
-    readonly pin: (names: ReadonlyArray<string>) => void
-    /** Waits until this replica shall load a pinned model. */
-    readonly toLoad: Effect.Effect<PinnedLoad>
     /** For metrics, without I/O. */
     readonly status: () => QueueStatus
   }

@@ -6,7 +6,6 @@
 import type { Priority } from "../../domain/settings.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
 import { Average, LoadedModels, type ModelState } from "./LoadedModels.ts"
-import { PinnedModels } from "./PinnedModels.ts"
 import {
   assumedTurnMs,
   type Beat,
@@ -18,7 +17,6 @@ import {
   lingerMsOf,
   maxRetryAfterS,
   type Message,
-  type Pins,
   type ModelUse,
   noticeableLoadMs,
   type Seen,
@@ -57,8 +55,7 @@ export class FairScheduler {
   readonly #entries = new Map<string, Entry>()
   readonly #replicas = new Map<string, Replica>()
   readonly #lines: Record<Priority, FairLine> = { interactive: new FairLine(), batch: new FairLine() }
-  readonly #pins = new PinnedModels()
-  readonly #models = new LoadedModels((name) => this.#pins.has(name))
+  readonly #models = new LoadedModels()
   readonly #opensAt: number
   #order: number
   #lastBatchAt = Number.NEGATIVE_INFINITY
@@ -144,8 +141,7 @@ export class FairScheduler {
     running: ReadonlyArray<string>,
     waiting: ReadonlyArray<string>,
     bounds: Bounds,
-    seen?: Seen,
-    pins?: Pins
+    seen?: Seen
   ): Outcome<Beat> {
     const replica = this.#replica(now, name)
     const named = new Set([...running, ...waiting])
@@ -159,17 +155,7 @@ export class FairScheduler {
       const turnMs = now < this.#opensAt ? (bounds.turnMaxMs ?? defaultTurnMaxMs) : 0
       this.#models.see(now, seen, bounds, now + turnMs)
     }
-    if (pins !== undefined) {
-      this.#pins.set(now, pins.names)
-      this.#pins.report(now, this.#models, name, pins.loading, pins.loaded)
-    }
     this.#settle(now, bounds)
-    const { batch, interactive } = this.#lines
-    const awaited = new Map([...interactive.models, ...batch.models])
-    const load =
-      pins === undefined || now < this.#opensAt
-        ? undefined
-        : this.#pins.next(now, this.#models, name, awaited, bounds)
     const granted = waiting.flatMap((id) => {
       const entry = this.#entries.get(id)
       return entry?.running === true ? [{ id, loaded: entry.loaded }] : []
@@ -178,8 +164,7 @@ export class FairScheduler {
       messages: [...granted, ...[...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS }))],
       unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
       models: this.#uses(),
-      changesInMs: this.#changesIn(now),
-      load
+      changesInMs: this.#changesIn(now)
     })
   }
 
@@ -250,8 +235,7 @@ export class FairScheduler {
   #start(now: number, entry: Entry, bounds: Bounds, { leaving, passes }: Omit<Choice, "entry">): void {
     const { cost, model, priority } = entry.ticket
     for (const one of leaving) this.#models.unload(now, one)
-    const isCharged = leaving.length > 0 && !this.#pins.has(model)
-    const load = isCharged ? this.#loadTime(model, bounds) : 0
+    const load = leaving.length > 0 ? this.#loadTime(model, bounds) : 0
     this.#lines[priority].start(entry, Math.min(cost, this.#used.value), load, passes)
     entry.loaded = this.#models.start(now, model, bounds.turnMaxMs ?? defaultTurnMaxMs)
     entry.running = true
@@ -266,7 +250,6 @@ export class FairScheduler {
       for (const entry of this.#entriesOf(name)) this.#remove(now, entry)
       this.#replicas.delete(name)
     }
-    for (const name of dead) this.#pins.report(now, this.#models, name)
     this.#dispatch(now, bounds)
   }
 
@@ -347,15 +330,12 @@ export class FairScheduler {
 
   #uses(): ReadonlyArray<ModelUse> {
     const waiting = [...this.#entries.values()].filter((entry) => !entry.running)
-    const { resident } = this.#models
-    const unloaded = this.#pins.names.filter((name) => this.#models.residentOf(name) === undefined)
-    const names = new Set([...resident, ...waiting.map(({ ticket }) => ticket.model), ...unloaded])
+    const names = new Set([...this.#models.resident, ...waiting.map(({ ticket }) => ticket.model)])
     return [...names].map((name) => {
       const { resident, running } = this.#models.of(name)
       return {
         name,
         resident,
-        pinned: this.#pins.has(name),
         running,
         waiting: waiting.filter(({ ticket }) => ticket.model === name).length
       }

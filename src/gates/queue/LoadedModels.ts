@@ -59,11 +59,6 @@ export class LoadedModels {
   readonly #models = new Map<string, ModelState>()
   /** pairs of models that fit together */
   readonly #together = new Set<string>()
-  readonly #isPinned: (name: string) => boolean
-
-  constructor(isPinned: (name: string) => boolean) {
-    this.#isPinned = isPinned
-  }
 
   get #all(): ReadonlyArray<ModelState> {
     return [...this.#models.values()]
@@ -88,26 +83,14 @@ export class LoadedModels {
     this.#models.set(model.name, model)
   }
 
-  /** The loaded model of that name, with whatever window. After a loss there may be two: then the one that was used last. */
-  residentOf(base: string): string | undefined {
-    const [last] = this.#all
-      .filter(({ name, resident }) => resident && baseOf(name) === base)
-      .sort((one, two) => two.changed - one.changed || (one.name < two.name ? -1 : 1))
-    return last?.name
-  }
-
-  /**
-   * The loaded models that must leave before this one is loaded. One that runs, or that requests wait for, leaves late; a pinned one
-   * last.
-   */
+  /** The loaded models that must leave before this one is loaded. One that runs, or that requests wait for, leaves last. */
   inTheWayOf(
     name: string,
     { maxLoadedModels }: Bounds,
     awaited: ReadonlyMap<string, number>
   ): ReadonlyArray<ModelState> {
     if (this.#models.get(name)?.resident === true) return []
-    const isBusy = (model: ModelState) =>
-      (this.#isPinned(model.name) ? 2 : 0) + (model.running > 0 || awaited.has(model.name) ? 1 : 0)
+    const isBusy = (model: ModelState) => Number(model.running > 0 || awaited.has(model.name))
     const resident = this.#all
       .filter((model) => model.resident)
       .sort(
@@ -122,18 +105,14 @@ export class LoadedModels {
     return [...same, ...leaving]
   }
 
-  /** The server is asked for the model. */
-  load(now: number, model: ModelState): void {
-    Object.assign(model, { resident: true, loaded: false, until: now, changed: now })
-    this.#keep(model)
-  }
-
   /** A request of the model goes. Returns whether the model was loaded. `turnMaxMs`: of a turn, after the load */
   start(now: number, name: string, turnMaxMs: number): boolean {
     const model = this.of(name)
     if (!model.resident) {
-      this.load(now, model)
+      model.resident = true
+      model.loaded = false
       model.until = now + model.loadMs.value + turnMaxMs
+      this.#keep(model)
     }
     model.running += 1
     model.changed = now

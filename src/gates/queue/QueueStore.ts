@@ -15,9 +15,6 @@
  * service stay as the weights are. A model without requests leaves when nobody came back for a moment. A request waits for its
  * fair share, at most a turn and the load before that, and a load. With one model there are no turns.
  *
- * **Pins.** A pinned model leaves last: only when no other one can make room. Nobody pays for its load. When it is not loaded, and
- * those that must leave for it are not pinned and idle, a replica is asked to load it (`PinnedModels.ts`).
- *
  * **Guarantees** (both twins; `test/contract/QueueStore.ts` holds them to it)
  * - At most `places` requests have a place, but for those of a replica that stopped renewing: these count until its lease
  *   ends, and are given to others then.
@@ -66,16 +63,6 @@ export interface Seen {
   readonly agoMs: number
 }
 
-/** What a replica says of pinned models with its beat. */
-export interface Pins {
-  /** those that are pinned now; other replicas' answers follow the last that was told */
-  readonly names: ReadonlyArray<string>
-  /** which one it is loading */
-  readonly loading: string | undefined
-  /** which one it has loaded since its last beat */
-  readonly loaded: string | undefined
-}
-
 /** The request has a place: the backend may be called. `loaded`: whether its model is, as far as is known */
 export class Granted extends Data.TaggedClass("Granted")<{ readonly loaded: boolean }> {}
 /** The request waits. `order` is its number among all requests that ever came, for `restore`. */
@@ -114,15 +101,12 @@ export interface Beat {
   readonly models: ReadonlyArray<ModelUse>
   /** until the lease of a replica ends, or the store that lost its state gives places again, milliseconds */
   readonly changesInMs: number
-  /** a pinned model that this replica shall have loaded, or kept, by the model server; said once */
-  readonly load: string | undefined
 }
 
 /** A model at the server, over all replicas. */
 export interface ModelUse {
   readonly name: string
   readonly resident: boolean
-  readonly pinned: boolean
   /** requests that have a place */
   readonly running: number
   /** requests that wait */
@@ -161,14 +145,13 @@ export class QueueStore extends Context.Service<
     /**
      * Reports that this replica is alive, with its requests: those with a place, and those that wait. The store
      * forgets requests of the replica that are not reported, if they came before its last beat. `seen`: what the server said
-     * since the last beat. `pins`: of this replica, once it has read them.
+     * since the last beat.
      */
     beat(
       running: ReadonlyArray<string>,
       waiting: ReadonlyArray<string>,
       bounds: Bounds,
-      seen?: Seen,
-      pins?: Pins
+      seen?: Seen
     ): Effect.Effect<Beat, QueueStoreDown>
 
     /**
@@ -223,18 +206,3 @@ export const lingerMsOf = (loadMs: number): number => (loadMs < 2000 ? 0 : Math.
 
 /** The name without its window: a model is loaded with one window at a time. */
 export const baseOf = (name: string): string => name.split(" ", 1)[0] ?? name
-
-/** More pins than a server has models loaded. */
-export const maxPins = 16
-/** Pinned models, milliseconds. */
-export const pinTimes = {
-  /** one that nobody used for so long is named to the server again */
-  renewMs: 1_200_000,
-  /** how long another one must be idle before it leaves for a pinned one that nobody asks for */
-  idleMs: 15_000,
-  /** pause after a load; twice as long after each that did not end well, up to `mostMs` */
-  firstMs: 30_000,
-  mostMs: 600_000
-} as const
-/** How long the server keeps a pinned model after its last request: longer than it keeps others, and than `renewMs`. */
-export const pinnedKeepAliveS = 3600

@@ -1,11 +1,11 @@
 /** The queue on a `QueueStore`, and the layer without a queue. */
-import { Deferred, Duration, Effect, Layer, Queue } from "effect"
+import { Deferred, Duration, Effect, Layer } from "effect"
 import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later } from "../../observability/background.ts"
 import { type Evidence, type Facts, seal } from "../../domain/Evidence.ts"
-import { FairQueue, type PinnedLoad, type QueueStatus, type Used } from "./FairQueue.ts"
+import { FairQueue, type QueueStatus, type Used } from "./FairQueue.ts"
 import {
   baseOf,
   type Bounds,
@@ -17,9 +17,7 @@ import {
   type QueueStoreDown,
   type Ticket,
   Waiting,
-  maxListed,
-  pinnedKeepAliveS,
-  type Pins
+  maxListed
 } from "./QueueStore.ts"
 
 export interface FairQueueOptions extends Bounds {
@@ -81,8 +79,6 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   let modelsAt = 0
   /** a beat comes when a lease ends, or the store gives places again: others wait for that */
   let pauseMs = beatMs
-  let pins: Pins | undefined
-  const loads = yield* Queue.sliding<PinnedLoad>(1)
   /** what the model server has loaded, until the store knows it */
   let seen: { readonly names: ReadonlyArray<string>; readonly at: number } | undefined
 
@@ -121,12 +117,6 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
         metrics.modelLoaded(model, ms)
       )
     })
-
-  const isPinned = (model: string): boolean => pins?.names.includes(baseOf(model)) === true
-  /** This replica loads `name`, and has loaded `loaded`. */
-  const tellPins = (name: string | undefined, loaded: string | undefined) => {
-    if (pins !== undefined) pins = { names: pins.names, loading: name, loaded }
-  }
 
   const waitForTurn = (local: Local): Effect.Effect<boolean | undefined, CapacityExceeded | Unavailable> =>
     Deferred.await(local.turn).pipe(
@@ -171,12 +161,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     )
     yield* Effect.addFinalizer(() => giveBack)
     return seal.Queue(reserved, {
-      place: {
-        queuedMs: now() - since,
-        loaded,
-        giveBack,
-        ...(isPinned(ticket.model) ? { keepAliveS: pinnedKeepAliveS } : {})
-      }
+      place: { queuedMs: now() - since, loaded, giveBack }
     })
   })
   const enter = (reserved: Evidence<"Limiter">, used: () => Used) =>
@@ -195,9 +180,8 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     pauseMs = beatMs
     const sent = seen
     const told = sent && { names: sent.names, agoMs: now() - sent.at }
-    const toldPins = pins
-    const beaten = yield* store.beat(running, waiting, options, told, toldPins)
-    const { changesInMs, load, messages, unknown } = beaten
+    const beaten = yield* store.beat(running, waiting, options, told)
+    const { changesInMs, messages, unknown } = beaten
     if (seen === sent) seen = undefined
     // The store may have lost its state: it learns what was loaded before it gives places again.
     if (unknown.length > 0) seen ??= { names: loadedOf(models), at: modelsAt }
@@ -205,12 +189,6 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     modelsAt = now()
     // Others wait for what happens then, as for a place.
     pauseMs = Math.min(beatMs, changesInMs + lateMs)
-    if (pins?.loaded === toldPins?.loaded) tellPins(pins?.loading, undefined)
-    if (load !== undefined) {
-      tellPins(load, undefined)
-      const over = (isLoaded: boolean) => tellPins(undefined, isLoaded ? load : undefined)
-      yield* Queue.offer(loads, { name: load, over })
-    }
     for (const message of messages) yield* hear(message)
     // Requests that ended meanwhile are not given back.
     const held: ReadonlyArray<Held> = unknown.flatMap((id) => {
@@ -250,11 +228,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     seen = { names: names.slice(0, maxListed), at: now() - agoMs }
   }
 
-  const pin = (names: ReadonlyArray<string>) => {
-    pins = { loading: undefined, loaded: undefined, ...pins, names }
-  }
-
-  return FairQueue.of({ limited: true, enter, seeLoaded, status, pin, toLoad: Queue.take(loads) })
+  return FairQueue.of({ limited: true, enter, seeLoaded, status })
 })
 
 /** With `BACKEND_MAX_CONCURRENT`. */
@@ -269,8 +243,6 @@ export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(
     limited: false,
     enter: (reserved) => Effect.succeed(withoutPlace(reserved)),
     seeLoaded: () => undefined,
-    pin: () => undefined,
-    toLoad: Effect.never,
     status: () => ({ running: 0, waiting: new Map(), models: [] })
   })
 )

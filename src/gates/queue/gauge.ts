@@ -25,11 +25,6 @@ export const layerQueueGauge: Layer.Layer<never, never, FairQueue | Metrics> = L
       ...ofModels(({ resident }) => (resident ? 1 : 0))
     })
     yield* metrics.probe({
-      name: "tollgate_queue_model_pinned",
-      help: "Models that are pinned now, loaded or not, and others that are loaded or waited for: 1 or 0",
-      ...ofModels(({ pinned }) => (pinned ? 1 : 0))
-    })
-    yield* metrics.probe({
       name: "tollgate_queue_model_waiting",
       help: "Requests of all replicas that wait for a place at the backend, by model",
       ...ofModels(({ waiting }) => waiting)

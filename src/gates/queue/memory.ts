@@ -57,8 +57,8 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
         leave: (id, bounds) => run((scheduler, now) => scheduler.leave(now, id, bounds)),
         end: (id, used, bounds, loadMs) =>
           run((scheduler, now) => scheduler.end(now, id, used, bounds, loadMs)),
-        beat: (running, waiting, bounds, seen, pins) =>
-          run((scheduler, now) => scheduler.beat(now, replica, running, waiting, bounds, seen, pins)),
+        beat: (running, waiting, bounds, seen) =>
+          run((scheduler, now) => scheduler.beat(now, replica, running, waiting, bounds, seen)),
         restore: (held, bounds) => run((scheduler, now) => scheduler.restore(now, replica, held, bounds)),
         onMessage: (listener) => {
           const own: Listener = (message) => (message.replica === replica ? listener(message) : Effect.void)

@@ -51,7 +51,6 @@ const layerMetrics = Layer.succeed(Metrics, {
   observe: () => Effect.void,
   firstFrame: () => Effect.void,
   modelLoaded: () => Effect.void,
-  pinnedLoaded: () => Effect.void,
   revoked: () => Effect.void,
   promptsDropped: () => Effect.void,
   malformed: () => Effect.void,

@@ -107,15 +107,11 @@ export class Redis extends Store {
             Effect.sync(() => this.onlooker?.renewed(one, used, held))
           )
         ),
-      settle: (one, used, options) =>
+      settle: (one, used) =>
         send(
           `settles ${short(one.id)} with ${used} tokens`,
-          Effect.tap(at.settle(one, used, options), () =>
-            Effect.sync(() => this.onlooker?.settled(one.id, used))
-          )
+          Effect.tap(at.settle(one, used), () => Effect.sync(() => this.onlooker?.settled(one.id, used)))
         ),
-      renewSlot: (one) => send(`renews the slot of ${short(one.id)}`, at.renewSlot(one)),
-      freeSlot: (one) => send(`frees the slot of ${short(one.id)}`, at.freeSlot(one)),
       cancel: (one) =>
         send(
           `cancels ${short(one.id)}`,

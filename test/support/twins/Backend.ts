@@ -24,7 +24,6 @@ export interface MemoryScript {
   show?(admitted: Facts<"Audit">): Effect.Effect<JsonObject, BackendFailed | BadRequest | Forbidden>
   describe?(name: string): Effect.Effect<Description, BackendFailed>
   readonly loaded?: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
-  load?(name: string): Effect.Effect<void, BackendFailed>
   readonly ping?: Effect.Effect<void, BackendFailed>
 }
 
@@ -61,7 +60,6 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         loaded: script.loaded ?? unscripted,
-        load: (name) => Effect.suspend(() => script.load?.(name) ?? unscripted),
         ping: script.ping ?? Effect.void
       })
     })

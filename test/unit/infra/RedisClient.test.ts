@@ -4,7 +4,6 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
-import { Cluster } from "ioredis"
 import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
 import { storeFault } from "../../../src/infra/storeFault.ts"
 import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
@@ -27,15 +26,13 @@ const works = Effect.gen(function* () {
   assert.strictEqual(reply._tag, "Some", `the client is ${redis.client.status}`)
 })
 
-const layerOn = (kind: string, port: number) => {
-  const one = `redis://user:password@127.0.0.1:${port}`
-  return layerRedis({ url: Redacted.make(kind === "single" ? one : `${one},${one}`), commandTimeoutMs: 200 })
-}
+const layerOn = (port: number) =>
+  layerRedis({ url: Redacted.make(`redis://user:password@127.0.0.1:${port}`), commandTimeoutMs: 200 })
 
 describe("a client of Redis", () => {
-  it.live.each(["single", "cluster"])(
-    "when its connections are cut in the midst of any reply (%s), then no error is left unhandled, and it works and hears messages again",
-    (kind) =>
+  it.live(
+    "when its connections are cut in the midst of any reply, then no error is left unhandled, and it works and hears messages again",
+    () =>
       Effect.gen(function* () {
         const { errors } = yield* unhandledErrors
         let commands = 0
@@ -66,50 +63,24 @@ describe("a client of Redis", () => {
             assert.isTrue(yield* comesTrue(isHeard), `cut at command ${at}`)
           }
           assert.deepStrictEqual(errors, [])
-        }).pipe(Effect.provide(layerOn(kind, server.port)))
+        }).pipe(Effect.provide(layerOn(server.port)))
       }).pipe(Effect.scoped)
   )
 
-  it.live("when a slot moves to a node that breaks, then only the command fails", () =>
+  it.live("when a connection tells two errors, as one with TLS may, then none is left unhandled", () =>
     Effect.gen(function* () {
-      const { errors } = yield* unhandledErrors
-      let asked = 0
-      const server = yield* makeScriptedRedis(([name, key]): Reply | undefined => {
-        if (name === "SET" && key === "moving") return { bytes: `-ASK 1 127.0.0.1:${server.port}\r\n` }
-        if (name?.toLowerCase() !== "asking") return undefined
-        asked += 1
-        return { bytes: "", cut: true }
-      })
+      const server = yield* makeScriptedRedis(() => undefined)
       yield* Effect.gen(function* () {
         yield* works
-        const redis = yield* Redis
-        yield* Effect.flip(redis.send("SET", ["moving", "b"]))
-        yield* works
-        assert.isAbove(asked, 0)
-        assert.deepStrictEqual(errors, [])
-      }).pipe(Effect.provide(layerOn("cluster", server.port)))
+        const { client } = yield* Redis
+        for (const text of ["alert", "reset"]) client.stream.emit("error", new Error(text))
+      }).pipe(Effect.provide(layerOn(server.port)))
     }).pipe(Effect.scoped)
   )
 
-  it.live.each(["single", "cluster"])(
-    "when a connection tells two errors, as one with TLS may (%s), then none is left unhandled",
-    (kind) =>
-      Effect.gen(function* () {
-        const server = yield* makeScriptedRedis(() => undefined)
-        yield* Effect.gen(function* () {
-          yield* works
-          const { client } = yield* Redis
-          const nodes = client instanceof Cluster ? client.nodes() : [client]
-          assert.isNotEmpty(nodes)
-          for (const { stream } of nodes)
-            for (const text of ["alert", "reset"]) stream.emit("error", new Error(text))
-        }).pipe(Effect.provide(layerOn(kind, server.port)))
-      }).pipe(Effect.scoped)
-  )
-
-  it.live.each(["single", "cluster"])(
-    "when the file of the URL has another user and password, then the next connection logs in with them (%s)",
-    (kind) =>
+  it.live(
+    "when the file of the URL has another user and password, then the next connection logs in with them",
+    () =>
       Effect.gen(function* () {
         const logins = new Set<string>()
         const server = yield* makeScriptedRedis((words) => {
@@ -122,10 +93,7 @@ describe("a client of Redis", () => {
           (name) => Effect.sync(() => rmSync(name, { recursive: true }))
         )
         const label = path.join(folder, "url")
-        const textOf = (login: string) => {
-          const one = `redis://${login}@127.0.0.1:${server.port}`
-          return kind === "single" ? one : `${one},${one}`
-        }
+        const textOf = (login: string) => `redis://${login}@127.0.0.1:${server.port}`
         const url = Redacted.make(textOf("one:first"), { label })
         yield* Effect.gen(function* () {
           writeFileSync(label, textOf("one:first"))
@@ -139,24 +107,22 @@ describe("a client of Redis", () => {
       }).pipe(Effect.scoped)
   )
 
-  it.live.each(["single", "cluster"])(
-    "when the password is refused, then who asks for the servers hears it (%s)",
-    (kind) =>
-      Effect.gen(function* () {
-        const isLogin = (word: string) => word.toLowerCase() === "auth"
-        const server = yield* makeScriptedRedis((words) => ({
-          bytes: words.some(isLogin)
-            ? "-WRONGPASS invalid username-password pair\r\n"
-            : "-NOAUTH Authentication required.\r\n"
-        }))
-        yield* Effect.gen(function* () {
-          const { askServers } = yield* Redis
-          const named = yield* eventually(
-            Effect.map(Effect.flip(askServers), (error) => storeFault(error).fault),
-            (fault) => fault === "password refused"
-          )
-          assert.strictEqual(named, "password refused")
-        }).pipe(Effect.provide(layerOn(kind, server.port)))
-      }).pipe(Effect.scoped)
+  it.live("when the password is refused, then who asks for the server hears it", () =>
+    Effect.gen(function* () {
+      const isLogin = (word: string) => word.toLowerCase() === "auth"
+      const server = yield* makeScriptedRedis((words) => ({
+        bytes: words.some(isLogin)
+          ? "-WRONGPASS invalid username-password pair\r\n"
+          : "-NOAUTH Authentication required.\r\n"
+      }))
+      yield* Effect.gen(function* () {
+        const { askServer } = yield* Redis
+        const named = yield* eventually(
+          Effect.map(Effect.flip(askServer), (error) => storeFault(error).fault),
+          (fault) => fault === "password refused"
+        )
+        assert.strictEqual(named, "password refused")
+      }).pipe(Effect.provide(layerOn(server.port)))
+    }).pipe(Effect.scoped)
   )
 })

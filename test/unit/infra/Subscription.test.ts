@@ -8,11 +8,7 @@ import { comesTrue } from "../../support/wait.ts"
 const message = (text: string): string => `>3\r\n${bulk("message")}${bulk("channel")}${bulk(text)}`
 
 /** Subscribes where the first `failures` attempts are answered by `failure`; then messages come. Returns the lines of the log. */
-const subscribes = Effect.fnUntraced(function* (
-  kind: "single" | "cluster",
-  failures: number,
-  failure: Reply
-) {
+const subscribes = Effect.fnUntraced(function* (failures: number, failure: Reply) {
   const lines: Array<string> = []
   const logger = Logger.make(({ message }) => void lines.push([message].flat().map(String).join(" ")))
   let attempts = 0
@@ -22,8 +18,7 @@ const subscribes = Effect.fnUntraced(function* (
     return attempts <= failures ? failure : undefined
   })
   const got: Array<string> = []
-  const one = `redis://127.0.0.1:${server.port}`
-  const url = Redacted.make(kind === "single" ? one : `${one},${one}`)
+  const url = Redacted.make(`redis://127.0.0.1:${server.port}`)
   yield* Effect.gen(function* () {
     const redis = yield* Redis
     yield* redis.subscribe(["channel"], (_, text) => {
@@ -42,15 +37,13 @@ const subscribes = Effect.fnUntraced(function* (
 
 describe("a subscription", () => {
   it.live.each([
-    ["single", 8, { bytes: "", cut: true }],
-    ["cluster", 8, { bytes: "", cut: true }],
-    ["single", 2, { bytes: "-NOPERM no permissions\r\n" }],
-    ["cluster", 2, { bytes: "-NOPERM no permissions\r\n" }]
+    [8, { bytes: "", cut: true }],
+    [2, { bytes: "-NOPERM no permissions\r\n" }]
   ] as const)(
-    "when it fails (%s, %i times, %j), then it is made all the same, a refusal is logged once, and a message that cannot be handled ends nothing",
-    ([kind, failures, failure]) =>
+    "when it fails (%i times, %j), then it is made all the same, a refusal is logged once, and a message that cannot be handled ends nothing",
+    ([failures, failure]) =>
       Effect.gen(function* () {
-        const lines = yield* subscribes(kind, failures, failure)
+        const lines = yield* subscribes(failures, failure)
         const refusals = lines.filter((line) => line.includes("redis refuses messages"))
         assert.strictEqual(refusals.length, "cut" in failure ? 0 : 1)
       })

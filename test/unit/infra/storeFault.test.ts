@@ -13,6 +13,7 @@ const ofPostgres = (code: string, message: string) =>
     gate: "KeyStore",
     cause: new SqlError({ reason: new UnknownError({ cause: Object.assign(new Error(message), { code }) }) })
   })
+const suitable = { runId: "", version: "7.2.1", evictionPolicy: "noeviction", isClustered: false }
 const ofRedis = (message: string) => new MeterDown({ cause: new Error(message) })
 
 const cases: ReadonlyArray<readonly [fault: string, error: unknown]> = [
@@ -30,20 +31,14 @@ const cases: ReadonlyArray<readonly [fault: string, error: unknown]> = [
   ["password refused", new Error("The server requested password authentication")],
   ["password refused", ofRedis("WRONGPASS invalid username-password pair or user is disabled.")],
   ["password refused", ofRedis("NOAUTH Authentication required.")],
-  ["password refused", Object.assign(new Error("none"), { lastNodeError: new Error("WRONGPASS invalid") })],
   ["too many connections", ofPostgres("53300", "sorry, too many clients already")],
   ["too many connections", ofRedis("ERR max number of clients reached")],
   ["memory full", ofRedis("OOM command not allowed when used memory > 'maxmemory'.")],
   ["starting", ofPostgres("57P03", "the database system is starting up")],
   ["starting", ofRedis("LOADING Redis is loading the dataset in memory")],
-  [
-    "unsuitable",
-    new MeterDown({ cause: faultOf({ runId: "", version: "6.2.1", evictionPolicy: "noeviction" }) })
-  ],
-  [
-    "unsuitable",
-    new MeterDown({ cause: faultOf({ runId: "", version: "7.2.1", evictionPolicy: "allkeys-lru" }) })
-  ],
+  ["unsuitable", new MeterDown({ cause: faultOf({ ...suitable, version: "6.2.1" }) })],
+  ["unsuitable", new MeterDown({ cause: faultOf({ ...suitable, evictionPolicy: "allkeys-lru" }) })],
+  ["unsuitable", new MeterDown({ cause: faultOf({ ...suitable, isClustered: true }) })],
   ["certificate refused", Object.assign(new Error("certificate has expired"), { code: "CERT_HAS_EXPIRED" })],
   ["certificate refused", Object.assign(new Error("self-signed"), { code: "DEPTH_ZERO_SELF_SIGNED_CERT" })],
   [

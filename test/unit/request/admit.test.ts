@@ -67,8 +67,6 @@ test("when the reservation was undone while the request waited for its place, th
           )
         ),
       seeLoaded: () => undefined,
-      pin: () => undefined,
-      toLoad: Effect.never,
       status: () => ({ running: 0, waiting: new Map(), models: [] })
     })
   const waited = admitting(first, 1000, 0).pipe(Effect.provideService(FairQueue, queueOf(false)))

@@ -47,7 +47,7 @@ const world = Effect.gen(function* () {
       Metrics.layer
     )
   )
-  const { finish, release } = yield* makeFinish.pipe(
+  const finish = yield* makeFinish.pipe(
     Effect.provideContext(services),
     Effect.provideService(RequestLines, requestLine)
   )
@@ -60,26 +60,16 @@ const world = Effect.gen(function* () {
   }
   const end = (how: Omit<Ending, "outcome"> & Partial<Ending>) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
-  return { context, did, end, lines, release }
+  return { context, did, end, lines }
 })
 
 const test = testWith(it.effect)
 
 test("when a request ends, then its place is given back, and one line is logged", function* () {
   const { did, end, lines } = yield* world
-  yield* end({ slot: "freed", row: "own" })
+  yield* end({ row: "own" })
   assert.deepStrictEqual(did, ["place given back", "cancelled"])
   assert.deepStrictEqual(lines, ["request"])
-})
-
-test("when the answer still has to be read, then its slot is kept until then, and freed once", function* () {
-  const { context, did, end, release } = yield* world
-  yield* end({ slot: "kept", row: "own" })
-  assert.isTrue(context.cost.slotKept)
-  assert.deepStrictEqual(did, ["place given back", "cancelled"])
-  yield* release(context)
-  yield* release(context)
-  assert.isFalse(context.cost.slotKept)
 })
 
 test("when a client leaves output that nobody saw, then it is held before it is charged", function* () {
@@ -93,28 +83,28 @@ test("when a client leaves output that nobody saw, then it is held before it is 
       cost.extend(cost.promptEstimate + output)
       did.push("held")
     })
-  yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "own" })
+  yield* end({ outcome: outcomes.clientLeft, row: "own" })
   assert.deepStrictEqual(did, ["held", "place given back", "charged"])
   assert.isTrue(cost.settled)
 })
 
 test("when a refusal shares its row with others, then it has no log line", function* () {
   const { end, lines } = yield* world
-  yield* end({ slot: "freed", row: "shared" })
+  yield* end({ row: "shared" })
   assert.deepStrictEqual(lines, [])
 })
 
 test("when a client leaves while its intent is written, then its row is its own, which ends the intent", function* () {
   const { context, end, lines } = yield* world
   context.opening = true
-  yield* end({ outcome: outcomes.clientLeft, slot: "freed", row: "shared" })
+  yield* end({ outcome: outcomes.clientLeft, row: "shared" })
   assert.deepStrictEqual(lines, ["request"])
 })
 
 test("when a request ends before its call, then it is free if the gateway refused it, and charged if its client left", function* () {
   const endOf = Effect.fnUntraced(function* (outcome: Ending["outcome"]) {
     const { did, end } = yield* world
-    yield* end({ slot: "freed", row: "own", outcome })
+    yield* end({ row: "own", outcome })
     return did
   })
   assert.include(yield* endOf(outcomes.unavailable), "cancelled")

@@ -86,11 +86,6 @@ export class AccountState {
   releaseLapsed(id: string): void {
     if (this.leases.get(id)?.until === 0) this.leases.delete(id)
   }
-
-  /** Keeps the slot of a settled request. */
-  keepSlot(id: string, until: number): void {
-    this.leases.set(id, { until, slot: true, tokens: 0 })
-  }
 }
 
 /**

@@ -165,7 +165,7 @@ export class MemoryMeter {
     return { held, exhausted: least + more < wanted }
   }
 
-  settle(reservation: Reservation, used: number, now: number, keepSlot = false): Headroom {
+  settle(reservation: Reservation, used: number, now: number): Headroom {
     const { admittedAt, claims, id } = reservation
     const known = this.#recall(claims.account, id, now)
     const accounts = this.#openAll(claims, now)
@@ -181,27 +181,9 @@ export class MemoryMeter {
         if (exact) charge(counter, request.used - tokens, -unused)
         else charge(counter, Math.max(0, request.used - tokens), 0)
       }
-      if (keepSlot && request.slot)
-        for (const { account } of accounts) account.keepSlot(id, this.#leaseEnd(now))
       this.#remember(claims, id, over, now)
     }
     return this.#headroom(claims, admittedAt, now)
-  }
-
-  renewSlot({ claims, id }: Reservation, now: number): void {
-    const known = this.#recall(claims.account, id, now)
-    if (known !== over && known !== undefined) return
-    const accounts = statesOf(this.#openAll(claims, now))
-    // It is over and has no slot: the slot was freed, or its lease has ended.
-    if (known === over && !accounts.some(({ leases }) => leases.has(id))) return
-    for (const account of accounts) account.keepSlot(id, this.#leaseEnd(now))
-    this.#remember(claims, id, over, now)
-  }
-
-  freeSlot({ claims, id }: Reservation, now: number): void {
-    if (this.#recall(claims.account, id, now) !== over) return
-    for (const { account } of this.#openAll(claims, now)) account.leases.delete(id)
-    this.#remember(claims, id, over, now)
   }
 
   cancel(claims: Claims, id: string, now: number): void {

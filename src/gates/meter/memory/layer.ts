@@ -20,10 +20,7 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
         )
       ),
     renew: (reservation, used, want) => now((at) => counters.renew(reservation, used, want, at)),
-    settle: (reservation, used, options) =>
-      now((at) => counters.settle(reservation, used, at, options?.keepSlot)),
-    renewSlot: (reservation) => now((at) => counters.renewSlot(reservation, at)),
-    freeSlot: (reservation) => now((at) => counters.freeSlot(reservation, at)),
+    settle: (reservation, used) => now((at) => counters.settle(reservation, used, at)),
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),
     peek: (claims) => now((at) => counters.peek(claims, at)),
     load: (owner, loaded) => now((at) => counters.load(owner, loaded, at)),

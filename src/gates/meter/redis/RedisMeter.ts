@@ -92,7 +92,7 @@ export const makeRedis = Effect.fnUntraced(function* (
   const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs], mostUsersOf(options))
   const ofGroups = Record.map(otherScripts, redis.script)
   const check = checkRequirements(yield* makeMonotonicMs)
-  const requirements = check(redis.servers)
+  const requirements = check(redis.server)
   /** Of this process alone: each has to find out for itself. */
   const reminder = `${options.prefix ?? "tollgate:"}reminder:${randomUUID()}`
 
@@ -169,16 +169,11 @@ export const makeRedis = Effect.fnUntraced(function* (
       return { held: reply.held, exhausted: reply.exhausted }
     }),
 
-    settle: Effect.fnUntraced(function* (reservation, used, options) {
-      const keepSlot = options?.keepSlot === true ? 1 : 0
-      const reply = yield* callFor("settle", reservation, [...heldBy(reservation), whole(used), keepSlot])
+    settle: Effect.fnUntraced(function* (reservation, used) {
+      const reply = yield* callFor("settle", reservation, [...heldBy(reservation), whole(used)])
       if (reply.tag !== "left") return yield* unexpected("settle", reply)
       return headroomOf(reservation.claims, reservation.admittedAt, reply.left)
     }),
-
-    renewSlot: (reservation) => Effect.asVoid(callFor("renewSlot", reservation, [])),
-
-    freeSlot: (reservation) => Effect.asVoid(callFor("freeSlot", reservation, [])),
 
     cancel: ({ claims, id }) => Effect.asVoid(callToday("cancel", claims, id, [])),
 
@@ -212,8 +207,8 @@ export const makeRedis = Effect.fnUntraced(function* (
       .send("SET", [reminder, 1, "EX", Math.max(1, Math.ceil(options.leaseS)), "GET"])
       .pipe(Effect.mapBoth({ onFailure: down, onSuccess: (before) => before !== null })),
 
-    // It asks the servers anew, so that requests, readiness and `tollgate doctor` agree on a policy that was changed.
-    ping: Effect.andThen(check(redis.askServers), Effect.mapError(probeWrites(redis, options.prefix), down))
+    // It asks the server anew, so that requests, readiness and `tollgate doctor` agree on a policy that was changed.
+    ping: Effect.andThen(check(redis.askServer), Effect.mapError(probeWrites(redis, options.prefix), down))
   })
 })
 

@@ -1,16 +1,13 @@
 /**
  * Calls of an account's scripts. The calls of one script that are made in one turn of the event loop are sent as one EVALSHA:
- * with 32 connections that halves the CPU of Redis for a request. On a cluster each group has its own
- * command, because all keys of a command must be on one node.
+ * with 32 connections that halves the CPU of Redis for a request.
  */
 import { Effect, Record } from "effect"
-import { Cluster } from "ioredis"
 import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
 import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
 import type { Account, Claims, CounterOwner, UserLimits } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { isRefusal, type Redis, RedisFailed } from "../../../infra/Redis.ts"
-import { tagOf } from "../verdicts.ts"
 import { parseJson } from "./replies.ts"
 import { accountScripts, type AccountVerb, callsAtOnce } from "./scripts.ts"
 
@@ -25,11 +22,14 @@ export interface AccountCall {
   readonly own: ReadonlyArray<number>
 }
 
-/** The names of the keys. `prefix` is in front of every key. */
+/**
+ * The names of the keys. `prefix` is in front of every key. Version 1.0.0 writes braces around the group. While it runs beside this
+ * version, both must count in the same keys.
+ */
 export const makeKeys = (prefix: string) => {
   const nameOf = ({ group, key, user }: CounterOwner) => {
-    if (key === undefined) return `${prefix}${tagOf({ group })}`
-    return `${prefix}${tagOf({ group })}:${key}${user === undefined ? "" : `:users:${user}`}`
+    const ofGroup = `${prefix}{${group}}`
+    return key === undefined ? ofGroup : `${ofGroup}:${key}${user === undefined ? "" : `:users:${user}`}`
   }
   return {
     usersOf: ({ group, key }: Account) => `${nameOf({ group, key })}:users`,
@@ -126,12 +126,10 @@ export const makeAccountCalls = (
   keys: Keys,
   lives: ReadonlyArray<number>,
   mostUsers: number
-) => {
-  const isCluster = redis.client instanceof Cluster
-  return Record.map(callsAtOnce, (most, verb: AccountVerb) => {
+) =>
+  Record.map(callsAtOnce, (most, verb: AccountVerb) => {
     const script = redis.script(accountScripts[verb])
     return batchCalls<AccountCall, unknown, RedisFailed>({
-      placeOf: ({ claims }) => (isCluster ? claims.account.group : ""),
       most,
       // A script that fails on the state of one account has not done the work of the others. Each call may be repeated.
       mayBeOfOne: isRefusal,
@@ -148,4 +146,3 @@ export const makeAccountCalls = (
       })
     })
   })
-}

@@ -10,7 +10,7 @@
  * variables of the enclosing function. In `main` the variables of `start.lua` and `state.lua` need no such search, because
  * `main` has them already: a call takes 5 µs less.
  *
- * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
+ * Keys of an account
  * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
  *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
  *   whole or not at all.
@@ -79,8 +79,6 @@ export const callsAtOnce = {
   reserve: 24,
   renew: 24,
   settle: 24,
-  renewSlot: 24,
-  freeSlot: 24,
   cancel: 24,
   peek: 24,
   survey: 1,

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Ends a request: charges what it used and gives back the rest. Runs on a full server too, because it frees more than it writes.
-local admitted_at, owner_held, owner_available, owner_slot, used, keeps_slot = own_numbers()
+local admitted_at, owner_held, owner_available, owner_slot, used = own_numbers()
 
 local record = read_record()
 if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at}) end
@@ -17,7 +17,6 @@ else
     end
   end
   note_usage(record, used)
-  if keeps_slot == 1 and record.slot == 1 then lease(1, 0) end
   keep_record('x')
   save_accounts()
 end

@@ -23,7 +23,6 @@ import {
   maxRetryAfterS,
   type Message as Told,
   noticeableLoadMs,
-  pinTimes,
   QueueStore,
   QueueStoreDown,
   type QueueStoreOptions,
@@ -51,17 +50,15 @@ const decodeMessage = Schema.decodeUnknownOption(Schema.fromJsonString(Message))
 const Use = Schema.Struct({
   name: Schema.String,
   resident: Schema.Boolean,
-  pinned: Schema.Boolean,
   running: Schema.Finite,
   waiting: Schema.Finite
 })
-/** messages, unknown, models, the model to load or '', until something changes */
+/** messages, unknown, models, until something changes */
 const Beaten = Schema.Tuple([
   Schema.Literal("beat"),
   Schema.fromJsonString(Schema.Array(Message)),
   Schema.fromJsonString(Schema.Array(Schema.String)),
   Schema.fromJsonString(Schema.Array(Use)),
-  Schema.String,
   Schema.FiniteFromString
 ])
 
@@ -74,8 +71,7 @@ const constants = {
   noticeableLoadMs,
   maxModels,
   maxPairs,
-  maxIdleKeys,
-  pinTimes
+  maxIdleKeys
 }
 
 /** `time` (epoch ms) takes the place of Redis's own time in tests: undefined lets the script ask Redis. */
@@ -132,17 +128,13 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     }),
     leave: (id, bounds) => Effect.map(leave(bounds, { id }), ([, retryAfterS]) => retryAfterS),
     end: (id, used, bounds, loadMs) => Effect.map(end(bounds, { id, used, loadMs }), ([, ms]) => ms),
-    beat: (running, waiting, bounds, seen, pins) =>
-      Effect.map(
-        beat(bounds, { running, waiting, seen, pins }),
-        ([, messages, unknown, models, load, changesInMs]) => ({
-          changesInMs,
-          messages,
-          unknown,
-          models,
-          load: load === "" ? undefined : load
-        })
-      ),
+    beat: (running, waiting, bounds, seen) =>
+      Effect.map(beat(bounds, { running, waiting, seen }), ([, messages, unknown, models, changesInMs]) => ({
+        changesInMs,
+        messages,
+        unknown,
+        models
+      })),
     restore: (held, bounds) => Effect.asVoid(restore(bounds, { held })),
     onMessage: (listener) =>
       Effect.acquireRelease(

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- The rules of FairScheduler.ts in Redis. One call is one verb, and one atomic step.
 --
--- KEYS[1]  prefix of all keys, with a hash tag: a cluster keeps all of them on one node
+-- KEYS[1]  prefix of all keys
 -- ARGV[1]  JSON, written by RedisQueueStore.ts: what is the same in each call, the bounds, the verb and what it takes
 --
 -- Ending a request must work on a full server too, so the script may write there: what it keeps is bounded by depth and places.
@@ -23,7 +23,7 @@ local call, floor, max, min = redis.call, math.floor, math.max, math.min
 
 local PREFIX = KEYS[1]
 local ask = cjson.decode(ARGV[1])
-local REPLICA, fixed, PIN = ask.replica, ask.fixed, ask.fixed.pinTimes
+local REPLICA, fixed = ask.replica, ask.fixed
 local PLACES, DEPTH, FITTING, TURN = ask.bounds.places, ask.bounds.depth, ask.bounds.maxLoadedModels, ask.bounds.turnMaxMs
 
 local clock = call('TIME')
@@ -45,9 +45,8 @@ local function run_id()
 end
 
 local state = {}
--- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line; `pins`: what
--- `Pin` has; `loading`: the pinned model that a replica loads.
-local models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
+-- `known`: what `ModelState` has of each model; `together`: pairs that fit; `waiting`: how many wait for each, by line.
+local models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
 
 local function queue_of(line, tenant, key, model)
   return line .. ':wait:' .. tenant .. ':' .. model .. '\n' .. key
@@ -79,7 +78,6 @@ end
 local function load()
   local packed, run = call('GET', PREFIX .. ':state'), run_id()
   if packed then state, models = unpack(cmsgpack.unpack(packed)) end
-  models.pins = models.pins or {}
   if state.run == run then return end
   if packed then wipe() end
   -- Places in the line that are older are smaller, whatever was lost.
@@ -89,7 +87,7 @@ local function load()
     turns = 0, turn_ms = 0, counted = 0, used = 0, ['time:interactive'] = 0, ['time:batch'] = 0, ['waiting:interactive'] = 0,
     ['waiting:batch'] = 0
   }
-  models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}, pins = {}}
+  models = {known = {}, together = {}, waiting = {interactive = {}, batch = {}}}
 end
 
 -- A message that does not arrive costs one beat. Without the right to send it, the rest of a verb must still be done.
@@ -165,7 +163,7 @@ local function in_the_way_of(name, awaited)
     if model.resident == 1 then resident[#resident + 1] = other end
   end
   local function busy(other)
-    return (models.pins[base_of(other)] and 2 or 0) + ((model_of(other).running > 0 or awaited[other]) and 1 or 0)
+    return (model_of(other).running > 0 or awaited[other]) and 1 or 0
   end
   table.sort(resident, function(one, two)
     if busy(one) ~= busy(two) then return busy(one) < busy(two) end
@@ -188,74 +186,6 @@ end
 
 local function unload(model)
   model.resident, model.loaded, model.changed = 0, 0, now
-end
-
--- PinnedModels.ts
-
--- A replica says what it loads, and what it has loaded; nil: it is gone.
-local function report_pins(replica, loading, loaded)
-  -- A store that lost its state learns of it.
-  if not models.loading and loading then models.loading = {name = loading, replica = replica} end
-  local name = models.loading and models.loading.replica == replica and models.loading.name
-  if not name or name == loading then return end
-  local model, pin = model_of(name), models.pins[base_of(name)]
-  models.loading = nil
-  if loaded ~= name then
-    if model.resident == 1 and model.running == 0 then unload(model) end
-    return
-  end
-  model.loaded, model.changed = model.resident, now
-  if pin then pin.at, pin.tries = now + PIN.firstMs, 0 end
-end
-
--- What the replica shall load, or name to the server again, now.
-local function next_load(replica)
-  if models.loading or now < state.opens then return '' end
-  local pinned, awaited, wanted, resident = {}, {}, {}, {}
-  for name in pairs(models.pins) do pinned[#pinned + 1] = name end
-  if not pinned[1] then return '' end
-  table.sort(pinned)
-  for _, line in pairs(models.waiting) do
-    for name in pairs(line) do awaited[name], wanted[base_of(name)] = true, true end
-  end
-  for name, model in pairs(models.known) do
-    if model.resident == 1 then
-      local base = base_of(name)
-      local other = resident[base]
-      local before = other and model_of(other).changed
-      -- After a loss there may be two: then the one that was used last.
-      if not other or model.changed > before or (model.changed == before and name < other) then resident[base] = name end
-    end
-  end
-  for _, base in ipairs(pinned) do
-    local pin, name = models.pins[base], resident[base] or base
-    local model, may = model_of(name), false
-    if pin.at > now then
-      -- It was asked for a short time ago.
-    elseif model.resident == 1 then
-      may = model.running == 0 and now - model.changed >= PIN.renewMs
-      if may then model.changed = now end
-    elseif not wanted[base] then
-      local leaving = in_the_way_of(name, awaited)
-      may = true
-      for _, other in ipairs(leaving) do
-        local one = model_of(other)
-        may = may and one.running == 0 and not awaited[other] and not models.pins[base_of(other)] and now - one.changed >= PIN.idleMs
-      end
-      if may then
-        for _, other in ipairs(leaving) do unload(model_of(other)) end
-        model.resident, model.loaded, model.till, model.changed = 1, 0, now, now
-        keep_model(name, model)
-      end
-    end
-    if may then
-      pin.tries = pin.tries + 1
-      pin.at = now + min(PIN.mostMs, PIN.firstMs * 2 ^ (pin.tries - 1))
-      models.loading = {name = name, replica = replica}
-      return name
-    end
-  end
-  return ''
 end
 
 -- How long the server loaded the model for this request.
@@ -564,7 +494,7 @@ local function dispatch(asking)
     if not priority then return end
     local entry, leaving, passes = choose(priority)
     if not entry then return end
-    local load = leaving[1] and not models.pins[base_of(entry.model)] and load_time(entry.model) or 0
+    local load = leaving[1] and load_time(entry.model) or 0
     for _, name in ipairs(leaving) do unload(model_of(name)) end
     start(entry, load, passes)
     if entry.id ~= asking then tell(entry.replica, {id = entry.id, loaded = entry.loaded == 1}) end
@@ -582,7 +512,6 @@ local function bury()
     call('ZREM', PREFIX .. ':replicas', replica)
     call('HDEL', PREFIX .. ':beats', replica)
   end
-  for _, replica in ipairs(dead) do report_pins(replica) end
 end
 
 -- An average that starts as the plain mean, so that the first figures count in full.
@@ -683,7 +612,7 @@ end
 
 function verbs.beat()
   touch(REPLICA)
-  local named, pins = {}, ask.pins
+  local named = {}
   for _, ids in ipairs({ask.running, ask.waiting}) do
     for _, id in ipairs(ids) do named[id] = true end
   end
@@ -694,15 +623,8 @@ function verbs.beat()
   end
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
   if ask.seen then see(ask.seen.names, ask.seen.agoMs) end
-  if pins then
-    local known = models.pins
-    models.pins = {}
-    for _, name in ipairs(pins.names) do models.pins[name] = known[name] or {at = now, tries = 0} end
-    report_pins(REPLICA, pins.loading, pins.loaded)
-  end
   bury()
   dispatch()
-  local load = pins and next_load(REPLICA) or ''
   local told, unknown, out = {}, {}, PREFIX .. ':out:' .. REPLICA
   local gone = call('HGETALL', out)
   for i = 1, #gone, 2 do
@@ -725,27 +647,24 @@ function verbs.beat()
       end
     end
   end
-  local uses, used, loaded = {}, {}, {}
+  local uses, used = {}, {}
   local function use_of(name)
     if not used[name] then
-      local model, pinned = model_of(name), models.pins[base_of(name)] ~= nil
-      used[name] = {name = name, resident = model.resident == 1, pinned = pinned, running = model.running, waiting = 0}
+      local model = model_of(name)
+      used[name] = {name = name, resident = model.resident == 1, running = model.running, waiting = 0}
       uses[#uses + 1] = used[name]
     end
     return used[name]
   end
   for name, model in pairs(models.known) do
-    if model.resident == 1 then loaded[base_of(use_of(name).name)] = true end
-  end
-  for name in pairs(models.pins) do
-    if not loaded[name] then use_of(name) end
+    if model.resident == 1 then use_of(name) end
   end
   for _, line in pairs(models.waiting) do
     for name, more in pairs(line) do use_of(name).waiting = use_of(name).waiting + more end
   end
   local soonest = tonumber(call('ZRANGE', PREFIX .. ':replicas', 0, 0, 'WITHSCORES')[2])
   if state.opens > now then soonest = min(soonest, state.opens) end
-  return {'beat', list(told), list(unknown), list(uses), load, text(soonest - now)}
+  return {'beat', list(told), list(unknown), list(uses), text(soonest - now)}
 end
 
 -- A ticket without an order has a place.
