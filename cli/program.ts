@@ -16,7 +16,6 @@ import { connect } from "./commands/connect.ts"
 import * as file from "./commands/file.ts"
 import * as keys from "./commands/keys.ts"
 import { createKeys } from "./commands/create-keys.ts"
-import { letters } from "./commands/letters.ts"
 import { makeListModels, setModels } from "./commands/models.ts"
 import * as promptLog from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
@@ -75,7 +74,6 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           keys.createKey.pipe(Command.provide(registry)),
           createKeys.pipe(Command.provide(registry)),
-          letters.pipe(Command.provide(registry)),
           keys.listKeys.pipe(Command.provide(registry)),
           keys.showKey.pipe(Command.provide(registry)),
           keys.rotateKey.pipe(Command.provide(registry)),

@@ -139,7 +139,6 @@ const suites: Readonly<Record<string, string>> = {
   "list-models": "test/cli/aliases.test.ts",
   "show-key": "test/cli/keys.test.ts",
   "create-keys": "test/cli/createKeys.test.ts",
-  letters: "test/cli/createKeys.test.ts",
   report: "test/cli/report.test.ts",
   requests: "test/cli/requests.test.ts",
   "show-request": "test/cli/requests.test.ts",
