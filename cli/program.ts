@@ -21,7 +21,6 @@ import * as promptLog from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
 import * as settings from "./commands/settings.ts"
 import * as tenants from "./commands/tenants.ts"
-import { pruneAudit } from "./commands/prune-audit.ts"
 import { reconcile } from "./commands/reconcile.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
@@ -103,8 +102,7 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
           report.pipe(Command.provide(needs.records)),
           requests.pipe(Command.provide(needs.records)),
           showRequest.pipe(Command.provide(needs.records)),
-          reconcile.pipe(Command.provide(needs.books)),
-          pruneAudit.pipe(Command.provide(needs.records))
+          reconcile.pipe(Command.provide(needs.books))
         ]
       },
       {

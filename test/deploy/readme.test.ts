@@ -142,7 +142,6 @@ const suites: Readonly<Record<string, string>> = {
   report: "test/cli/report.test.ts",
   requests: "test/cli/requests.test.ts",
   "show-request": "test/cli/requests.test.ts",
-  "prune-audit": "test/cli/requests.test.ts",
   reconcile: "test/cli/reconcile.test.ts",
   export: "test/cli/apply.test.ts",
   apply: "test/cli/apply.test.ts"
