@@ -76,7 +76,7 @@ const measure = (url: DatabaseAddress) =>
       const secrets = yield* addKeys(count)
       const { ofServer, refused, slowest, us, verifies } = yield* authenticate(secrets).pipe(
         Effect.provide(
-          layerKeyStore({ namespace: "tg_", secretCheck: { verify, queue: 100_000, perPrefix: 10 } })
+          layerKeyStore({ namespace: "tg_", secretCheck: { verify, places: 200_000, perPrefix: 10 } })
         )
       )
       yield* Effect.logInfo(
