@@ -40,7 +40,6 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" },
   "npm run manifests": { why: "needs helm", by: "test/deploy/lint.sh" },
   "npm run test:real": { why: "builds a model server", by: ".ci/run" },
-  "npm run sizing": { why: "takes minutes", by: "lab/sizing.ts" },
   "helm install tollgate deploy/helm/tollgate --namespace tollgate --values values.yaml": {
     why: "needs a cluster",
     by: "lab/stranger/helm.ts"
