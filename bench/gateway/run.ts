@@ -105,7 +105,7 @@ const measureAll = Effect.fnUntraced(function* (
 })
 
 const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
-  const stores = yield* contenders.makeStores()
+  const stores = yield* contenders.makeStores
   const { url } = yield* contenders.backend
   yield* say(
     `${new Date().toISOString()}, ${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ` +

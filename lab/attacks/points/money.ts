@@ -76,7 +76,7 @@ const prompts: Readonly<Record<string, Prompt>> = {
   "reasoning on /v1": openai({ reasoning: words })
 }
 
-/** By so much is a prompt of English words estimated short at worst (`bench/prompts.ts`). */
+/** By so much is a prompt of English words estimated short at worst (bench/RESULTS.md). */
 const estimateError = 1.15
 
 /** Eight at once, or four that leave before they are answered and come again. */
