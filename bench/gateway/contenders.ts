@@ -9,15 +9,7 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { file, processOn, type Served, serve } from "./processes.ts"
 
-export type ContenderName =
-  | "floor"
-  | "floor with stores"
-  | "tollgate"
-  | "twins"
-  | "bifrost"
-  | "gomodel"
-  | "portkey"
-  | "litellm"
+export type ContenderName = "floor" | "floor with stores" | "tollgate" | "twins" | "bifrost"
 
 export interface Contender extends Served {
   readonly name: ContenderName
