@@ -44,7 +44,7 @@ const toCsv = (keys: ReadonlyArray<MadeKey>): string =>
   )}\n`
 
 /** The keys of a file that `create-keys` wrote. */
-export const readKeys = Effect.fnUntraced(function* (file: string) {
+const readKeys = Effect.fnUntraced(function* (file: string) {
   const rows = Option.getOrElse(readCsv(yield* readText(file, maxBytes)), () => [])
   const [first = [], ...keys] = rows
   if (first.join() !== header.join() || keys.some(({ length }) => length !== header.length)) {

@@ -16,13 +16,11 @@ import { connect } from "./commands/connect.ts"
 import * as file from "./commands/file.ts"
 import * as keys from "./commands/keys.ts"
 import { createKeys } from "./commands/create-keys.ts"
-import { letters } from "./commands/letters.ts"
 import { makeListModels, setModels } from "./commands/models.ts"
 import * as promptLog from "./commands/prompt-log.ts"
 import { makeDoctor, makeServe, makeStatus, migrate } from "./commands/service.ts"
 import * as settings from "./commands/settings.ts"
 import * as tenants from "./commands/tenants.ts"
-import { pruneAudit } from "./commands/prune-audit.ts"
 import { reconcile } from "./commands/reconcile.ts"
 import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
@@ -75,7 +73,6 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
         commands: [
           keys.createKey.pipe(Command.provide(registry)),
           createKeys.pipe(Command.provide(registry)),
-          letters.pipe(Command.provide(registry)),
           keys.listKeys.pipe(Command.provide(registry)),
           keys.showKey.pipe(Command.provide(registry)),
           keys.rotateKey.pipe(Command.provide(registry)),
@@ -105,8 +102,7 @@ const makeProgram = <E, S>(needs: Needs<E, S>) => {
           report.pipe(Command.provide(needs.records)),
           requests.pipe(Command.provide(needs.records)),
           showRequest.pipe(Command.provide(needs.records)),
-          reconcile.pipe(Command.provide(needs.books)),
-          pruneAudit.pipe(Command.provide(needs.records))
+          reconcile.pipe(Command.provide(needs.books))
         ]
       },
       {

@@ -9,15 +9,7 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { file, processOn, type Served, serve } from "./processes.ts"
 
-export type ContenderName =
-  | "floor"
-  | "floor with stores"
-  | "tollgate"
-  | "twins"
-  | "bifrost"
-  | "gomodel"
-  | "portkey"
-  | "litellm"
+export type ContenderName = "floor" | "floor with stores" | "tollgate" | "twins" | "bifrost"
 
 export interface Contender extends Served {
   readonly name: ContenderName
@@ -32,15 +24,9 @@ export interface Contender extends Served {
 export const nobody = "nonsense"
 export const most = 2_000_000_000
 
-/**
- * A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing; `more` keys like
- * the good one, and `settings` of the Postgres.
- */
-export const makeStores = Effect.fnUntraced(function* (
-  more = 0,
-  settings: Readonly<Record<string, string>> = {}
-) {
-  const cluster = yield* makePostgresClusterWith({ ...durable, ...settings })
+/** A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing. */
+export const makeStores = Effect.gen(function* () {
+  const cluster = yield* makePostgresClusterWith(durable)
   const redis = yield* makeRedisServer(findRedis())
   const database = layerPostgres({ url: cluster.socket("postgres") })
   yield* Effect.provide(migrate, database)
@@ -48,28 +34,22 @@ export const makeStores = Effect.fnUntraced(function* (
     const registry = yield* Registry
     const limits = { rpm: most, tpm: most, concurrent: 100_000 }
     yield* registry.createTenant({ name: "bench", allowAllModels: true, ...limits })
-    const rich = Effect.fnUntraced(function* (name: string) {
-      const { key, secret } = yield* registry.createKey({ tenant: "bench", name })
-      yield* registry.setBudgets(key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
-      return secret
-    })
-    const good = yield* rich("good")
-    const others = yield* Effect.forEach(Array.from({ length: more }), (_, n) => rich(`good-${n}`))
+    const good = yield* registry.createKey({ tenant: "bench", name: "good" })
+    yield* registry.setBudgets(good.key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
     const poor = yield* registry.createKey({ tenant: "bench", name: "poor", rpm: 1 })
-    return { good, poor: poor.secret, nobody, others }
+    return { good: good.secret, poor: poor.secret, nobody }
   }).pipe(
     Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))
   )
   return {
     databaseUrl: Redacted.value(cluster.url("postgres")),
-    database,
     redisUrl: redis.url,
     keys,
     processes: [processOn(cluster.port), processOn(redis.port)]
   }
 })
 
-export type Stores = Effect.Success<ReturnType<typeof makeStores>>
+export type Stores = Effect.Success<typeof makeStores>
 
 export const backend = serve("1", [file("stub.ts")], {})
 

@@ -1,19 +1,17 @@
 /**
  * The load for `SECONDS`, results as one JSON line, times in µs. Without `RATE` a closed loop: `CONNECTIONS` requests in
  * flight. With it an open one: so many a second, whatever becomes of them.
- * For the paced model every frame carries the time it was sent, so its delay is known too. `URL` and `KEY` may be comma
- * lists: requests take them in turn.
+ * For the paced model every frame carries the time it was sent, so its delay is known too.
  * On plain sockets, because a client of HTTP would take more of the core that the stores are on.
  */
 import { connect, type Socket } from "node:net"
 import { ResponseReader } from "./responseReader.ts"
 
 const env = (name: string): string => process.env[name] ?? ""
-const targets = env("URL")
-  .split(",")
-  .map((url) => new URL(url))
+const target = new URL(env("URL"))
 const headers: Readonly<Record<string, string>> = {
   "content-type": "application/json",
+  authorization: `Bearer ${env("KEY")}`,
   ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
 }
 /** A prompt of many words is made here: it would be too long for a variable of the environment. */
@@ -21,18 +19,12 @@ const body = env("BODY").replace("{words}", "word ".repeat(Number(env("WORDS")))
 const paced = env("PACED") !== ""
 const connections = Number(env("CONNECTIONS"))
 
-/** All requests there are: one for each target and key. */
-const requests = targets.map((target) =>
-  env("KEY")
-    .split(",")
-    .map((key) => {
-      const lines = Object.entries({ ...headers, authorization: `Bearer ${key}` })
-      return Buffer.from(
-        `POST ${target.pathname} HTTP/1.1\r\nhost: ${target.host}\r\n` +
-          lines.map(([name, value]) => `${name}: ${value}\r\n`).join("") +
-          `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
-      )
-    })
+const request = Buffer.from(
+  `POST ${target.pathname} HTTP/1.1\r\nhost: ${target.host}\r\n` +
+    Object.entries(headers)
+      .map(([name, value]) => `${name}: ${value}\r\n`)
+      .join("") +
+    `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
 )
 
 const began = performance.now()
@@ -43,8 +35,8 @@ const firsts: Array<number> = []
 const frames: Array<number> = []
 const statuses = new Map<number, number>()
 const stamp = /@(\d+)@/g
-/** requests sent, and answered or lost */
-const count = { turn: 0, done: 0 }
+/** requests answered or lost */
+const count = { done: 0 }
 /** every connection there has been */
 const opened: Array<Connection> = []
 
@@ -54,9 +46,8 @@ const timeFrames = (bytes: Buffer): void => {
     frames.push(Number(now - BigInt(match[1] ?? 0)) / 1000)
 }
 
-/** A connection to one of the targets; `free` is called when it can take a request, also after it has been renewed. */
+/** A connection; `free` is called when it can take a request, also after it has been renewed. */
 class Connection {
-  readonly #target: number
   readonly #free: (self: Connection) => void
   readonly #reader = new ResponseReader()
   #socket: Socket
@@ -64,25 +55,21 @@ class Connection {
   #waiting = false
   #first = true
 
-  constructor(target: number, free: (self: Connection) => void) {
-    this.#target = target
+  constructor(free: (self: Connection) => void) {
     this.#free = free
     this.#socket = this.#open()
   }
 
   send(): void {
-    const all = requests[this.#target] ?? []
-    count.turn += 1
     this.#waiting = true
     this.#first = true
     this.#reader.begin()
     this.#startedAt = performance.now()
-    this.#socket.write(all[count.turn % all.length] ?? "")
+    this.#socket.write(request)
   }
 
   #open(): Socket {
-    const target = targets[this.#target]
-    const socket = connect({ host: "127.0.0.1", port: Number(target?.port), noDelay: true })
+    const socket = connect({ host: "127.0.0.1", port: Number(target.port), noDelay: true })
     socket.on("data", (bytes: Buffer) => this.#read(bytes))
     // What is wrong is counted when the socket closes.
     socket.on("error", () => socket.destroy())
@@ -125,7 +112,7 @@ class Connection {
 }
 
 const openConnection = (free: (connection: Connection) => void): void =>
-  void opened.push(new Connection(opened.length % targets.length, free))
+  void opened.push(new Connection(free))
 
 const wait = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 

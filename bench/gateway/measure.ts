@@ -43,20 +43,11 @@ export interface Sample {
   readonly loadShare: number
 }
 
-/** Whom to ask: one contender, or several of a kind that take turns, with one key or several. */
-type Asked = Pick<Contender, "child" | "headers" | "prefix" | "stores"> & {
-  readonly url: string
-  readonly key: string
-}
-
-const load = (asked: Asked, work: Work, seconds: number) =>
+const load = (asked: Contender, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
     const child = launch("1", [file("load.ts")], {
-      URL: asked.url
-        .split(",")
-        .map((url) => url + work.path)
-        .join(","),
-      KEY: asked.key,
+      URL: asked.url + work.path,
+      KEY: asked.keys[work.key ?? "good"],
       HEADERS: JSON.stringify(asked.headers ?? {}),
       BODY: bodyOf(work, asked.prefix),
       WORDS: String(work.words ?? 0),
@@ -70,10 +61,7 @@ const load = (asked: Asked, work: Work, seconds: number) =>
     child.on("close", () => resume(Effect.succeed(text)))
   }).pipe(Effect.flatMap(Schema.decodeUnknownEffect(Load)))
 
-export const measure = (contender: Contender, work: Work, seconds: number) =>
-  measureAsked({ ...contender, key: contender.keys[work.key ?? "good"] }, work, seconds)
-
-export const measureAsked = Effect.fnUntraced(function* (asked: Asked, work: Work, seconds: number) {
+export const measure = Effect.fnUntraced(function* (asked: Contender, work: Work, seconds: number) {
   const storesSoFar = () => (asked.stores ?? []).reduce((sum, pid) => sum + costOfPid(pid).cpu, 0)
   const [before, coresBefore, storesBefore] = [costOf(asked.child), coresSoFar(), storesSoFar()]
   const result = yield* load(asked, work, seconds)

@@ -23,7 +23,7 @@ export const launch = (
     stdio: ["ignore", "pipe", silent ? "ignore" : "inherit"]
   })
 
-/** Any answer at all; a program that is not there in a minute does not come. LiteLLM takes ten seconds of a free core. */
+/** Any answer at all; a program that is not there in a minute does not come. */
 const answers = (url: string) =>
   Effect.tryPromise(() =>
     fetch(url, { signal: AbortSignal.timeout(1000) }).then((response) => response.text())

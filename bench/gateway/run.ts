@@ -1,20 +1,19 @@
 /**
- * `npm run bench`: Tollgate, its memory twins and the peers against the floor, on this machine. Server on core 0;
+ * `npm run bench`: Tollgate, its memory twins and Bifrost against the floor, on this machine. Server on core 0;
  * backend, stores, load and this program on core 1. Contenders take turns (A B A B), and so do the works; what is printed is
  * the median over the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
- * against peers and its goals instead; `--peers` installs and measures the peers that a registry of packages has; `--profile <dir>` leaves a V8 CPU profile of
- * Tollgate there. A peer that is there already is given by its path: `PEER_BIFROST=/path/to/bifrost-http`, `PEER_GOMODEL`,
- * `PEER_PORTKEY` (its `start-server.js`), `PEER_LITELLM`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
+ * of all and its goals instead; `--profile <dir>` leaves a V8 CPU profile of Tollgate there. Bifrost takes part when its path is
+ * given: `PEER_BIFROST=/path/to/bifrost-http`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
  * How to repeat the table: RESULTS.md.
  */
 import { cpus } from "node:os"
 import { parseArgs } from "node:util"
 import { Effect, type Scope } from "effect"
+import { startBifrost } from "./bifrost.ts"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
-import { peers } from "./peers.ts"
 import { median, reportOf } from "./report.ts"
 import { goalsTableOf, tableOf } from "./summary.ts"
 import { table, type Work, works } from "./works.ts"
@@ -25,7 +24,6 @@ const { values: options } = parseArgs({
     seconds: { type: "string", default: "6" },
     only: { type: "string", default: "" },
     table: { type: "boolean", default: false },
-    peers: { type: "boolean", default: false },
     profile: { type: "string" }
   }
 })
@@ -105,7 +103,7 @@ const measureAll = Effect.fnUntraced(function* (
 })
 
 const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
-  const stores = yield* contenders.makeStores()
+  const stores = yield* contenders.makeStores
   const { url } = yield* contenders.backend
   yield* say(
     `${new Date().toISOString()}, ${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ` +
@@ -116,12 +114,12 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     yield* say(`cold start to the first answer: ${median(starts).toFixed(0)} ms (median of five)\n`)
   }
   const results = new Map<string, Samples>()
+  const bifrost = process.env["PEER_BIFROST"]
   const all = [
     yield* contenders.floor(url),
     yield* contenders.tollgate(url, stores, { profile: options.profile, idleS: 2 }),
     options.table ? yield* contenders.floorWithStores(url, stores) : yield* contenders.twins(url),
-    // Tollgate's keys are in the first of the databases of this Redis.
-    ...(yield* peers({ backendUrl: url, redisUrl: `${stores.redisUrl}/1` }, options.peers, say))
+    ...(bifrost === undefined ? [] : [yield* startBifrost(bifrost, url, say)])
   ]
   const wanted: ReadonlyArray<Work> = options.table ? Object.values(table) : works
   const measured = yield* measureAll(

@@ -34,7 +34,7 @@ const native: Dialect = {
 
 const event = (name: string, choices: ReadonlyArray<unknown>, usage?: unknown) =>
   `data: ${JSON.stringify({ id: "chatcmpl-1", object: "chat.completion.chunk", created: 1_700_000_000, model: name, choices, usage })}\n\n`
-/** What peers read, which do not speak the native wire. */
+/** What Bifrost reads, which does not speak the native wire. */
 const openai: Dialect = {
   type: "text/event-stream",
   frame: (name, content) =>
@@ -87,7 +87,7 @@ const models = object({
   object: "list",
   data: names.map((id) => ({ id, object: "model", created: 1_700_000_000, owned_by: "bench" }))
 })
-/** A price for each model, so that a peer with budgets in dollars has something to count. */
+/** A price for each model, so that Bifrost, whose budgets are in dollars, has something to count. */
 const prices = object(
   Object.fromEntries(
     names.map((name) => [

@@ -1,4 +1,4 @@
-/** The table against peers and the goals, from the samples of one run. */
+/** The table of all and the goals, from the samples of one run. */
 import type { ContenderName } from "./contenders.ts"
 import type { Sample } from "./measure.ts"
 import { median } from "./report.ts"
@@ -72,7 +72,7 @@ interface Goal {
   readonly met: "yes" | "no" | "not measured"
 }
 
-/** Met when there is a figure and it is good enough; a goal against a peer that did not take part is not measured. */
+/** Met when there is a figure and it is good enough; a goal against Bifrost when it did not take part is not measured. */
 const judge = (goal: string, parts: ReadonlyArray<Part>): Goal => ({
   goal,
   now: parts

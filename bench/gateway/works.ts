@@ -24,7 +24,7 @@ export interface Work {
   readonly only?: ReadonlyArray<ContenderName>
 }
 
-/** The body; some peers want a prefix before the name of the model, which says what provider has it. */
+/** The body; Bifrost wants a prefix before the name of the model, which says what provider has it. */
 export const bodyOf = ({ model, request }: Pick<Work, "model" | "request">, prefix = ""): string =>
   JSON.stringify({ model: prefix + model, ...request })
 
@@ -39,7 +39,7 @@ const native = ["floor", ...gateways] as const
 const refused = { path: "/api/chat", connections: 50, only: gateways } as const
 const openai = { path: "/v1/chat/completions" } as const
 
-/** The works of the table against peers, by what the goals call them. */
+/** The works of the table, by what the goals call them. */
 export const table = {
   json32: { ...openai, ...chat("short", false), name: "JSON, 32 connections", connections: 32 },
   json96: { ...openai, ...chat("short", false), name: "JSON, 96 connections", connections: 96 },

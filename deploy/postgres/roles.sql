@@ -52,7 +52,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
 GRANT SELECT ON replicas TO tollgate_cli;
 
 -- It makes the months of the audit log. Dropping them (AUDIT_RETENTION_DAYS) needs a right that whoever steals the role could
--- misuse. Give it, or run `tollgate prune-audit` as the owner:
+-- misuse. Give it with the setting:
 --   GRANT EXECUTE ON FUNCTION prune_audit(timestamptz) TO tollgate_gateway;
 GRANT EXECUTE ON FUNCTION prepare_audit_months() TO tollgate_gateway;
 

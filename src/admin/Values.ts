@@ -42,8 +42,6 @@ export const listed = value("a whole number from 1 to 1000", whole(1, 1000))
 
 export const reportRows = value("a whole number from 1 to 10000", whole(1, 10_000))
 
-export const auditDays = value("a time of 1 to 36500 days", whole(1, 36_500))
-
 /** A century. A longer time is a typing error. */
 export const lifetimeMs = value("a time of at most 36500 days", whole(1, 36_500 * dayMs))
 

@@ -20,11 +20,6 @@ export interface AuditMonthsOptions {
 }
 
 /** What one step removed: a whole month, or some rows of a table. `rows` of a month is an estimate of the database. */
-export interface Pruned {
-  readonly relation: string
-  readonly rows: number
-}
-
 const Step = Schema.Struct({ relation: Schema.String, rows: Schema.Finite })
 const decodeSteps = Schema.decodeUnknownEffect(Schema.Array(Step))
 
@@ -37,7 +32,7 @@ export const pruneStep = (sql: SqlClient.SqlClient, days: number) =>
     sql`SELECT relation, removed::float8 AS rows FROM prune_audit(now() - ${days}::float8 * interval '1 day')`
   ).pipe(
     Effect.flatMap(decodeSteps),
-    Effect.map((steps): Pruned | undefined => steps[0])
+    Effect.map((steps) => steps.at(0))
   )
 
 const make = Effect.fnUntraced(function* ({ everyS = 3600, retentionDays }: AuditMonthsOptions) {

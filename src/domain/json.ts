@@ -1,4 +1,4 @@
-/** Guards for JSON values, where a Schema costs too much for each token (`bench/frames.ts`). */
+/** Guards for JSON values, where a Schema costs too much for each token (bench/RESULTS.md). */
 import type { Json, JsonObject } from "./Inference.ts"
 import { escapeControls } from "./text.ts"
 

@@ -14,8 +14,6 @@ const atOnceMs = 100
  * An answer with output in this many reads counts as streamed. The network may split one text into a few reads.
  */
 const enoughReads = 8
-/** A shorter silence is a pause between two tokens. */
-const silentMs = 1000
 
 export class OutputTiming {
   readonly #nowMs: () => number
@@ -27,19 +25,12 @@ export class OutputTiming {
   #since = Number.NEGATIVE_INFINITY
   #together = 0
   #collected = false
-  /** time of the last output */
-  #lastAt = 0
 
   constructor(rates: TokenRates, key: string, model: string, nowMs: () => number) {
     this.#rates = rates
     this.#key = key
     this.#model = model
     this.#nowMs = nowMs
-  }
-
-  /** Whether any output has come. */
-  get hasOutput(): boolean {
-    return this.#reads > 0
   }
 
   /** Records output tokens that came in one read. */
@@ -50,7 +41,6 @@ export class OutputTiming {
       this.#since = at
       this.#together = 0
     }
-    this.#lastAt = at
     this.#together += tokens
     this.#reads += 1
     if (this.#collected) return
@@ -58,11 +48,5 @@ export class OutputTiming {
       this.#collected = true
       this.#rates.collected(this.#key, this.#model)
     } else if (this.#reads === enoughReads) this.#rates.spoken(this.#key, this.#model)
-  }
-
-  /** How long no output came before `nowMs`, when that is longer than a pause between tokens; else 0. */
-  silentMsAt(nowMs: number): number {
-    const ms = nowMs - this.#lastAt
-    return ms < silentMs ? 0 : ms
   }
 }

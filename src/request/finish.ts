@@ -108,19 +108,11 @@ export const makeFinish = Effect.gen(function* () {
     })
   }
 
-  /** The cost of a request whose client left at `now`. Output that nobody saw is charged as far as it is held. */
-  const chargeWhenLeft = ({ cost, model = "" }: RequestContext, now: number): Effect.Effect<Usage> => {
-    const likely = (ms: number) => rates.estimate(model, ms)
-    const reached = cost.reach?.(cost.likelyOutput(likely, now)) ?? Effect.void
-    return Effect.map(reached, () => cost.usageWhenLeft(likely, now))
-  }
-
-  /** The cost of any other request. It also records how the model answered. */
-  const charge = ({ caller, cost, model = "" }: RequestContext, now: number): Usage => {
+  /** The cost of a request whose client did not leave. It also records how long an answer that nobody saw was. */
+  const charge = ({ caller, cost, model = "" }: RequestContext): Usage => {
     const { usage } = cost
-    if (cost.final !== undefined) {
-      rates.observe(model, usage.tokensOut, now - cost.sentAt)
-      if (caller !== undefined && cost.plan.unseen) rates.answeredUnseen(caller.keyId, model, usage.tokensOut)
+    if (cost.final !== undefined && caller !== undefined && cost.plan.unseen) {
+      rates.answeredUnseen(caller.keyId, model, usage.tokensOut)
     }
     return usage
   }
@@ -133,7 +125,7 @@ export const makeFinish = Effect.gen(function* () {
     const free = isFree(context, outcome)
     context.end(outcome, now)
     const hasLeft = outcome.status === outcomes.clientLeft.status
-    const used = hasLeft ? yield* chargeWhenLeft(context, now) : charge(context, now)
+    const used = hasLeft ? cost.usageWhenLeft : charge(context)
     // A defect may come after the call was recorded and before it was made.
     const usage = free ? noUsage : used
     cost.settled = true

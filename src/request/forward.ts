@@ -46,9 +46,8 @@ export const makeForward = Effect.gen(function* () {
     call: Effect.Effect<A, CallError, Scope.Scope>,
     timing?: OutputTiming
   ) {
-    cost.send(permit, nowMs(), timing)
-    const likely = (ms: number) => rates.estimate(permit.facts.model.name, ms)
-    const hold = new Hold(cost, meter, restore, () => cost.likelyOutput(likely, nowMs()))
+    cost.send(permit, timing)
+    const hold = new Hold(cost, meter, restore)
     yield* leases.keep(hold)
     const answer = yield* Effect.tapError(call, (error) => {
       cost.sent = false

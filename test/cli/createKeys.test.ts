@@ -1,5 +1,5 @@
 /** `create-keys`: keys for many people, of which none is lost and none is made twice. */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
+import { existsSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
@@ -230,34 +230,3 @@ it.effect(
       succeeds(yield* tollgateHere(...again))
     }).pipe(Effect.provide(Admin))
 )
-
-test("when letters are written, then each person with a live key has one, and nobody else may read it", function* () {
-  succeeds(yield* acme)
-  const [out, letters] = [path.join(folder, "letters.csv"), path.join(folder, "letters")]
-  succeeds(yield* importing(fileOf("Zoë/../Söhne\nBen"), out, "--rpm", "7"))
-  const [zoe, ben] = linesOf(out).toSorted(([one = ""], [other = ""]) => other.localeCompare(one))
-  const registry = yield* Registry
-  yield* registry.setBudgets(zoe?.[1] ?? "", { day: 5000 })
-  yield* registry.revokeKey(ben?.[1] ?? "")
-  const write = (...more: ReadonlyArray<string>) =>
-    tollgateHere("letters", "--keys", out, "--address", "https://llm.example.org/", "--out", letters, ...more)
-  const ran = yield* write()
-  succeeds(ran)
-  assert.include(ran.stderr, ben?.[1] ?? "?")
-  assert.notInclude(ran.stdout + ran.stderr, zoe?.[2] ?? "?")
-  const [file = "", ...others] = readdirSync(letters)
-  assert.deepStrictEqual([file, others], [`Zoë-..-Söhne.${zoe?.[1]}.txt`, []])
-  assert.strictEqual(statSync(path.join(letters, file)).mode & 0o777, 0o600)
-  const text = readFileSync(path.join(letters, file), "utf8")
-  for (const part of [
-    "Hello Zoë/../Söhne,",
-    `Bearer ${zoe?.[2]}"`,
-    "curl https://llm.example.org/v1/chat/completions",
-    "7 requests and 100,000 tokens a minute, 4 requests at a time, 5,000 tokens a day (UTC)"
-  ])
-    assert.include(text, part)
-  assert.notInclude(text, "{{")
-  succeeds(yield* write("--template", fileOf("Hej {{ name }}: {{key}}")))
-  assert.strictEqual(readFileSync(path.join(letters, file), "utf8"), `Hej Zoë/../Söhne: ${zoe?.[2]}`)
-  failsWith(yield* write("--template", fileOf("{{names}}")), /\{\{names\}\} is unknown: use \{\{name\}\}/)
-})

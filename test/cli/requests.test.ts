@@ -1,4 +1,4 @@
-/** `requests`, `show-request` and `prune-audit`. */
+/** `requests` and `show-request`. */
 import { randomUUIDv7 } from "node:crypto"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schema } from "effect"
@@ -199,32 +199,4 @@ test("when a request is shown, then all that the database has of it is there, by
   ])
   failsWith(yield* tollgateHere("show-request", "nobody"), /no request "nobody"; by the client's own id/)
   failsWith(yield* tollgateHere("show-request", "two words"), /must be 1 to 64 characters/)
-})
-
-test("when old months are pruned by command, then it says what went, and what would go before", function* () {
-  const { acme } = yield* setUp
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`DO $$ BEGIN
-        EXECUTE format('CREATE TABLE audit_log_of_before PARTITION OF audit_log FOR VALUES FROM (MINVALUE) TO (%L)',
-          first_request_id(now() - interval '450 days'));
-      END $$`
-  yield* insert(acme, { count: 10, at: "now() - interval '500 days'" })
-  yield* insert(acme, { count: 2 })
-  const before = yield* tollgateHere("prune-audit", "--older-than", "400d", "--dry-run")
-  assert.match(before.stdout, /^TABLE +ROWS\naudit_log_of_before +about/)
-  assert.lengthOf(yield* listed("--since", "100w"), 12)
-  const Pruned = Schema.Struct({
-    removed: Schema.Array(Schema.Struct({ relation: Schema.String, rows: Schema.Finite }))
-  })
-  const ran = yield* tollgate("prune-audit", "--older-than", "60w", "--json")
-  succeeds(ran)
-  assert.deepStrictEqual(
-    (yield* json(Pruned, ran)).removed.map(({ relation }) => relation),
-    ["audit_log_of_before"]
-  )
-  assert.lengthOf(yield* listed("--since", "100w"), 2)
-  assert.strictEqual(
-    (yield* tollgateHere("prune-audit", "--older-than", "400d")).stdout,
-    "nothing is that old\n"
-  )
 })

@@ -40,7 +40,6 @@ const elsewhere: Readonly<Record<string, { readonly why: string; readonly by: st
   "kubectl apply -k deploy/kubernetes": { why: "needs a cluster", by: "test/deploy/lint.sh" },
   "npm run manifests": { why: "needs helm", by: "test/deploy/lint.sh" },
   "npm run test:real": { why: "builds a model server", by: ".ci/run" },
-  "npm run sizing": { why: "takes minutes", by: "lab/sizing.ts" },
   "helm install tollgate deploy/helm/tollgate --namespace tollgate --values values.yaml": {
     why: "needs a cluster",
     by: "lab/stranger/helm.ts"
@@ -139,11 +138,9 @@ const suites: Readonly<Record<string, string>> = {
   "list-models": "test/cli/aliases.test.ts",
   "show-key": "test/cli/keys.test.ts",
   "create-keys": "test/cli/createKeys.test.ts",
-  letters: "test/cli/createKeys.test.ts",
   report: "test/cli/report.test.ts",
   requests: "test/cli/requests.test.ts",
   "show-request": "test/cli/requests.test.ts",
-  "prune-audit": "test/cli/requests.test.ts",
   reconcile: "test/cli/reconcile.test.ts",
   export: "test/cli/apply.test.ts",
   apply: "test/cli/apply.test.ts"

@@ -10,7 +10,6 @@ import fc from "fast-check"
 import type { Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import { longestTokenBytes, OutputCount } from "../../src/request/OutputCount.ts"
-import { assumedRate } from "../../src/gates/limits/TokenRates.ts"
 import { MeteredModel, type MeteredRequest } from "../support/MeteredModel.ts"
 import { full, seed, tell } from "./run.ts"
 
@@ -58,22 +57,21 @@ const request = fc.record({
 })
 
 const event = fc.oneof(
-  { weight: 2, arbitrary: fc.constant({ does: "admit" as const, who: 0, ms: 0 }) },
+  { weight: 2, arbitrary: fc.constant({ does: "admit" as const, who: 0 }) },
   {
     weight: 10,
-    arbitrary: fc.record({ does: fc.constant("step" as const), who: fc.nat(7), ms: fc.constant(0) })
+    arbitrary: fc.record({ does: fc.constant("step" as const), who: fc.nat(7) })
   },
   {
     weight: 1,
     arbitrary: fc.record({
       does: fc.constantFrom("leave" as const, "beat" as const),
-      who: fc.nat(7),
-      ms: fc.nat(20_000)
+      who: fc.nat(7)
     })
   },
   {
     weight: 1,
-    arbitrary: fc.record({ does: fc.constant("meter" as const), who: fc.nat(1), ms: fc.constant(0) })
+    arbitrary: fc.record({ does: fc.constant("meter" as const), who: fc.nat(1) })
   }
 )
 
@@ -199,16 +197,16 @@ const reached = {
   mistrusted: 0
 }
 
-/** The charge of one that leaves is not less than was seen, and what was kept back costs the time it had. */
-const leave = (one: MeteredRequest, ms: number): void => {
+/** The charge of one that leaves is not less than was seen, and all that is held when nothing was seen. */
+const leave = (one: MeteredRequest): void => {
   const { cost } = one
   const [seen, held] = [cost.output.estimate, (cost.granted ?? 0) - cost.promptEstimate]
-  one.leave(ms)
+  one.leave()
   const charged = one.charged?.tokensOut ?? 0
   assert.isAtLeast(charged, Math.min(seen, held))
   if (seen > 0 || !cost.plan.unseen) return
   reached.leftUnseen += 1
-  assert.isAtLeast(charged, Math.min(assumedRate * Math.floor(ms / 1000), cost.maxTokens, held))
+  assert.strictEqual(charged, Math.min(cost.maxTokens, held))
 }
 
 const play = ({
@@ -239,7 +237,7 @@ const play = ({
     running.push(admitted)
   }
   for (let i = 0; i < first; i += 1) admit()
-  for (const { does, ms, who } of events) {
+  for (const { does, who } of events) {
     const one = running[who % Math.max(1, running.length)]
     const before = model.renewals
     if (does === "admit") admit()
@@ -248,7 +246,7 @@ const play = ({
     else if (does === "leave") {
       if (one?.over === false) {
         reached.left += 1
-        leave(one, ms)
+        leave(one)
       }
     } else if (who === 0) model.away = true
     else model.comeBack()
@@ -256,7 +254,7 @@ const play = ({
   }
   while (waiting.length > 0) admit()
   for (const one of running) while (one.step() === "frames") continue
-  for (const one of running) one.leave(1000)
+  for (const one of running) one.leave()
   if (speaks && !model.rates.speaks("k", "m")) reached.mistrusted += 1
   model.comeBack()
 

@@ -90,13 +90,10 @@ export class MeteredRequest {
     return this.error === undefined ? "ended" : "failed"
   }
 
-  /** The client leaves, `ms` after the call. */
-  leave(ms: number): void {
+  /** The client leaves. */
+  leave(): void {
     if (this.over) return
-    const { nowMs, rates } = this.#model
-    const likely = (silent: number) => rates.estimate("m", silent)
-    Effect.runSync(this.cost.reach?.(this.cost.likelyOutput(likely, nowMs + ms)) ?? Effect.void)
-    this.#model.settle(this, this.cost.usageWhenLeft(likely, nowMs + ms))
+    this.#model.settle(this, this.cost.usageWhenLeft)
     this.#end()
   }
 
@@ -174,16 +171,11 @@ export class MeteredModel {
       : new OutputTiming(this.rates, key, thinker.name, () => this.nowMs)
     const cost = new RequestCost()
     cost.hold(reservedFor("m", { call, reservation: verdict.reservation }), 0)
-    cost.send(permitFor("m", call), this.nowMs, timing)
+    cost.send(permitFor("m", call), timing)
     return new MeteredRequest(
       this,
       cost,
-      new Hold(
-        cost,
-        this.#meter,
-        () => Effect.void,
-        () => cost.likelyOutput((ms) => this.rates.estimate(thinker.name, ms), this.nowMs)
-      ),
+      new Hold(cost, this.#meter, () => Effect.void),
       numPredict,
       plan.runs
     )

@@ -32,7 +32,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/backend/ollama/client.ts": [2, "reads of one answer, whose caller gets how they ended"],
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
-  "src/gates/keys/SecretVerifier.ts": [1, "workers on demand, whose askers hear how it went"],
+  "src/gates/keys/SecretVerifier.ts": [1, "jobs, whose askers hear how it went"],
   "src/http/decodeTurns.ts": [1, "the pause after a turn, which gives it to the next"],
   "src/http/handle.ts": [1, "one call, whose request waits for how it ended"],
   "src/http/unread.ts": [2, "reads one answer ahead, and its client gets how that ended"],

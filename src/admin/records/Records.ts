@@ -1,12 +1,10 @@
 /**
- * What was used and what was asked, for operators: sums of the ledger, and the rows of the audit. Read only, but for
- * `pruneStep`. Every read is bounded by a number of rows and by a time.
+ * What was used and what was asked, for operators: sums of the ledger, and the rows of the audit. Read only. Every read
+ * is bounded by a number of rows and by a time.
  */
-import { Context, Effect, Layer, Schema } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { pruneStep } from "../../audit/months.ts"
 import { dayMs } from "../../domain/Calendar.ts"
-import { makeRowReader } from "../../infra/rows.ts"
 import { UnknownKey, withRegistryDownAfter } from "../Errors.ts"
 import { largeRead, requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
@@ -21,11 +19,6 @@ import {
   type RequestFilter,
   type RequestQuery
 } from "./requests.ts"
-
-const partitions = makeRowReader(
-  ({ relation }) => `partition ${String(relation)}`,
-  Schema.Struct({ relation: Schema.String, rows: Schema.Finite })
-)
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
@@ -67,18 +60,7 @@ const make = Effect.gen(function* () {
     request: (id: string) => withRegistryDownAfter("35 seconds")(large(30, readRequest(sql, id))),
     /** Rows that count several requests and that may count this one: they began when it arrived. */
     talliedAround: (id: string) =>
-      isRequestId(id) ? withRegistryDownAfter("8 seconds")(readTalliedAround(sql, id)) : Effect.succeed([]),
-    /** What `pruneStep` would drop first, by partition. */
-    prunable: Effect.fnUntraced(function* (given: number) {
-      const days = yield* Values.validate("older-than", Values.auditDays, given)
-      return yield* partitions.all(sql`SELECT name AS relation, estimated_rows::float8 AS rows FROM audit_partitions
-          WHERE to_id <= first_request_id(date_trunc('month', (now() - ${days}::float8 * interval '1 day') AT TIME ZONE 'UTC')
-            AT TIME ZONE 'UTC') ORDER BY to_id`)
-    }, withRegistryDownAfter("15 seconds")),
-    /** Removes one partition, or some rows, older than `days`; undefined when nothing is left. */
-    pruneStep: Effect.fnUntraced(function* (given: number) {
-      return yield* pruneStep(sql, yield* Values.validate("older-than", Values.auditDays, given))
-    }, withRegistryDownAfter("15 seconds"))
+      isRequestId(id) ? withRegistryDownAfter("8 seconds")(readTalliedAround(sql, id)) : Effect.succeed([])
   }
 })
 

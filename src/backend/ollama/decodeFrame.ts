@@ -1,6 +1,6 @@
 /**
  * Decodes one line of the backend to a `Frame`, with hand-written guards. It runs for every token, and a Schema of the
- * same shape costs several times as much (`bench/frames.ts`).
+ * same shape costs several times as much (bench/RESULTS.md).
  *
  * It never throws. It copies known fields only, so `remote_host`, `_debug_info` and fields of later versions do not reach
  * the client. Counts are read from the final frame only (docs/protocol.md, "Chat").

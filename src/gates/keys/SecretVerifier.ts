@@ -1,34 +1,31 @@
 /**
  * Checks whether a secret matches the argon2id hash of its prefix, with bounded CPU.
  *
- * *Details* A few workers take jobs from one bounded queue (`VerifyQueue.ts`). Prefixes without recent wrong secrets go first
- * and have one more worker, so that the first use of a good key does not wait behind a flood of wrong ones. The result
- * "this secret matches (or does not match) this hash" is cached under a digest of both, salted at start: 1 µs for each
- * request. Another hash or another secret has another entry.
+ * *Details* Two lines wait for argon2: prefixes without recent wrong secrets, and suspect ones, of which one is verified at a
+ * time and for half of the time. So the first use of a good key does not wait behind a flood of wrong ones. Address groups
+ * take turns, and a group may have as many places of a line as are left for all others: one group alone gets half, and there
+ * is one for the next group. So the owner of a prefix that another address floods is verified at the first try. The result
+ * "this secret matches (or does not match) this hash" is cached under a digest of both, salted at start: 1 µs for each request.
  *
- * *Gotchas* An unknown prefix takes as long as a known one: when a worker is idle, a random hash is verified; otherwise the
- * request waits as long as the queue would take, within the same bounds. Verifies of unknown prefixes get at most a third
- * of one worker's time, and those of suspect prefixes half of it, so that paying traffic keeps most of the CPU.
+ * *Gotchas* An unknown prefix takes as long as a known one: a random hash is verified when nothing else is; otherwise
+ * the request sleeps as long as a turn takes, within the same bounds. An owner who shares the flood's address competes with it.
  */
 import * as argon2 from "@node-rs/argon2"
-import { Deferred, Effect, Exit, Random, type Scope } from "effect"
+import { Deferred, Effect, Exit, PartitionedSemaphore, Random, type Scope } from "effect"
 import { hash as digestOf, randomBytes } from "node:crypto"
 import { availableParallelism } from "node:os"
 import { Unavailable } from "../../domain/Errors.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { makeLruCache } from "../../infra/LruCache.ts"
-import { type Entry, type Line, VerifyQueue } from "./VerifyQueue.ts"
 
 export interface SecretVerifierOptions {
-  /** verifies at the same time; default: cores - 1, 1 to 3 */
+  /** verifies of prefixes that are not suspect at the same time; default: one for each core, at most 3 */
   readonly concurrency?: number
-  /** further verifies for prefixes that are not suspect; default 1 when there is a second core */
-  readonly reserve?: number
-  /** jobs waiting for a worker; default 128, which one worker clears in about a second */
-  readonly queue?: number
+  /** places in each line, those in work included; default 128, which one worker clears in about a second */
+  readonly places?: number
   /** default 5000: a late answer is better than a 503, and the queue bounds how many wait */
   readonly maxWaitMs?: number
-  /** jobs of one prefix, waiting or running; default 2 */
+  /** places of an address group for one prefix, whether or not there is such a key; default 2 */
   readonly perPrefix?: number
   /** for tests; default argon2id */
   readonly verify?: (hash: string, secret: string) => Effect.Effect<boolean, Unavailable>
@@ -49,14 +46,20 @@ export interface SecretVerifier {
   ): Effect.Effect<boolean, Unavailable>
 }
 
-interface Job extends Entry {
+/** Unknown prefixes are suspect, or they sleep. */
+type Line = "clean" | "suspect" | "asleep"
+
+interface Job {
   readonly secret: string
+  readonly prefix: string
+  /** the client's address group (`http/server/addresses.ts`) */
+  readonly from: string
   readonly hash: string
   readonly digest: string
   readonly deadline: number
+  /** its prefix does not exist */
   readonly decoy: boolean
-  /** its prefix does not exist, or had wrong secrets recently */
-  readonly suspect: boolean
+  readonly line: Line
   readonly answer: Deferred.Deferred<boolean, Unavailable>
 }
 
@@ -68,8 +71,8 @@ const suspectTtlMs = 600_000
 const matchCapacity = 50_000
 const mismatchCapacity = 1000
 const suspectCapacity = 10_000
-/** secrets that were turned away unverified: more than a flood of 1500 a second sends while an owner pauses for a few seconds */
-const turnedAwayCapacity = 10_000
+/** Jobs of all lines. Only a flood of unknown prefixes reaches it. */
+const maxJobs = 4096
 
 /** Cost of the hashes we make. A stored hash may cost a little more, up to the bounds below. */
 export const argonCost = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
@@ -104,10 +107,10 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   const nowMs = yield* makeMonotonicMs
   // A worker outlives the request that started it.
   const scope = yield* Effect.scope
-  const cores = availableParallelism()
-  // At most three, because libuv has four threads and other work needs one.
-  const concurrency = options.concurrency ?? Math.min(3, Math.max(1, cores - 1))
-  const maxWorkers = concurrency + (options.reserve ?? (cores > 1 ? 1 : 0))
+  // At most three beside a suspect one, because libuv has four threads.
+  const concurrency = options.concurrency ?? Math.min(3, availableParallelism())
+  const places = options.places ?? 128
+  const perPrefix = options.perPrefix ?? 2
   const maxWaitMs = options.maxWaitMs ?? 5000
   const verify = options.verify ?? verifyArgon
 
@@ -119,40 +122,40 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   const mismatched = makeLruCache<number>(mismatchCapacity)
   /** prefixes with a recent wrong secret, and until when they are suspect */
   const suspectUntil = makeLruCache<number>(suspectCapacity)
-  /** digests of secrets that were turned away without being verified */
-  const turnedAway = makeLruCache<true>(turnedAwayCapacity)
+  /** those that wait, sleep or are in work, by digest */
   const jobs = new Map<string, Job>()
-  const queue = new VerifyQueue<Job>({
-    perPrefix: options.perPrefix ?? 2,
-    most: concurrency + (options.queue ?? 128),
-    random: () => random.nextDoubleUnsafe()
-  })
-  let decoyNotBefore = 0
-  let suspectNotBefore = 0
+  const turns = {
+    clean: yield* PartitionedSemaphore.make<string>({ permits: concurrency }),
+    suspect: yield* PartitionedSemaphore.make<string>({ permits: 1 })
+  }
   let lastCostMs = 8
-  let workers = 0
 
   const cacheResult = (matches: boolean, { digest }: Job) => {
     if (matches) matched.set(digest, nowMs() + matchTtlMs)
     else mismatched.set(digest, nowMs() + mismatchTtlMs)
   }
 
-  const turnAway = ({ digest }: Job): Unavailable => {
-    turnedAway.set(digest, true)
-    return overloaded("too many verifies")
-  }
+  const inLine = (line: Line) => [...jobs.values()].filter((job) => job.line === line)
 
-  const forget = (job: Job) => {
-    if (jobs.get(job.digest) === job) jobs.delete(job.digest)
+  /** It is verified only when no other verify waits for that. */
+  const lineOfUnknown = (): Line =>
+    inLine("suspect").length > 0 || inLine("clean").length >= concurrency ? "asleep" : "suspect"
+
+  const hasPlace = ({ from, line, prefix }: Job): boolean => {
+    // An unknown prefix finds a place where a known one would.
+    const others = inLine(line === "asleep" ? "suspect" : line)
+    const own = [...jobs.values()].filter((job) => job.from === from && job.prefix === prefix)
+    return (
+      own.length < perPrefix &&
+      others.filter((job) => job.from === from).length < places - others.length &&
+      jobs.size < maxJobs
+    )
   }
 
   const finish = (job: Job, exit: Exit.Exit<boolean, Unavailable>): Effect.Effect<void> =>
     Effect.suspend(() => {
-      queue.leave(job)
-      forget(job)
       if (Exit.isSuccess(exit)) {
         cacheResult(exit.value, job)
-        turnedAway.delete(job.digest)
         if (!exit.value && !job.decoy) suspectUntil.set(job.prefix, nowMs() + suspectTtlMs)
       }
       return Effect.asVoid(Deferred.done(job.answer, exit))
@@ -165,43 +168,27 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       return yield* finish(job, Exit.fail(overloaded("waited too long for a verify")))
     }
     const exit = yield* Effect.exit(Effect.suspend(() => verify(job.hash, job.secret)))
-    const endedAt = nowMs()
-    lastCostMs = endedAt - startedAt
-    if (job.suspect) suspectNotBefore = endedAt + lastCostMs
-    if (job.decoy) decoyNotBefore = endedAt + 2 * lastCostMs
+    lastCostMs = nowMs() - startedAt
     yield* finish(job, job.decoy && Exit.isSuccess(exit) ? Exit.succeed(false) : exit)
+    // A guess at a key takes half of the time, one at nothing a third.
+    if (job.line === "suspect") yield* Effect.sleep(job.decoy ? 2 * lastCostMs : lastCostMs)
   })
 
-  /** Workers beyond `concurrency` take clean prefixes only. */
-  const mayTakeSuspect = () => workers <= concurrency && queue.waits("suspect")
-  const next = (): Job | undefined =>
-    queue.take("clean") ??
-    (mayTakeSuspect() && nowMs() >= suspectNotBefore ? queue.take("suspect") : undefined)
+  const asleep = (job: Job) =>
+    Effect.suspend(() => {
+      const turnMs = lastCostMs * (1 + inLine("clean").length / concurrency)
+      const ms = Math.min(turnMs * (0.8 + 0.4 * random.nextDoubleUnsafe()), maxWaitMs)
+      return Effect.delay(finish(job, Exit.succeed(false)), ms)
+    })
 
-  const worker = Effect.gen(function* () {
-    for (;;) {
-      const job = next()
-      if (job !== undefined) yield* work(job)
-      else if (mayTakeSuspect()) yield* Effect.sleep(Math.max(0, suspectNotBefore - nowMs()))
-      else return
-    }
-  }).pipe(Effect.ensuring(Effect.sync(() => void (workers -= 1))))
-
-  const startWorker = Effect.suspend(() => {
-    if (workers >= maxWorkers || (workers >= concurrency && !queue.waits("clean"))) return Effect.void
-    workers += 1
-    return Effect.asVoid(Effect.forkIn(worker, scope, { startImmediately: true }))
-  })
-
-  /** Lets a job into the queue. Jobs that it replaces are turned away, or else the job itself. */
-  const enter = Effect.fnUntraced(function* (job: Job, line: Line) {
-    const { isIn, replaced } = queue.enter(job, line)
-    for (const other of replaced) {
-      forget(other)
-      yield* Deferred.fail(other.answer, turnAway(other))
-    }
-    if (!isIn) return yield* turnAway(job)
-  })
+  /** Others may wait for the job as soon as it is known, so it runs then. */
+  const begin = Effect.fnUntraced(function* (job: Job) {
+    if (!hasPlace(job)) return yield* overloaded("too many verifies")
+    jobs.set(job.digest, job)
+    const run = job.line === "asleep" ? asleep(job) : turns[job.line].withPermit(job.from)(work(job))
+    const forget = Effect.sync(() => jobs.delete(job.digest))
+    yield* Effect.forkIn(Effect.ensuring(run, forget), scope, { startImmediately: true })
+  }, Effect.uninterruptible)
 
   const wait = (job: Job) =>
     Deferred.await(job.answer).pipe(
@@ -236,40 +223,12 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       digest,
       deadline: now + maxWaitMs,
       decoy: hash === undefined,
-      suspect: hash === undefined || (suspectUntil.get(prefix) ?? 0) > now,
-      answer: yield* Deferred.make<boolean, Unavailable>(),
-      turnedAway: turnedAway.get(digest) === true
+      line:
+        hash === undefined ? lineOfUnknown() : (suspectUntil.get(prefix) ?? 0) > now ? "suspect" : "clean",
+      answer: yield* Deferred.make<boolean, Unavailable>()
     }
-    if (job.decoy && (queue.size >= concurrency || now < decoyNotBefore)) return yield* answerLater(job)
     yield* begin(job)
     return yield* wait(job)
-  })
-
-  /** Others may wait for the job as soon as it is known, so it has a worker then. */
-  const begin = Effect.fnUntraced(function* (job: Job) {
-    yield* enter(job, job.suspect ? "suspect" : "clean")
-    jobs.set(job.digest, job)
-    yield* startWorker
-  }, Effect.uninterruptible)
-
-  /**
-   * Refuses an unknown prefix while the workers are busy, after the time that its turn would take. It also counts as an
-   * entry of its prefix. So neither the time nor the bounds show that the prefix does not exist.
-   */
-  const answerLater = Effect.fnUntraced(function* (job: Job) {
-    if (queue.isFull) return yield* turnAway(job)
-    return yield* Effect.acquireUseRelease(
-      enter(job, "asleep"),
-      () => {
-        const turnMs = lastCostMs * (1 + queue.size / concurrency) * (0.8 + 0.4 * random.nextDoubleUnsafe())
-        const asleep = Effect.sync(() => {
-          cacheResult(false, job)
-          return false
-        }).pipe(Effect.delay(Math.min(turnMs, maxWaitMs)))
-        return Effect.raceFirst(asleep, Deferred.await(job.answer))
-      },
-      () => Effect.sync(() => queue.wake(job))
-    )
   })
 
   return { matches }

@@ -1,7 +1,6 @@
 /**
- * Measures how each model answers: its speed, in output tokens a second from the call to the last frame, and whether
- * it streams as it generates. When a client leaves unseen output, it is charged by the speed. The output of a model that is not
- * known to stream counts as unseen, and a request for it holds what such answers used lately (`outputPlan.ts`).
+ * Knows which models stream as they generate. The output of a model that is not known to stream counts as unseen, and a
+ * request for it holds what such answers used lately (`outputPlan.ts`).
  *
  * A model is known to stream once an answer to any key has shown it. For a key it stays so only while its own answers
  * are not kept back, so that the requests of one key do not slow down the others.
@@ -12,14 +11,8 @@
 import { Context, Layer } from "effect"
 import { makeLruCache } from "../../infra/LruCache.ts"
 
-/** The speed of a model without an answer since the start of this process. */
-export const assumedRate = 50
 const mostModels = 256
 const mostPairs = 4096
-/** The weight of the newest answer. */
-const weight = 0.2
-/** The time of a shorter answer depends more on its prompt than on the speed of the model. */
-const fewestTokens = 8
 
 /** Answers of each pair whose length is remembered. */
 const answers = 100
@@ -29,19 +22,11 @@ const share = 0.99
 const pairOf = (key: string, model: string): string => `${key} ${model}`
 
 export class TokenRates {
-  readonly #rates = makeLruCache<number>(mostModels)
   readonly #spoken = makeLruCache<true>(mostModels)
   /** pairs of a key and a model whose last answer was kept back */
   readonly #collected = makeLruCache<true>(mostPairs)
   /** output tokens of the last answers of a model to a key that were not seen while they were generated */
   readonly #unseen = makeLruCache<ReadonlyArray<number>>(mostPairs)
-
-  /** Records an answer of `tokens` output tokens that took `ms` from the call to its last frame. */
-  observe(model: string, tokens: number, ms: number): void {
-    if (tokens < fewestTokens || ms <= 0) return
-    const [rate, before] = [(tokens * 1000) / ms, this.#rates.get(model)]
-    this.#rates.set(model, before === undefined ? rate : before + weight * (rate - before))
-  }
 
   /** Records that an answer of `model` to `key` was streamed as it was generated. */
   spoken(key: string, model: string): void {
@@ -72,11 +57,6 @@ export class TokenRates {
   usual(key: string, model: string): number {
     const lengths = Float64Array.from(this.#unseen.get(pairOf(key, model)) ?? []).sort()
     return lengths[Math.ceil(share * lengths.length) - 1] ?? 0
-  }
-
-  /** Tokens that `model` is likely to have generated in `ms`. */
-  estimate(model: string, ms: number): number {
-    return Math.ceil(((this.#rates.get(model) ?? assumedRate) * Math.max(0, ms)) / 1000)
   }
 }
 

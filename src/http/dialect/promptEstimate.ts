@@ -11,7 +11,7 @@
  * JSON as Go does: `<`, `>`, `&`, U+2028, U+2029 and control characters take six bytes. Fields of text, and lists of
  * texts, are in the prompt unchanged.
  *
- * The error against two public tokenizers (`bench/prompts.ts`, text without templates): English -15 %, program text +3 %,
+ * The error against two public tokenizers (bench/RESULTS.md, text without templates): English -15 %, program text +3 %,
  * indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and Devanagari
  * -31 to +131 %, and at worst -64 % for Base64 and digits. A request that spends the rest of a budget can exceed the
  * budget by that part of its prompt. It is charged what the backend counted.

@@ -19,7 +19,7 @@ const estimate = 38
 const cases = [
   { name: "an estimate that is right", left: 50, counted: estimate, bound: 12 },
   { name: "an estimate that is too high", left: 50, counted: 20, bound: 12 },
-  // Base64 and digits, the worst that bench/prompts.ts has measured: 64 % short.
+  // Base64 and digits, the worst that was measured (bench/RESULTS.md): 64 % short.
   { name: "an estimate 64 % short", left: 50, counted: 106, bound: 12 },
   { name: "less left than the prompt", left: 5, counted: estimate, bound: 1 },
   { name: "one token left, and an estimate 64 % short", left: 1, counted: 106, bound: 1 }

@@ -72,7 +72,7 @@ const layerOf = (of: Process, values: SettingsValues, { model, postgres, redis }
     queueStore: redis.queueOf(of),
     backend: layerBackend(model.scriptOf(of)),
     compareEveryS: 2,
-    secretCheck: { concurrency: 1, reserve: 1, decoyHash: Effect.succeed("nobody's"), verify }
+    secretCheck: { concurrency: 1, decoyHash: Effect.succeed("nobody's"), verify }
   })
   return layerParts(serverOptionsOf(values).bounds).pipe(
     Layer.provideMerge(requests),

@@ -10,17 +10,13 @@ import { callOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
 /** A running request that holds 50 tokens, before a Meter that gives `renewals` one after the other. */
-const holdBefore = Effect.fnUntraced(function* (
-  renewals: ReadonlyArray<Renewal>,
-  restore: Restore,
-  likely = 0
-) {
+const holdBefore = Effect.fnUntraced(function* (renewals: ReadonlyArray<Renewal>, restore: Restore) {
   const meter = yield* Meter
   const left = [...renewals]
   const asked: Array<number> = []
   const cost = new RequestCost()
   cost.hold(reservedFor("m", { reservation: { held: 50 } }), 0)
-  cost.send(permitFor("m", callOf({}, 1000)), 0)
+  cost.send(permitFor("m", callOf({}, 1000)))
   const hold = new Hold(
     cost,
     {
@@ -30,8 +26,7 @@ const holdBefore = Effect.fnUntraced(function* (
         return Effect.succeed(left.shift() ?? { held: want, exhausted: false })
       }
     },
-    restore,
-    () => likely
+    restore
   )
   return { asked, cost, hold }
 })

@@ -21,13 +21,15 @@ describe("a plain request of a model that keeps its output back", () => {
     assert.isFalse(model.rates.speaks("k", "m"))
   })
 
-  it("when the client leaves before anything came, then it is charged for the time it had", () => {
+  it("when the client leaves before anything came, then it is charged what it held, and later what it saw", () => {
     const model = new MeteredModel(5000, false)
-    model.rates.observe("m", 500, 1000)
-    const one = admitted(model, wish({}, { maxTokens: 4096 }))
-    one.answer([[final({})]])
-    one.leave(1500)
-    assert.deepStrictEqual(one.charged, { tokensIn: 40, tokensOut: 750, source: "estimated" })
+    const [early, late] = [0, 1].map(() => admitted(model, wish({}, { maxTokens: 4096 })))
+    early?.leave()
+    assert.deepStrictEqual(early?.charged, { tokensIn: 40, tokensOut: 2048, source: "estimated" })
+    late?.answer([[word], [final({})]])
+    late?.step()
+    late?.leave()
+    assert.deepStrictEqual(late?.charged, { tokensIn: 40, tokensOut: 1, source: "counted" })
   })
 
   it("when the model has spoken in eight reads, then the next requests hold a part of their bound", () => {
@@ -50,11 +52,9 @@ describe("a plain request of a model that keeps its output back", () => {
       const model = new MeteredModel(20_000)
       const one = admitted(model)
       one.answer([...chunks, [final({})]])
-      const timing = one.cost.timing
       // Both reads within a tenth of a second
       model.msBetweenReads = 0
       read(one)
-      assert.isTrue(timing?.hasOutput)
       assert.isFalse(model.rates.speaks("k", "m"))
       assert.strictEqual(admitted(model).hold.held, 1040)
     }

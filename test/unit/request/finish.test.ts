@@ -11,7 +11,7 @@ import * as Metrics from "../../../src/observability/Metrics.ts"
 import { requestLine, RequestLines } from "../../../src/observability/logging.ts"
 import { type Ending, makeFinish } from "../../../src/request/finish.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { arrivalOf, callOf, permitFor, reservedFor } from "../../support/permits.ts"
+import { arrivalOf, reservedFor } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
 /** Writes down how a reservation ends. */
@@ -70,22 +70,6 @@ test("when a request ends, then its place is given back, and one line is logged"
   yield* end({ row: "own" })
   assert.deepStrictEqual(did, ["place given back", "cancelled"])
   assert.deepStrictEqual(lines, ["request"])
-})
-
-test("when a client leaves output that nobody saw, then it is held before it is charged", function* () {
-  const { context, did, end } = yield* world
-  const { cost } = context
-  cost.send(permitFor("m", callOf({ body: { tools: [] } }, 65_536)), 0)
-  cost.plan = { runs: 1, unseen: true, collects: true }
-  cost.reach = (output) =>
-    Effect.sync(() => {
-      assert.isFalse(cost.settled)
-      cost.extend(cost.promptEstimate + output)
-      did.push("held")
-    })
-  yield* end({ outcome: outcomes.clientLeft, row: "own" })
-  assert.deepStrictEqual(did, ["held", "place given back", "charged"])
-  assert.isTrue(cost.settled)
 })
 
 test("when a refusal shares its row with others, then it has no log line", function* () {
