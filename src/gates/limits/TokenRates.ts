@@ -14,10 +14,8 @@ import { makeLruCache } from "../../infra/LruCache.ts"
 const mostModels = 256
 const mostPairs = 4096
 
-/** Answers of each pair whose length is remembered. */
+/** Answers of each pair whose length is remembered. One of them may be longer than what a request holds. */
 const answers = 100
-/** The share of them that is not longer than what a request holds. */
-const share = 0.99
 
 const pairOf = (key: string, model: string): string => `${key} ${model}`
 
@@ -26,7 +24,7 @@ export class TokenRates {
   /** pairs of a key and a model whose last answer was kept back */
   readonly #collected = makeLruCache<true>(mostPairs)
   /** output tokens of the last answers of a model to a key that were not seen while they were generated */
-  readonly #unseen = makeLruCache<ReadonlyArray<number>>(mostPairs)
+  readonly #unseen = makeLruCache<Array<number>>(mostPairs)
 
   /** Records that an answer of `model` to `key` was streamed as it was generated. */
   spoken(key: string, model: string): void {
@@ -47,7 +45,10 @@ export class TokenRates {
   /** Records an answer of `model` to `key` of `tokens` output tokens that was not seen while it was generated. */
   answeredUnseen(key: string, model: string, tokens: number): void {
     const pair = pairOf(key, model)
-    this.#unseen.set(pair, [...(this.#unseen.get(pair) ?? []), tokens].slice(-answers))
+    const lengths = this.#unseen.get(pair) ?? []
+    lengths.push(tokens)
+    if (lengths.length > answers) lengths.shift()
+    this.#unseen.set(pair, lengths)
   }
 
   /**
@@ -55,8 +56,13 @@ export class TokenRates {
    * say nothing: one long answer would fill the limits of every key.
    */
   usual(key: string, model: string): number {
-    const lengths = Float64Array.from(this.#unseen.get(pairOf(key, model)) ?? []).sort()
-    return lengths[Math.ceil(share * lengths.length) - 1] ?? 0
+    const lengths = this.#unseen.get(pairOf(key, model)) ?? []
+    let [longest, second] = [0, 0]
+    for (const tokens of lengths) {
+      if (tokens > longest) [longest, second] = [tokens, longest]
+      else if (tokens > second) second = tokens
+    }
+    return lengths.length < answers ? longest : second
   }
 }
 
