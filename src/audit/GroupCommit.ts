@@ -97,17 +97,16 @@ class Idle {
   /** Work that comes later is told by `wake`. */
   constructor(hasWork: () => boolean) {
     this.wait = Effect.callback((resume) => {
-      const go = () => resume(Effect.void)
-      if (hasWork()) return go()
+      if (hasWork()) return resume(Effect.void)
+      const go = () => resume(afterIo)
       this.#resumes.push(go)
       return Effect.sync(() => void (this.#resumes = this.#resumes.filter((other) => other !== go)))
     })
   }
 
-  /** Wakes one of them at the end of this turn of the event loop. */
+  /** Wakes one of them. It goes on at the end of this turn of the event loop. */
   wake(): void {
-    const go = this.#resumes.pop()
-    if (go !== undefined) setImmediate(go)
+    this.#resumes.pop()?.()
   }
 }
 

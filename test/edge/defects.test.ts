@@ -27,24 +27,27 @@ import { eventually } from "../support/wait.ts"
 /** What breaks, once, the next time it is used, by name: `Meter.settle`. */
 const armed: { part: string | undefined } = { part: undefined }
 
-const breakable = <S extends object>(name: string, service: S): S =>
-  intercept(service, (part) =>
-    Effect.suspend(() => {
-      if (armed.part !== `${name}.${part}`) return Effect.void
-      armed.part = undefined
-      return Effect.die(new Error(`a defect in ${name}.${part}`))
-    })
+const breakable = <S extends object>(name: string, service: S, atOnce: ReadonlyArray<keyof S> = []): S =>
+  intercept(
+    service,
+    (part) =>
+      Effect.suspend(() => {
+        if (armed.part !== `${name}.${part}`) return Effect.void
+        armed.part = undefined
+        return Effect.die(new Error(`a defect in ${name}.${part}`))
+      }),
+    atOnce
   )
 
 const layerBreakable = Layer.effectContext(
   Effect.gen(function* () {
     return Context.make(KeyStore, breakable("KeyStore", yield* KeyStore)).pipe(
-      Context.add(Discovery, breakable("Discovery", yield* Discovery)),
+      Context.add(Discovery, breakable("Discovery", yield* Discovery, ["resolve"])),
       Context.add(Budget, breakable("Budget", yield* Budget)),
       Context.add(Meter, breakable("Meter", yield* Meter)),
-      Context.add(Audit, breakable("Audit", yield* Audit)),
+      Context.add(Audit, breakable("Audit", yield* Audit, ["close"])),
       Context.add(Backend, breakable("Backend", yield* Backend)),
-      Context.add(Metrics, breakable("Metrics", yield* Metrics))
+      Context.add(Metrics, breakable("Metrics", yield* Metrics, ["firstFrame", "observe"]))
     )
   })
 )

@@ -2,11 +2,12 @@ import { Effect } from "effect"
 
 /**
  * The service, with `before` before each effect that it is or returns: what `before` fails or dies with is what the caller gets.
- * Parts that are no effects stay as they are.
+ * `atOnce`: functions that act when they are called, and throw what `before` dies with. Other parts that are no effects stay as they are.
  */
 export const intercept = <S extends object>(
   service: S,
-  before: (part: string) => Effect.Effect<void, unknown>
+  before: (part: string) => Effect.Effect<void, unknown>,
+  atOnce: ReadonlyArray<keyof S> = []
 ): S =>
   new Proxy(service, {
     get: (target, property, receiver) => {
@@ -15,8 +16,13 @@ export const intercept = <S extends object>(
         const effect = made()
         return Effect.isEffect(effect) ? Effect.andThen(before(String(property)), effect) : effect
       }
-      return typeof part === "function" && !Effect.isEffect(part)
-        ? (...args: ReadonlyArray<unknown>): unknown => guarded(() => Reflect.apply(part, target, args))
-        : guarded(() => part)
+      if (typeof part !== "function" || Effect.isEffect(part)) return guarded(() => part)
+      const call = (args: ReadonlyArray<unknown>): unknown => Reflect.apply(part, target, args)
+      return atOnce.some((name) => name === property)
+        ? (...args: ReadonlyArray<unknown>) => {
+            Effect.runSync(before(String(property)))
+            return call(args)
+          }
+        : (...args: ReadonlyArray<unknown>): unknown => guarded(() => call(args))
     }
   })
