@@ -5,7 +5,7 @@
 import { Array as Arr, Cause, Duration, Effect, type Pull, Queue, Schedule, Stream } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError, Unavailable } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
+import type { Frame, Parts } from "../domain/Frame.ts"
 import type { StreamReply } from "./Reply.ts"
 
 /** How often a client hears that the model server has not begun. */
@@ -93,12 +93,15 @@ const encoder = new TextEncoder()
 /** the longest character of UTF-8 */
 const characterBytes = 4
 
-/** A complete text of `bytes` bytes. It comes in `parts`, because one string of that size costs V8 more than its copies. */
-export const inPieces = (
-  parts: ReadonlyArray<string>,
-  bytes: number,
-  share: AnswerShare
-): Stream.Stream<Buffer> =>
+/** Writes as much of a part as there is room for. */
+const write = (part: string | Buffer, room: Buffer) => {
+  if (typeof part === "string") return encoder.encodeInto(part, room)
+  const bytes = part.copy(room)
+  return { read: bytes, written: bytes }
+}
+
+/** A complete text of `bytes` bytes. */
+export const inPieces = (parts: Parts, bytes: number, share: AnswerShare): Stream.Stream<Buffer> =>
   Stream.fromPull(
     Effect.suspend(() => {
       const count = makeCount(share)
@@ -110,10 +113,10 @@ export const inPieces = (
       const next: Pull.Pull<Arr.NonEmptyReadonlyArray<Buffer>> = Effect.suspend(() => {
         let size = 0
         while (index < parts.length && size < pieceBytes) {
-          const { read, written } = encoder.encodeInto(rest, memory.subarray(size))
+          const { read, written } = write(rest, memory.subarray(size))
           size += written
-          rest = rest.slice(read)
-          if (rest === "") rest = parts[++index] ?? ""
+          rest = typeof rest === "string" ? rest.slice(read) : rest.subarray(read)
+          if (rest.length === 0) rest = parts[++index] ?? ""
         }
         if (size === 0) return Cause.done()
         const piece = memory.subarray(0, size)
