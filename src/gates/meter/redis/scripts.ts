@@ -1,6 +1,6 @@
 /**
  * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
- * Redis commands that it calls (`bench/meter.ts`). So an account is one packed field, and each call writes it once.
+ * Redis commands that it calls (`bench/meter.ts`). So the numbers of an account are one packed field, and each call writes it once.
  *
  * A script of an account is joined here from `start.lua`, `state.lua`, and a function `main`: `account.lua`, the file of its
  * operation as the function `operate`, and `batch.lua`, which runs it for each request of the call. A script of a group has
@@ -11,9 +11,9 @@
  * `main` has them already: a call takes 5 µs less.
  *
  * Keys of an account (all under the hash tag of its group, so that a cluster keeps them on one node)
- * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
- *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
- *   whole or not at all.
+ * - account, a hash: field `w` packs sums and what is due; fields `r` and `t` are the windows of requests and tokens, as text
+ *   (`state.lua`); fields `h<id>` are what running requests hold (`slot:tokens:until`; `0:tokens:0` once the lease has ended and
+ *   only the hold is left). One key, so it is lost as a whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
  * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
  *   for the budgets that its accounts share.
@@ -40,8 +40,6 @@ import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
 const figures: { readonly [name: string]: number } = {
   WINDOW_MS: windowMs,
   GROUP_MS: groupMs,
-  // 6 bytes for a time, 7 for an amount: `<I6I7`
-  GROUP_BYTES: 13,
   MOST_LAPSED: lapsedMost,
   USERS_KEPT_MS: usersKeptMs
 }
