@@ -34,14 +34,28 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Record } from "effect"
+import type { BudgetScope } from "../../../domain/Limits.ts"
 import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
+import type { ClaimName } from "../Meter.ts"
+import { claimNames } from "../verdicts.ts"
+
+/** The number of a claim in a refusal: its place in `claimNames`, from 1. */
+const claimOf = (by: ClaimName, scope: BudgetScope = "key"): number =>
+  1 + claimNames.findIndex((claim) => claim.by === by && claim.scope === scope)
 
 /** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
 const figures: { readonly [name: string]: number } = {
   WINDOW_MS: windowMs,
   GROUP_MS: groupMs,
   MOST_LAPSED: lapsedMost,
-  USERS_KEPT_MS: usersKeptMs
+  USERS_KEPT_MS: usersKeptMs,
+  BY_REQUESTS: claimOf("requests"),
+  BY_TOKENS: claimOf("tokens"),
+  BY_SLOTS: claimOf("concurrency"),
+  BY_USERS: claimOf("users"),
+  // Before the claims of the budgets, in the order of the counters, and before those of the user, in the order of the key's.
+  BEFORE_BUDGETS: claimOf("day") - 1,
+  BEFORE_USER: claimOf("requests", "user") - 1
 }
 
 const read = (name: string): string =>
