@@ -34,9 +34,9 @@ export class Backend extends Context.Service<
     ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>, CallError, Scope.Scope>
     /**
      * `POST /api/embed`, or the older `/api/embeddings` for a request of that kind. Fails as `forward` does, and with
-     * `BackendFailed` unless there is one vector per input.
+     * `BackendFailed` unless there is one vector per input. The vectors are freed with the Scope.
      */
-    embed(permit: Permit, share: AnswerShare): Effect.Effect<Embeddings, CallError>
+    embed(permit: Permit, share: AnswerShare): Effect.Effect<Embeddings, CallError, Scope.Scope>
     /**
      * `POST /api/show` for the permitted model, without system prompt, template, modelfile, messages and remote
      * hosts. `details`, `model_info` and `capabilities` are always present. Fails as `forward` does.

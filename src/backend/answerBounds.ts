@@ -108,8 +108,8 @@ export const isTooDense = (text: string): boolean => hasMoreThan(text, maxContai
  */
 export const parsedFactor = 24
 /**
- * The same for vectors: their text, as it came and as it is sent. As base64 of float32 a number takes 5.3 bytes, and at least two as it
- * came.
+ * The same for vectors: the memory in which their bytes were collected, and that of their own length. As base64 of float32 a number
+ * takes 5.3 bytes, and at least two as it came.
  */
 export const vectorsFactor = ({ base64 }: Pick<PreparedRequest, "base64">): number =>
   base64 === true ? 5 : 3

@@ -54,8 +54,11 @@ export interface Frame extends Counts {
 export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boolean =>
   !done && thinking === undefined && toolCalls === undefined && logprobs === undefined
 
+/** A text in parts: one string of a large text costs V8 more than its copies. */
+export type Parts = ReadonlyArray<string | Buffer>
+
 /** The answer of an embedding model (docs/protocol.md, "Embeddings"). The older endpoint sends no counts. */
 export interface Embeddings extends Pick<Counts, "totalDuration" | "loadDuration" | "promptEvalCount"> {
-  /** one per input, in the order of the inputs: the JSON of a list of numbers, as the model server wrote it */
-  readonly vectors: ReadonlyArray<string>
+  /** one per input, in the order of the inputs: the JSON of a list of numbers as the model server wrote it, or of base64 */
+  readonly vectors: Parts
 }

@@ -3,14 +3,14 @@ import type { ServerResponse } from "node:http"
 import type { Effect, Stream } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
+import type { Frame, Parts } from "../domain/Frame.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 
 /** One JSON object. */
 export interface ObjectReply {
   readonly _tag: "Object"
   /** the parts of the JSON text */
-  readonly body: ReadonlyArray<string>
+  readonly body: Parts
   /** the memory of the answer, until the client has it */
   readonly share: AnswerShare
 }

@@ -2,12 +2,13 @@
 import { Effect, Stream } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { BackendFailed } from "../domain/Errors.ts"
+import type { Parts } from "../domain/Frame.ts"
 import type { Answer } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 import { Fold } from "./dialect/fold.ts"
 import type { ObjectReply } from "./Reply.ts"
 
-export const objectReply = (body: ReadonlyArray<string>, share: AnswerShare): ObjectReply => ({
+export const objectReply = (body: Parts, share: AnswerShare): ObjectReply => ({
   _tag: "Object",
   body,
   share

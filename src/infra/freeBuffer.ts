@@ -12,7 +12,7 @@
 /** Frees `memory`. It must not be the pool from which Node makes small buffers. */
 export const freeMemory = (memory: ArrayBufferLike): void => {
   // The memory goes to a new buffer of length 0, which needs none.
-  if (memory instanceof ArrayBuffer && !memory.detached) memory.transfer(0)
+  if (memory instanceof ArrayBuffer && memory.byteLength > 0) memory.transfer(0)
 }
 
 /** Frees the memory of `bytes`, unless it is only a part of a larger memory, as that of a small buffer is. */

@@ -137,7 +137,8 @@ export const suite = (
       function* () {
         const { vectors, promptEvalCount } = yield* embed
         assert.lengthOf(vectors, 2)
-        for (const vector of vectors) assert.isTrue([JSON.parse(vector)].flat().every(Number.isFinite))
+        for (const vector of vectors)
+          assert.isTrue([JSON.parse(String(vector))].flat().every(Number.isFinite))
         assert.strictEqual(promptEvalCount, 8)
         const shown = yield* show
         assert.deepInclude(shown, { capabilities: ["completion"] })

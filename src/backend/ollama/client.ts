@@ -15,6 +15,7 @@ import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain
 import type { JsonObject, ModelCall, PreparedRequest } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
 import { Drain } from "../../infra/Drain.ts"
+import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { currentTraceparent, Traced } from "../../observability/Trace.ts"
@@ -170,10 +171,12 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     const { call } = yield* send(path, body, leftMs)
     const read = yield* readAll(call, expected.limit, share)
     yield* share.collect(read.size * expected.factor)
-    return yield* read.take(expected.decode)
-  }, Effect.scoped)
+    const bytes = read.exact()
+    yield* Effect.addFinalizer(() => Effect.sync(() => freeBuffer(bytes)))
+    return yield* expected.decode(bytes)
+  })
 
-  /** Reads an answer of one JSON object. */
+  /** Reads an answer of one JSON object. Its bytes are freed with the Scope. */
   const ask = <A>(
     path: Path,
     body: string | Buffer | null,
@@ -184,7 +187,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
-    Effect.mapError(ask(path, body, expected, uncounted, ms), (error) =>
+    Effect.mapError(Effect.scoped(ask(path, body, expected, uncounted, ms)), (error) =>
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
@@ -259,22 +262,17 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { kind } = request
       if (kind !== "embed" && kind !== "embeddings")
         return yield* protocol(`${kind} does not answer in vectors`)
-      return yield* callWithBreaker(breaker, permit, ({ model }) =>
-        endingSoon(
-          ask(
-            kind,
-            objectBodyOf(model.name, request),
-            vectorsFor(kind, request),
-            share,
-            options.firstByteTimeoutMs
-          )
-        )
-      )
+      return yield* callWithBreaker(breaker, permit, ({ model }) => {
+        const body = objectBodyOf(model.name, request)
+        const asked = ask(kind, body, vectorsFor(request), share, options.firstByteTimeoutMs)
+        // Base64 is a copy of the numbers.
+        return endingSoon(request.base64 === true ? Effect.scoped(asked) : asked)
+      })
     }),
     // Only the name: other fields can make the backend return what must stay hidden.
     show: (permit, share) =>
       callWithBreaker(breaker, permit, ({ model }) =>
-        ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs)
+        Effect.scoped(ask("show", JSON.stringify({ model: model.name }), description, share, listTimeoutMs))
       ),
     models: lookUp("models", null, list, listTimeoutMs),
     loaded: lookUp("loaded", null, list, listTimeoutMs),
@@ -317,10 +315,10 @@ const list: Expected<ReadonlyArray<Model>> = {
 }
 const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
 
-const vectorsFor = (kind: "embed" | "embeddings", request: PreparedRequest): Expected<Embeddings> => ({
+const vectorsFor = (request: PreparedRequest): Expected<Embeddings> => ({
   limit: vectorBytesOf(request),
   factor: vectorsFactor(request),
-  decode: (bytes) => expect(decodeEmbeddings(kind, request.inputs, bytes), "not the vectors asked for")
+  decode: (bytes) => expect(decodeEmbeddings(request, bytes), "not the vectors asked for")
 })
 
 const mostLevelless = 1000
@@ -370,7 +368,7 @@ const beginningOf = (call: UpstreamCall): Effect.Effect<string> =>
       Effect.timeoutOption(errorReadMs),
       Effect.map(() => {
         call.discard()
-        return read.take((bytes) => bytes.toString("utf8", 0, errorBytes))
+        return read.exact().toString("utf8", 0, errorBytes)
       })
     )
   })

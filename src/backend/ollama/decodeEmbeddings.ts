@@ -1,11 +1,8 @@
 /** Decodes embeddings. An answer that does not fit the request is refused. */
 import { countsIn, type Embeddings } from "../../domain/Frame.ts"
-import type { Json } from "../../domain/Inference.ts"
+import type { Json, PreparedRequest } from "../../domain/Inference.ts"
 import { isArray, isObject, tryParseJson } from "../../domain/json.ts"
 import { hasMoreThan } from "../answerBounds.ts"
-
-/** The endpoints that answer with vectors. */
-export type EmbedKind = "embed" | "embeddings"
 
 /** Lists and objects beside the vectors: the answer itself, and fields of later versions. */
 const spareContainers = 64
@@ -19,54 +16,61 @@ const number = String.raw`-?(?:0|[1-9]\d{0,20})(?:\.\d+)?(?:[eE](?:-\d+|\+?(?:\d
 const comma = String.raw`[ \t\n\r]*,[ \t\n\r]*`
 /**
  * A vector of at most 65,536 numbers, with what follows it up to the next list. Testing the pattern takes half the time of parsing
- * the numbers, and a quarter of writing them again. Without the bound a long list overflows its stack.
+ * the numbers. Without the bound a long list overflows its stack.
  */
 const vector = new RegExp(
   `^(\\[[ \\t\\n\\r]*${number}(?:${comma}${number}){0,65535}[ \\t\\n\\r]*\\])([^[]*)$`
 )
 
+/** Base64 of little-endian float32, as OpenAI's clients expect it. No machine that the gateway runs on is big-endian. */
+const base64Of = (numbers: ReadonlyArray<number>): string =>
+  `"${Buffer.from(new Float32Array(numbers).buffer).toString("base64")}"`
+
 /**
- * Puts each vector aside: its index, as a string, stands in its place. The vectors are decoded one at a time, because a string of
- * the whole answer costs V8 more than the rest of the work. Latin-1 is enough: the only texts that are read are numbers.
+ * Puts each vector aside. A string of a list of its index stands in its place, which the answer cannot have had: its list would have been a
+ * vector. A vector is tested as text, one at a time, and then is bytes of the answer: the texts of all cost V8 more than the test.
+ * Latin-1 is enough: the only texts that are read are numbers.
  *
  * Returns `undefined` when there are more lists than `most`, or a list is too long. Each list costs more than its bytes: 32 MiB of `[`
  * would take 20 seconds, and numbers that are no vector five times the memory of their text.
  */
-const takeVectors = (bytes: Buffer, most: number) => {
-  const vectors: Array<string> = []
+const takeVectors = (bytes: Buffer, most: number, base64: boolean) => {
+  const vectors = new Map<Json, string | Buffer>()
   let [rest, at] = ["", 0]
   for (let lists = 0; at < bytes.length; lists += 1) {
     const next = bytes.indexOf("[", at + 1)
     const end = next === -1 ? bytes.length : next
     if (lists > most || end - at > longestVector || rest.length > longestRest) return undefined
     const text = bytes.toString("latin1", at, end)
-    const [, found, after] = vector.exec(text) ?? []
-    rest += found === undefined ? text : `"${vectors.push(found) - 1}"${after}`
+    const [, found, after = text] = vector.exec(text) ?? []
+    if (found !== undefined) {
+      const place = `[${vectors.size}]`
+      vectors.set(place, base64 ? base64Of(JSON.parse(found)) : bytes.subarray(at, at + found.length))
+      rest += `"${place}"`
+    }
+    rest += after
     at = end
   }
   return { rest, vectors }
 }
 
 /** Returns `undefined` unless there is one vector per input. */
-export const decodeEmbeddings = (kind: EmbedKind, inputs: number, bytes: Buffer): Embeddings | undefined => {
-  const taken = takeVectors(bytes, inputs + spareContainers)
+export const decodeEmbeddings = (
+  { base64 = false, inputs, kind }: Pick<PreparedRequest, "base64" | "inputs" | "kind">,
+  bytes: Buffer
+): Embeddings | undefined => {
+  const taken = takeVectors(bytes, inputs + spareContainers, base64)
   // An empty list takes 30 times the memory of its text.
-  if (taken === undefined || hasMoreThan(taken.rest, spareContainers)) return undefined
-  const { rest, vectors: found } = taken
-  const value = tryParseJson(rest)
+  if (taken === undefined || hasMoreThan(taken.rest, inputs + spareContainers)) return undefined
+  const value = tryParseJson(taken.rest)
   if (!isObject(value)) return undefined
-  const vectorOf = (place: Json | undefined) => (typeof place === "string" ? found[Number(place)] : undefined)
-  if (kind === "embeddings") {
-    const { embedding } = value
-    // An empty prompt only loads the model, and its vector is empty.
-    const only = inputs === 0 ? emptyVector(embedding) : vectorOf(embedding)
-    return only === undefined ? undefined : { vectors: [only] }
-  }
-  const { embeddings } = value
-  if (!isArray(embeddings) || embeddings.length !== inputs) return undefined
-  const vectors = embeddings.flatMap((place) => vectorOf(place) ?? [])
+  const { embedding, embeddings } = value
+  // An empty prompt only loads the model, and its vector is empty.
+  if (kind === "embeddings" && inputs === 0) return isEmpty(embedding) ? { vectors: ["[]"] } : undefined
+  const places = kind === "embed" ? embeddings : [embedding ?? null]
+  if (!isArray(places) || places.length !== inputs) return undefined
+  const vectors = places.flatMap((place) => taken.vectors.get(place) ?? [])
   return vectors.length === inputs ? { ...countsIn(value), vectors } : undefined
 }
 
-const emptyVector = (value: Json | undefined): string | undefined =>
-  isArray(value) && value.length === 0 ? "[]" : undefined
+const isEmpty = (value: Json | undefined): boolean => isArray(value) && value.length === 0

@@ -13,6 +13,7 @@ import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCall
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
 import { fromErrorLine, isRepeatLimit } from "./errors.ts"
 import { endOfBody, type Head, type UpstreamCall } from "./UpstreamCall.ts"
+import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 
 type FramesFailed = BackendFailed | ShuttingDown | Unavailable
@@ -215,7 +216,10 @@ export class LineSplitter {
     if (pending === undefined) return tail.toString("utf8")
     this.#pending = undefined
     pending.push(tail)
-    return pending.take((bytes) => bytes.toString("utf8"))
+    const bytes = pending.exact()
+    const text = bytes.toString("utf8")
+    freeBuffer(bytes)
+    return text
   }
 }
 

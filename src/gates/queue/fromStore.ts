@@ -50,8 +50,8 @@ const loadOf = ({ model, request }: Facts<"Limiter">): string => {
 const ticketOf = ({ facts }: Evidence<"Limiter">): Ticket => ({
   id: facts.reservation.id,
   tenant: facts.caller.tenantId,
-  // A user with an account of its own waits in a line of its own.
-  key: facts.reservation.claims.user?.id ?? facts.caller.keyId,
+  // A user with an account of its own waits in a line of its own. A rotated key and the key before it are one account.
+  key: facts.reservation.claims.user?.id ?? facts.caller.accountId,
   model: loadOf(facts),
   weight: facts.caller.weight,
   priority: facts.caller.priority,

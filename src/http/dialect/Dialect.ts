@@ -5,7 +5,7 @@
 import { Result, type Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import { isObject } from "../../domain/json.ts"
-import type { Frame } from "../../domain/Frame.ts"
+import type { Frame, Parts } from "../../domain/Frame.ts"
 import type { AnsweredRequest, DecodedRequest } from "../../domain/Inference.ts"
 import type { Body } from "./strictJson.ts"
 import { decodeWith, maxDetail } from "./decode.ts"
@@ -119,5 +119,5 @@ export interface Dialect extends RequestDecoder {
 /** An endpoint with one object as its answer. */
 export interface ObjectDialect<A> extends RequestDecoder {
   /** the answer as JSON text, in parts */
-  readonly encode: (request: AnsweredRequest, answer: A) => ReadonlyArray<string>
+  readonly encode: (request: AnsweredRequest, answer: A) => Parts
 }

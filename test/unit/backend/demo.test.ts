@@ -53,7 +53,7 @@ describe("the demo backend", () => {
       const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
       const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)
       assert.deepStrictEqual(
-        vectors.map((vector) => JSON.parse(vector).length),
+        vectors.map((vector) => JSON.parse(String(vector)).length),
         [64, 64]
       )
       const shown = yield* backend.show(permitFor("demo-chat:latest"), uncounted)

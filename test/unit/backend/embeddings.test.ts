@@ -3,14 +3,20 @@ import * as fc from "fast-check"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
 import type { Embeddings } from "../../../src/domain/Frame.ts"
 import { prepared, requestOf } from "../../support/permits.ts"
-import { decodeEmbeddings as decode, type EmbedKind } from "../../../src/backend/ollama/decodeEmbeddings.ts"
+import { decodeEmbeddings as decode } from "../../../src/backend/ollama/decodeEmbeddings.ts"
 import { atMost } from "../../support/wait.ts"
 
 const float = fc.float({ noNaN: true, min: -(2 ** 66), max: 2 ** 66 })
-const decodeEmbeddings = (kind: EmbedKind, body: JsonObject, text: string) =>
-  decode(kind, prepared(requestOf({ kind, body })).inputs, Buffer.from(text))
+/** A text that is refused is refused for base64 too. */
+const decodeEmbeddings = (kind: "embed" | "embeddings", body: JsonObject, text: string) => {
+  const [answer, base64] = [false, true].map((base64) =>
+    decode({ ...prepared(requestOf({ kind, body })), base64 }, Buffer.from(text))
+  )
+  assert.strictEqual(base64?.vectors.length, answer?.vectors.length)
+  return answer && { ...answer, vectors: answer.vectors.map(String) }
+}
 const numbersOf = (answer: Embeddings | undefined): ReadonlyArray<unknown> =>
-  answer?.vectors.map((text) => JSON.parse(text)) ?? []
+  answer?.vectors.map((text) => JSON.parse(String(text))) ?? []
 const vector = fc.array(float, { minLength: 1, maxLength: 20 })
 
 describe("the vectors of an answer", () => {
@@ -59,6 +65,17 @@ describe("the vectors of an answer", () => {
     )
   })
 
+  it("when a list has the characters of numbers, then it is a vector only if it is JSON", () => {
+    const text = fc.string({ unit: fc.constantFrom(..."0123456789.eE+-, \n"), minLength: 1, maxLength: 12 })
+    fc.assert(
+      fc.property(text, (numbers) => {
+        const answer = decodeEmbeddings("embed", { input: "a" }, `{"embeddings":[[${numbers}]]}`)
+        if (answer !== undefined) assert.deepStrictEqual(numbersOf(answer), [JSON.parse(`[${numbers}]`)])
+      }),
+      { numRuns: 2000 }
+    )
+  })
+
   it("when a text is empty, then there is no vector for it, and in a list there is one", () => {
     assert.deepStrictEqual(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[]}`)?.vectors, [])
     assert.isUndefined(decodeEmbeddings("embed", { input: "" }, `{"embeddings":[[1]]}`))
@@ -71,6 +88,31 @@ describe("the vectors of an answer", () => {
     })
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "" }, `{"embedding":[1]}`))
     assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[]}`))
+  })
+
+  it("when a client asks for base64, then it decodes each number as float32, in order", () => {
+    // JSON has no -0.
+    const float32 = float.map((value) => value + 0)
+    const lists = fc.array(fc.array(float32, { minLength: 1, maxLength: 40 }), { minLength: 1, maxLength: 5 })
+    fc.assert(
+      fc.property(lists, (vectors) => {
+        const request = { kind: "embed", inputs: vectors.length, base64: true } as const
+        const answer = decode(request, Buffer.from(JSON.stringify({ embeddings: vectors })))
+        const decoded = answer?.vectors.map((text) => {
+          const bytes = Buffer.from(JSON.parse(String(text)), "base64")
+          return Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readFloatLE(4 * i))
+        })
+        assert.deepStrictEqual(decoded, vectors)
+      })
+    )
+  })
+
+  it("when a part of an answer looks like the mark of a vector, then it stands for none", () => {
+    for (const place of ['"0"', "[[0]]", '["0"]', "[0,null]", "0", "[1e99]", "[]"])
+      assert.isUndefined(
+        decodeEmbeddings("embed", { input: "a" }, `{"x":[7],"embeddings":[${place}]}`),
+        place
+      )
   })
 
   it("when a number is not one, or not a float32, then there are no vectors", () => {
@@ -89,7 +131,14 @@ describe("the vectors of an answer", () => {
       "1e",
       "0x1",
       "1 2",
-      "NaN"
+      "NaN",
+      "",
+      ",2",
+      "a:b",
+      "}",
+      "null,true",
+      "\u0085",
+      "1\u00852"
     ]) {
       assert.isUndefined(decodeEmbeddings("embed", { input: "a" }, `{"embeddings":[[0,${value}]]}`), value)
       assert.isUndefined(decodeEmbeddings("embeddings", { prompt: "a" }, `{"embedding":[0,${value}]}`), value)

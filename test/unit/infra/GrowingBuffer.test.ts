@@ -12,8 +12,8 @@ it("when pieces of any size are added, then they are all there, in memory of at 
         assert.strictEqual(buffer.memoryWith(0), expected)
         assert.isAtMost(expected, Math.max(4096, 2 * buffer.size))
       }
-      assert.isTrue(buffer.take((bytes) => bytes.equals(Buffer.concat(pieces))))
-      assert.strictEqual(buffer.size, 0)
+      assert.isTrue(buffer.exact().equals(Buffer.concat(pieces)))
+      assert.strictEqual(buffer.memoryWith(0), buffer.size)
     })
   )
 })

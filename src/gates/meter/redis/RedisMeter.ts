@@ -152,7 +152,7 @@ export const makeRedis = Effect.fnUntraced(function* (
   ): Effect.Effect<Reply, MeterDown> => {
     if (of.key !== undefined) return call(verb, claimsWithoutLimits(of), "", instant, own)
     const { accounts, group } = of
-    const names = accounts.map((key) => keys.windowsOf({ group, key }))
+    const names = accounts.map((key) => keys.accountOf({ group, key }))
     return callGroup(`${verb}Group`, [...keys.countersOf({ group }, instant), ...names], own)
   }
 

@@ -7,22 +7,26 @@ local function own_numbers()
   return unpack(NUMBERS, before + 1, before + OWN_NUMBERS)
 end
 
+-- The groups of a window before the last one. They are read when they are needed.
+local function text_of(window)
+  window.text = window.text or call('HGET', window.key, window.field) or ''
+  return window.text
+end
+
+local function set_text(window, text)
+  window.text, window.changed, window.oldest = text, true, tonumber(match(text, '^%d+')) or NEVER
+end
+
 -- Appends the last group to the text, so that another can be the last.
 local function push_group(window)
-  if not window.at then return end
-  window.text = string.sub(window.text, window.from, window.to) .. pack_group('<I6I7', window.at, window.amount)
-  window.from, window.to = 1, #window.text
+  if window.at then set_text(window, format('%s%d:%d ', text_of(window), window.at, window.amount)) end
 end
 
 -- Makes the last group of the text the last group.
 local function pop_group(window)
-  local from = window.to - GROUP_BYTES + 1
-  if from < window.from then
-    window.at, window.amount = nil, 0
-  else
-    window.at, window.amount = unpack_group('<I6I7', window.text, from)
-    window.to = from - 1
-  end
+  local text, at, amount = match(text_of(window), '^(.*)%f[%d](%d+):(%d+) $')
+  window.at, window.amount = tonumber(at), tonumber(amount) or 0
+  if at then set_text(window, text) end
 end
 
 local function add_to_window(window, amount)
@@ -38,42 +42,35 @@ end
 
 -- Takes up to `amount` back from a group that is still in the window. Returns how much it took.
 local function take_from_window(window, group, amount)
-  if not window.at or floor(window.at / GROUP_MS) < group then return 0 end
-  if floor(window.at / GROUP_MS) == group then
-    local taken = min(amount, window.amount)
-    window.amount, window.sum = window.amount - taken, window.sum - taken
+  local taken = 0
+  if window.at and floor(window.at / GROUP_MS) == group then
+    taken = min(amount, window.amount)
+    window.amount = window.amount - taken
     if window.amount == 0 then pop_group(window) end
-    return taken
+  elseif window.oldest < (group + 1) * GROUP_MS then
+    set_text(window, string.gsub(text_of(window), '(%d+):(%d+) ', function(at, there)
+      if taken > 0 or floor(at / GROUP_MS) ~= group then return end
+      taken = min(amount, tonumber(there))
+      return there - taken > 0 and format('%d:%d ', at, there - taken) or ''
+    end))
   end
-  local text = window.text
-  for from = window.to - GROUP_BYTES + 1, window.from, -GROUP_BYTES do
-    local at, there = unpack_group('<I6I7', text, from)
-    local this = floor(at / GROUP_MS)
-    if this < group then return 0 end
-    if this == group then
-      local taken = min(amount, there)
-      local rest = there > taken and pack_group('<I6I7', at, there - taken) or ''
-      window.text = string.sub(text, window.from, from - 1) .. rest .. string.sub(text, from + GROUP_BYTES, window.to)
-      window.from, window.to = 1, #window.text
-      window.sum = window.sum - taken
-      return taken
-    end
-  end
-  return 0
+  window.sum = window.sum - taken
+  return taken
 end
 
 -- Drops the groups that have left the window. An entry with a later time than now counts as of now: the clock went back.
 local function move_window(window, went_back)
-  local text, from, oldest = window.text, window.from, now - WINDOW_MS
-  while from < window.to do
-    local at, amount = unpack_group('<I6I7', text, from)
-    if at > oldest then break end
-    window.sum, from = window.sum - amount, from + GROUP_BYTES
-  end
-  window.from = from
-  if from > window.to and window.at and window.at <= oldest then
-    window.sum = window.sum - window.amount
-    pop_group(window)
+  local oldest = now - WINDOW_MS
+  if window.at and window.at <= oldest then
+    window.at, window.amount, window.sum = nil, 0, 0
+    if window.oldest < NEVER then set_text(window, '') end
+  elseif window.oldest <= oldest then
+    local text, from = text_of(window), 1
+    for at, amount, after in string.gmatch(text, '(%d+):(%d+) ()') do
+      if tonumber(at) > oldest then break end
+      window.sum, from = window.sum - amount, after
+    end
+    set_text(window, string.sub(text, from))
   end
   if went_back then
     local later = 0
@@ -174,36 +171,26 @@ local function end_leases(account)
   save_account(account)
 end
 
--- A window that is stored in the bytes `from` to `to` of `text`.
-local function read_window(text, from, to, sum)
-  local window = {text = text, from = from, to = to, amount = 0, sum = sum}
-  pop_group(window)
-  return window
-end
-
--- An account is stored as numbers, the length of the first window in bytes, and the groups of both windows. The windows are used
--- where they are in the text: as strings of their own they took 7 us of a call, because Lua hashes each string (state.lua).
 local function unpack_account(packed)
-  local after, last_time, held, taken, next_end, kept_until, writes, request_sum, token_sum = cmsgpack.unpack_limit(packed, 8, 0)
-  local request_bytes, requests_from = struct.unpack('>H', packed, after + 1)
-  local tokens_from = requests_from + request_bytes
-  return {
-    last_time = last_time, held = held, taken = taken, next_end = next_end, kept_until = kept_until, writes = writes,
-    requests = read_window(packed, requests_from, tokens_from - 1, request_sum),
-    tokens = read_window(packed, tokens_from, #packed, token_sum)
-  }
+  local account, requests, tokens = {}, {field = 'r'}, {field = 't'}
+  account.requests, account.tokens = requests, tokens
+  account.last_time, account.held, account.taken, account.next_end, account.kept_until, account.writes,
+  requests.sum, requests.amount, requests.oldest, requests.at,
+  tokens.sum, tokens.amount, tokens.oldest, tokens.at = cmsgpack.unpack(packed)
+  return account
 end
 
 local function pack_account(account)
   local requests, tokens = account.requests, account.tokens
-  local last_request = requests.at and pack_group('<I6I7', requests.at, requests.amount) or ''
-  local last_tokens = tokens.at and pack_group('<I6I7', tokens.at, tokens.amount) or ''
   return cmsgpack.pack(
-      account.last_time, account.held, account.taken, account.next_end, account.kept_until, account.writes, requests.sum, tokens.sum
-    )
-    .. struct.pack('>H', requests.to - requests.from + 1 + #last_request)
-    .. string.sub(requests.text, requests.from, requests.to) .. last_request
-    .. string.sub(tokens.text, tokens.from, tokens.to) .. last_tokens
+    account.last_time, account.held, account.taken, account.next_end, account.kept_until, account.writes,
+    requests.sum, requests.amount, requests.oldest, requests.at or false,
+    tokens.sum, tokens.amount, tokens.oldest, tokens.at or false
+  )
+end
+
+local function new_window(field)
+  return {field = field, sum = 0, amount = 0, oldest = NEVER, text = '', changed = true}
 end
 
 -- Reads an account and moves its windows to now. `before`: the numbers before those of its limits.
@@ -216,12 +203,13 @@ local function read_account(key, before)
   end
   account = account or stored[1] and unpack_account(stored[1]) or {
     last_time = now, held = 0, taken = 0, next_end = NEVER, kept_until = 0, writes = now,
-    requests = read_window('', 1, 0, 0), tokens = read_window('', 1, 0, 0)
+    requests = new_window('r'), tokens = new_window('t')
   }
   account.request_limit, account.token_limit, account.slot_limit = unpack(NUMBERS, before + 1, before + 3)
   if is_open then return account end
   opened[key] = account
   account.key, account.fields, account.changed, account.changed_fields = key, fields, false, {}
+  account.requests.key, account.tokens.key = key, key
   local went_back = now < account.last_time
   move_window(account.requests, went_back)
   move_window(account.tokens, went_back)
@@ -238,7 +226,7 @@ local function open_accounts()
   accounts = {read_account(KEYS[BEFORE_KEYS + 1], shared + 2)}
   if ACCOUNTS > 1 then
     local account = read_account(KEYS[BEFORE_KEYS + 2], shared + 8 + COUNTERS)
-    -- Its name in the set of users: its key is `<set>:<name>:windows`.
+    -- Its name in the set of users: its key is `<set>:<name>:account`.
     account.users, account.user = USERS, string.sub(account.key, #USERS + 2, -9)
     accounts[2] = account
   end
@@ -264,11 +252,11 @@ local function take_user_in()
     local last = call('ZRANGE', USERS, 0, 0, 'WITHSCORES')
     local left = USERS .. ':' .. last[1]
     -- A comparison with the ledger may have kept its account for longer.
-    local kept = call('HGET', left .. ':windows', 'w')
+    local kept = call('HGET', left .. ':account', 'w')
     local wait = max(last[2], kept and unpack_account(kept).kept_until or 0) - now
     if wait > 0 then return wait end
     call('ZREM', USERS, last[1])
-    call('DEL', left .. ':windows')
+    call('DEL', left .. ':account')
     for i = 7, COUNTERS do
       call('DEL', left .. string.sub(KEYS[BEFORE_COUNTERS + i], #USERS + 2 + #user))
     end
@@ -419,8 +407,7 @@ end
 local function wait_for(window, room)
   local sum = window.sum
   if sum <= room then return 1 end
-  for from = window.from, window.to, GROUP_BYTES do
-    local at, amount = unpack_group('<I6I7', window.text, from)
+  for at, amount in string.gmatch(text_of(window), '(%d+):(%d+)') do
     sum = sum - amount
     if sum <= room then return at + WINDOW_MS - now end
   end

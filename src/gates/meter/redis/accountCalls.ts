@@ -33,7 +33,7 @@ export const makeKeys = (prefix: string) => {
   }
   return {
     usersOf: ({ group, key }: Account) => `${nameOf({ group, key })}:users`,
-    windowsOf: (owner: CounterOwner) => `${nameOf(owner)}:windows`,
+    accountOf: (owner: CounterOwner) => `${nameOf(owner)}:account`,
     counterOf: (owner: CounterOwner, counter: string) => `${nameOf(owner)}:tokens:${counter}`,
     countersOf: (owner: CounterOwner, instant: number) => {
       const [name, names] = [nameOf(owner), counterNamesAt(instant)]
@@ -104,8 +104,8 @@ export const encodeCalls = (
     const ofUser = first.claims.user && { ...account, user: first.claims.user.id }
     const records = keys.recordsOf(group)
     names.push(
-      keys.windowsOf(account),
-      ...(ofUser === undefined ? [] : [keys.windowsOf(ofUser), keys.usersOf(account)]),
+      keys.accountOf(account),
+      ...(ofUser === undefined ? [] : [keys.accountOf(ofUser), keys.usersOf(account)]),
       ...keys.countersOf(account, first.instant),
       ...keys.countersOf(group, first.instant),
       ...(ofUser === undefined ? [] : keys.countersOf(ofUser, first.instant)),

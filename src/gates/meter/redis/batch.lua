@@ -46,6 +46,12 @@ local function write_account(account)
   local extend = account.kept_until < now + WINDOW_MS + LEASE
   if extend then account.kept_until = now + kept_for() end
   local set, deleted = {'w', pack_account(account)}, {}
+  for _, window in ipairs({account.requests, account.tokens}) do
+    if window.changed then
+      set[#set + 1] = window.field
+      set[#set + 1] = window.text
+    end
+  end
   for name in pairs(account.changed_fields) do
     if account.fields[name] then
       set[#set + 1] = name

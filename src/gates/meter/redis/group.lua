@@ -17,7 +17,7 @@ local function accounts()
     local packed = call('HGET', KEYS[i], 'w')
     if packed then
       states[#states + 1] = packed
-      if call('HLEN', KEYS[i]) > 1 then holding = holding + 1 end
+      if call('HLEN', KEYS[i]) > 3 then holding = holding + 1 end
     end
   end
   return holding, tonumber(string.sub(redis.sha1hex(table.concat(states, ' ')), 1, 12), 16)

@@ -9,7 +9,7 @@ read_record()
 open_accounts()
 local account = accounts[1]
 local exists = call('EXISTS', account.key) == 1
-if (exists and account.writes or 0) ~= version or call('HLEN', account.key) > 1 then return reply('repaired', {0}) end
+if (exists and account.writes or 0) ~= version or call('HLEN', account.key) > 3 then return reply('repaired', {0}) end
 local _, time = clock(now)
 for i = 1, 3 do
   if counters[i] and tokens[i] >= 0 then

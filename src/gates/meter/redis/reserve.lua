@@ -1,8 +1,6 @@
 #!lua
 -- Admits a request, or returns the claim that has no room. It takes all or nothing: request, tokens, slot and budgets.
 local asked, wants_slot, least = own_numbers()
--- The numbers of the claims in the reply: 1 to 3, then the budgets, and from 13 those of the user; then the number of users.
-local BY_REQUESTS, BY_TOKENS, BY_SLOTS, OF_USER, BY_USERS = 1, 2, 3, 12, 16
 
 local record = read_record()
 if record == 'x' then return reply('ended', {}) end
@@ -37,7 +35,7 @@ end
 available = max(0, available)
 
 for a = 1, ACCOUNTS do
-  local account, before = accounts[a], (a - 1) * OF_USER
+  local account, before = accounts[a], (a - 1) * BEFORE_USER
   local requests, tokens = account.request_limit, account.token_limit
   if account.requests.sum >= requests then
     return reply_with_headroom('refused', {before + BY_REQUESTS, requests, wait_for(account.requests, requests - 1), now})
@@ -62,14 +60,14 @@ if asked > 0 then
       local counter = counters[i]
       if BUDGETS[i] >= 0 and counter.tokens >= BUDGETS[i] then
         if counter.tokens - counter.held >= BUDGETS[i] then
-          return reply_with_headroom('refused', {BY_SLOTS + i, BUDGETS[i], 0, now})
+          return reply_with_headroom('refused', {BEFORE_BUDGETS + i, BUDGETS[i], 0, now})
         end
         held_by_others = held_by_others or i
       end
     end
   end
   if held_by_others then
-    return reply_with_headroom('refused', {BY_SLOTS + held_by_others, BUDGETS[held_by_others], 1, now})
+    return reply_with_headroom('refused', {BEFORE_BUDGETS + held_by_others, BUDGETS[held_by_others], 1, now})
   end
 end
 

@@ -1,6 +1,6 @@
 /**
  * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
- * Redis commands that it calls (`bench/meter.ts`). So an account is one packed field, and each call writes it once.
+ * Redis commands that it calls (`bench/meter.ts`). So the numbers of an account are one packed field, and each call writes it once.
  *
  * A script of an account is joined here from `start.lua`, `state.lua`, and a function `main`: `account.lua`, the file of its
  * operation as the function `operate`, and `batch.lua`, which runs it for each request of the call. A script of a group has
@@ -11,9 +11,9 @@
  * `main` has them already: a call takes 5 µs less.
  *
  * Keys of an account
- * - account, a hash: field `w` packs windows, sums and what is due, fields `h<id>` are what running requests hold
- *   (`slot:tokens:until`; `0:tokens:0` once the lease has ended and only the hold is left). One key, so it is lost as a
- *   whole or not at all.
+ * - account, a hash: field `w` packs sums and what is due; fields `r` and `t` are the windows of requests and tokens, as text
+ *   (`state.lua`); fields `h<id>` are what running requests hold (`slot:tokens:until`; `0:tokens:0` once the lease has ended and
+ *   only the hold is left). One key, so it is lost as a whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
  * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
  *   for the budgets that its accounts share.
@@ -34,16 +34,28 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Record } from "effect"
+import type { BudgetScope } from "../../../domain/Limits.ts"
 import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
+import type { ClaimName } from "../Meter.ts"
+import { claimNames } from "../verdicts.ts"
+
+/** The number of a claim in a refusal: its place in `claimNames`, from 1. */
+const claimOf = (by: ClaimName, scope: BudgetScope = "key"): number =>
+  1 + claimNames.findIndex((claim) => claim.by === by && claim.scope === scope)
 
 /** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
 const figures: { readonly [name: string]: number } = {
   WINDOW_MS: windowMs,
   GROUP_MS: groupMs,
-  // 6 bytes for a time, 7 for an amount: `<I6I7`
-  GROUP_BYTES: 13,
   MOST_LAPSED: lapsedMost,
-  USERS_KEPT_MS: usersKeptMs
+  USERS_KEPT_MS: usersKeptMs,
+  BY_REQUESTS: claimOf("requests"),
+  BY_TOKENS: claimOf("tokens"),
+  BY_SLOTS: claimOf("concurrency"),
+  BY_USERS: claimOf("users"),
+  // Before the claims of the budgets, in the order of the counters, and before those of the user, in the order of the key's.
+  BEFORE_BUDGETS: claimOf("day") - 1,
+  BEFORE_USER: claimOf("requests", "user") - 1
 }
 
 const read = (name: string): string =>

@@ -16,7 +16,6 @@
 local SECTION_NUMBERS = 4
 local ACCOUNTS, COUNTERS, SHARED_NUMBERS, USERS, MOST_USERS
 local DAY_MS, NEVER = 86400000, 9007199254740991
-local pack_group, unpack_group = struct.pack, struct.unpack
 
 -- Of the section: set by `begin_section`.
 local BEFORE_KEYS, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
@@ -32,12 +31,12 @@ local REQUEST, NAME
 -- next_end, an instant before which no lease ends; kept_until, until when the key is kept; writes, how often it was written;
 -- requests and tokens, the two windows. `pack_account` and `unpack_account` say how it is stored.
 --
--- A window is a string of groups, the oldest first. A group has all entries of the same GROUP_MS, in GROUP_BYTES bytes: the
--- time of its last entry (ms) and the sum of its entries. A group leaves the window WINDOW_MS after its last entry.
+-- A window has groups, the oldest first. A group has all entries of the same GROUP_MS: the time of its last entry (ms) and the sum of its
+-- entries. A group leaves the window WINDOW_MS after its last entry.
 --
--- In memory a window is a table. Every request changes the last group, so that is kept apart: `at` and `amount`, `at` is nil
--- when the window is empty. The others are the bytes `from` to `to` of `text`. `sum` is the sum of all groups. The reason:
--- Lua in Redis hashes every byte of a string that it makes, 1.2 us for a KB, and a full window has 1.6 KB.
+-- Every request changes the last group, so that is among the numbers of the account: `at` and `amount`; `at` is false or nil when the
+-- window is empty. The others are a field of the account, `at:amount ` for each. Most requests need no more of it than `oldest`,
+-- the time of the first one, and `sum`, of all groups; so `text` is read when it is needed.
 
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
 -- `accounts` is nil until an operation needs it: the account, then that of the user. `records`: each record that was read.

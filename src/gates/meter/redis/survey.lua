@@ -6,7 +6,7 @@ open_accounts()
 local account = accounts[1]
 local fields, running, lapsed = call('HGETALL', account.key), 0, {}
 for i = 1, #fields, 2 do
-  if fields[i] ~= 'w' then
+  if match(fields[i], '^h') then
     if match(fields[i + 1], ':0$') then
       if #lapsed < MOST_LAPSED then lapsed[#lapsed + 1] = string.sub(fields[i], 2) end
     else

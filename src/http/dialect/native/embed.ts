@@ -1,6 +1,6 @@
 /** `POST /api/embed` and the older `/api/embeddings` (docs/protocol.md, "Embeddings"). */
 import { Array as Arr, Result, Schema } from "effect"
-import { type Embeddings, namedCounts } from "../../../domain/Frame.ts"
+import { type Embeddings, namedCounts, type Parts } from "../../../domain/Frame.ts"
 import type { DecodedRequest, AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { jsonText, present } from "../../../domain/json.ts"
@@ -58,7 +58,7 @@ export const embeddingsRequest = requestDecoder(
   embedding("embeddings", ({ prompt }: typeof LegacyEmbed.Type) => ({ prompt: prompt ?? "" }))
 )
 
-export const encodeEmbed = ({ model }: AnsweredRequest, answer: Embeddings): ReadonlyArray<string> => {
+export const encodeEmbed = ({ model }: AnsweredRequest, answer: Embeddings): Parts => {
   const counts = jsonText(present(namedCounts(answer)))
   return [
     `{"model":${jsonText(model)},"embeddings":[`,
@@ -67,7 +67,8 @@ export const encodeEmbed = ({ model }: AnsweredRequest, answer: Embeddings): Rea
   ]
 }
 
-export const encodeEmbeddings = (
-  _request: AnsweredRequest,
-  { vectors }: Embeddings
-): ReadonlyArray<string> => [`{"embedding":`, ...vectors, "}"]
+export const encodeEmbeddings = (_request: AnsweredRequest, { vectors }: Embeddings): Parts => [
+  `{"embedding":`,
+  ...vectors,
+  "}"
+]

@@ -1,8 +1,7 @@
 /** `POST /v1/embeddings` (docs/protocol.md, "OpenAI requests" and "OpenAI answers"). */
-import { endianness } from "node:os"
 import { Schema } from "effect"
 import { decide, refuse } from "../../../domain/Errors.ts"
-import type { Embeddings } from "../../../domain/Frame.ts"
+import type { Embeddings, Parts } from "../../../domain/Frame.ts"
 import type { DecodedRequest, AnsweredRequest } from "../../../domain/Inference.ts"
 import { requestDecoder } from "../Dialect.ts"
 import { jsonText, present } from "../../../domain/json.ts"
@@ -53,21 +52,13 @@ export const embeddingsRequest = requestDecoder(
   })
 )
 
-/** Base64 of little-endian float32 on every machine, as OpenAI's clients expect it. */
-const base64Of = (vector: string): string => {
-  // The vector was checked when the answer was read.
-  const numbers: ReadonlyArray<number> = JSON.parse(vector)
-  const bytes = Buffer.from(new Float32Array(numbers).buffer)
-  return `"${(endianness() === "LE" ? bytes : bytes.swap32()).toString("base64")}"`
-}
-
 export const encodeEmbeddings = (
-  { base64, model }: AnsweredRequest,
+  { model }: AnsweredRequest,
   { promptEvalCount = 0, vectors }: Embeddings
-): ReadonlyArray<string> => {
+): Parts => {
   const data = vectors.flatMap((vector, index) => [
     `${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":`,
-    base64 === true ? base64Of(vector) : vector,
+    vector,
     "}"
   ])
   const usage = { prompt_tokens: promptEvalCount, total_tokens: promptEvalCount }

@@ -26,8 +26,8 @@ const ticket = (id: string, tenant = "t"): Ticket => ({
 })
 
 /** The request of a ticket, with claims that were granted. */
-const requestOf = ({ cost, id, key, priority, tenant, weight }: Ticket, user?: string) => {
-  const caller = { ...callerWith("all"), keyId: key, priority, tenantId: tenant, weight }
+const requestOf = ({ cost, id, key, priority, tenant, weight }: Ticket, user?: string, keyId = key) => {
+  const caller = { ...callerWith("all"), accountId: key, keyId, priority, tenantId: tenant, weight }
   const { budgets, limits } = caller
   return reservedFor("m", {
     arrival: arrivalOf(id),
@@ -155,6 +155,31 @@ describe("the line in front of the backend", () => {
     yield* TestClock.adjust("1 second")
     assert.deepStrictEqual(order.slice(0, 2), ["bob", "ada"])
     assert.lengthOf(order, 3)
+  })
+
+  test("when a key and the one that replaces it wait, then together they take turns as one key", function* () {
+    const queue = yield* FairQueue
+    const used = { tokens: 100, loadMs: undefined }
+    const order: Array<string> = []
+    const ask = (id: string, key: string, keyId: string) =>
+      Effect.scoped(
+        Effect.tap(
+          queue.enter(requestOf({ ...ticket(id), key }, undefined, keyId), () => used),
+          () => Effect.sync(() => order.push(keyId))
+        )
+      )
+    const first = yield* enter("1")
+    for (const [id, key, keyId] of [
+      ["2", "k", "its successor"],
+      ["3", "k", "k"],
+      ["4", "other", "other"]
+    ] as const) {
+      yield* Effect.forkChild(ask(id, key, keyId))
+      yield* TestClock.adjust("10 millis")
+    }
+    yield* first.close
+    yield* TestClock.adjust("1 second")
+    assert.deepStrictEqual(order, ["other", "its successor", "k"])
   })
 
   test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", function* ({

@@ -29,7 +29,7 @@ const section = (count: number, now = -1, limits = [60, 1000, 4], budgets = [5, 
   return [count, 20, 2, 1, now, day, ...limits, 11, 12, 13, ...budgets, ...own]
 }
 const keysOf = (name: string, group: string, date = "2026-11-22") => [
-  `${name}:windows`,
+  `${name}:account`,
   ...[name, group].flatMap((owner) =>
     [date, date.slice(0, 7), "total"].map((counter) => `${owner}:tokens:${counter}`)
   )
