@@ -38,15 +38,17 @@ const undercount = (world: World): void => {
 
 it("when the counters get less than was used, then it is found, and fewer events without faults find it too", () => {
   const options = { steps: 2500, prepare: undercount }
-  const found = Array.from({ length: 20 }, (_, i) => simulate(i + 1, options)).find(
-    ({ failure, faults }) => failure?.invariant === "counters" && faults.length > 0
-  )
-  assert.isDefined(found)
-  if (found === undefined) return
-  const { steps, without } = shrink(found, options)
-  assert.isBelow(steps, options.steps)
-  assert.deepStrictEqual([...(without ?? [])], found.faults)
-  const { failure } = simulate(found.seed, { ...options, steps, without })
-  assert.strictEqual(failure?.invariant, "counters")
-  assert.isUndefined(simulate(found.seed, { steps, without }).failure)
+  // With some seeds a fault brings it to light sooner than something else, so it stays.
+  for (let seed = 1; seed <= 20; seed += 1) {
+    const found = simulate(seed, options)
+    if (found.failure?.invariant !== "counters" || found.faults.length === 0) continue
+    const { steps, without } = shrink(found, options)
+    if (without?.size !== found.faults.length) continue
+    assert.isBelow(steps, options.steps)
+    const { failure } = simulate(seed, { ...options, steps, without })
+    assert.strictEqual(failure?.invariant, "counters")
+    assert.isUndefined(simulate(seed, { steps, without }).failure)
+    return
+  }
+  assert.fail("no seed finds it without faults")
 })
