@@ -38,7 +38,7 @@ import * as Server from "./http/Server.ts"
 import { Drain } from "./infra/Drain.ts"
 import { layerRedis as layerRedisAt } from "./infra/Redis.ts"
 import { StoreTimeouts } from "./infra/StoreTimeouts.ts"
-import { ModelRates } from "./gates/limits/TokenRates.ts"
+import { ModelHabits } from "./gates/limits/ModelHabits.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { ContextSecret } from "./secrets/ContextSecret.ts"
@@ -129,7 +129,9 @@ const layerKeys = (settings: SettingsValues, secretCheck: SecretVerifierOptions 
 
 /** Limits and budgets are claimed together, after the pending settlements of earlier requests. */
 const layerLimits = Limiter.layer.pipe(
-  Layer.provideMerge(Layer.mergeAll(Budget.layer, ModelRates.layer, SettlementQueue.layer({ drainMs: 2000 })))
+  Layer.provideMerge(
+    Layer.mergeAll(Budget.layer, ModelHabits.layer, SettlementQueue.layer({ drainMs: 2000 }))
+  )
 )
 
 /** The gates of a request, what it holds and its books. It needs the client of the database. */

@@ -40,8 +40,9 @@ export class AnswerWriter {
 
   /** Waits until the client has taken everything. */
   readonly taken: Effect.Effect<void> = Effect.callback((resume) => {
-    this.#whenTaken = () => resume(Effect.void)
-    if (this.#isTaken) this.#whenTaken()
+    const go = () => resume(Effect.void)
+    if (this.#isTaken) go()
+    else this.#whenTaken = go
   })
 
   get #isTaken(): boolean {
@@ -61,6 +62,8 @@ export class AnswerWriter {
       this.#bytes = this.#bytes.subarray(pieceBytes)
     }
     this.#share.hold(this.#bytes.length + this.#textBytes + response.writableLength + this.#kept())
-    if (this.#isTaken) this.#whenTaken?.()
+    if (!this.#isTaken) return
+    this.#whenTaken?.()
+    this.#whenTaken = undefined
   }
 }

@@ -1,9 +1,9 @@
 /**
  * Measures whether one answer is streamed as it is generated, or held back and sent at once. Output that is held back
- * cannot be metered, so a model is trusted to stream (`TokenRates`) only after an answer has shown it.
+ * cannot be metered, so a model is trusted to stream (`Habits`) only after an answer has shown it.
  */
 import { expectedOutput } from "../domain/outputPlan.ts"
-import type { TokenRates } from "../gates/limits/TokenRates.ts"
+import type { Habits } from "../gates/limits/ModelHabits.ts"
 
 /**
  * When more than `expectedOutput` tokens come in this time, they were held back: no model generates 2,560 tokens a second.
@@ -17,7 +17,7 @@ const enoughReads = 8
 
 export class OutputTiming {
   readonly #nowMs: () => number
-  readonly #rates: TokenRates
+  readonly #habits: Habits
   readonly #key: string
   readonly #model: string
   #reads = 0
@@ -26,8 +26,8 @@ export class OutputTiming {
   #together = 0
   #collected = false
 
-  constructor(rates: TokenRates, key: string, model: string, nowMs: () => number) {
-    this.#rates = rates
+  constructor(habits: Habits, key: string, model: string, nowMs: () => number) {
+    this.#habits = habits
     this.#key = key
     this.#model = model
     this.#nowMs = nowMs
@@ -46,7 +46,7 @@ export class OutputTiming {
     if (this.#collected) return
     if (this.#together > expectedOutput) {
       this.#collected = true
-      this.#rates.collected(this.#key, this.#model)
-    } else if (this.#reads === enoughReads) this.#rates.spoken(this.#key, this.#model)
+      this.#habits.collected(this.#key, this.#model)
+    } else if (this.#reads === enoughReads) this.#habits.spoken(this.#key, this.#model)
   }
 }

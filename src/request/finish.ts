@@ -9,7 +9,7 @@ import type { Reservation } from "../domain/Reservation.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { noUsage, totalTokens, type Usage } from "../domain/Usage.ts"
 import { SettlementQueue } from "../gates/limits/SettlementQueue.ts"
-import { ModelRates } from "../gates/limits/TokenRates.ts"
+import { ModelHabits } from "../gates/limits/ModelHabits.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { headroomWithout } from "../gates/meter/verdicts.ts"
 import { noticeableLoadMs } from "../gates/queue/QueueStore.ts"
@@ -80,7 +80,7 @@ export const makeFinish = Effect.gen(function* () {
   const metrics = yield* Metrics
   const settlements = yield* SettlementQueue
   const nowMs = yield* makeMonotonicMs
-  const rates = yield* ModelRates
+  const habits = yield* ModelHabits
   const writeLine = yield* RequestLines
 
   /** Gives the claims of a refused request back. The headers show what is left before that. */
@@ -112,7 +112,7 @@ export const makeFinish = Effect.gen(function* () {
   const charge = ({ caller, cost, model = "" }: RequestContext): Usage => {
     const { usage } = cost
     if (cost.final !== undefined && caller !== undefined && cost.plan.unseen) {
-      rates.answeredUnseen(caller.keyId, model, usage.tokensOut)
+      habits.answeredUnseen(caller.keyId, model, usage.tokensOut)
     }
     return usage
   }

@@ -13,7 +13,7 @@ import type { Permit } from "../domain/Evidence.ts"
 import type { PreparedRequest } from "../domain/Inference.ts"
 import type { Counted } from "../domain/Usage.ts"
 import { Budget } from "../gates/limits/Budget.ts"
-import { ModelRates } from "../gates/limits/TokenRates.ts"
+import { ModelHabits } from "../gates/limits/ModelHabits.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { countersOf } from "../gates/meter/verdicts.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
@@ -34,7 +34,7 @@ export const makeForward = Effect.gen(function* () {
   const meter = yield* Meter
   const metrics = yield* Metrics
   const promptLog = yield* PromptLog
-  const rates = yield* ModelRates
+  const habits = yield* ModelHabits
   const nowMs = yield* makeMonotonicMs
 
   const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))
@@ -64,7 +64,7 @@ export const makeForward = Effect.gen(function* () {
   const forward = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
     const { arrival, call, caller, model, place, request } = permit.facts
     context.transcript = promptLog.transcript(caller, arrival, request)
-    const timing = call.plan.collects ? undefined : new OutputTiming(rates, caller.keyId, model.name, nowMs)
+    const timing = call.plan.collects ? undefined : new OutputTiming(habits, caller.keyId, model.name, nowMs)
     const scope = yield* Scope.fork(yield* Effect.scope)
     const { answer, hold } = yield* send(
       context,

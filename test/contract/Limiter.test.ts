@@ -4,7 +4,7 @@ import { type Headroom, noResets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { ModelHabits } from "../../src/gates/limits/ModelHabits.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import { noReconciler } from "../support/noReconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
@@ -48,7 +48,7 @@ const answering = (verdict: Verdict) => {
   })
   const budget = Layer.succeed(Budget, { restore: () => Effect.void })
   const layer = Limiter.layer.pipe(
-    Layer.provide([meter, budget, ModelRates.layer, noReconciler]),
+    Layer.provide([meter, budget, ModelHabits.layer, noReconciler]),
     Layer.provide(SettlementQueue.layer({ drainMs: 0 })),
     Layer.provide(Metrics.layer)
   )
@@ -84,7 +84,7 @@ const afterwards = Effect.fnUntraced(function* (
         compare: ({ account }) => Effect.sync(() => void compared.push(account.key))
       }),
       Layer.succeed(Budget, { restore: () => Effect.void }),
-      ModelRates.layer
+      ModelHabits.layer
     ])
   )
   yield* Effect.flatMap(Limiter, (limiter) => Effect.exit(limiter.reserve(model))).pipe(Effect.provide(layer))

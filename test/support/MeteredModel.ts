@@ -17,7 +17,7 @@ import { Hold } from "../../src/request/Hold.ts"
 import { meterStream } from "../../src/request/meterStream.ts"
 import { numPredictOf, outputPlanOf, tokensToHold } from "../../src/domain/outputPlan.ts"
 import { OutputTiming } from "../../src/request/OutputTiming.ts"
-import { TokenRates } from "../../src/gates/limits/TokenRates.ts"
+import { Habits } from "../../src/gates/limits/ModelHabits.ts"
 import { callOf, modelNamed, permitFor, reservedFor } from "./permits.ts"
 import { noon } from "./records.ts"
 
@@ -108,7 +108,7 @@ export class MeteredRequest {
 }
 
 export class MeteredModel {
-  readonly rates = new TokenRates()
+  readonly rates = new Habits()
   nowMs = 0
   msBetweenReads = 200
   /** while true the Meter answers nothing */

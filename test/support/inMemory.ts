@@ -23,7 +23,7 @@ import { layerMemory as layerBackend, replyWith } from "./twins/Backend.ts"
 import { Budget } from "../../src/gates/limits/Budget.ts"
 import type { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { Limiter } from "../../src/gates/limits/Limiter.ts"
-import { ModelRates } from "../../src/gates/limits/TokenRates.ts"
+import { ModelHabits } from "../../src/gates/limits/ModelHabits.ts"
 import { modelNamed } from "./permits.ts"
 import { noReconciler } from "./noReconciler.ts"
 import { SettlementQueue } from "../../src/gates/limits/SettlementQueue.ts"
@@ -94,7 +94,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
       Layer.provideMerge(
         Layer.mergeAll(
           Budget.layer,
-          ModelRates.layer,
+          ModelHabits.layer,
           SettlementQueue.layer({ drainMs: options.drainMs ?? 0 })
         )
       )

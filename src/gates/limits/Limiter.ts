@@ -21,7 +21,7 @@ import {
 import { Budget } from "./Budget.ts"
 import { Reconciler } from "./Reconciler.ts"
 import { SettlementQueue } from "./SettlementQueue.ts"
-import { ModelRates } from "./TokenRates.ts"
+import { ModelHabits } from "./ModelHabits.ts"
 
 const refusalOf = ({
   by,
@@ -46,7 +46,7 @@ const generates = ({ kind }: PreparedRequest): boolean => kind === "chat" || kin
 const make = Effect.gen(function* () {
   const budget = yield* Budget
   const meter = yield* Meter
-  const rates = yield* ModelRates
+  const habits = yield* ModelHabits
   const reconciler = yield* Reconciler
   const settlements = yield* SettlementQueue
 
@@ -80,7 +80,7 @@ const make = Effect.gen(function* () {
     reserve: Effect.fnUntraced(function* (model: Evidence<"Discovery">) {
       const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
       const plan = generates(request)
-        ? outputPlanOf(request, resolved, rates.speaks(caller.keyId, resolved.name))
+        ? outputPlanOf(request, resolved, habits.speaks(caller.keyId, resolved.name))
         : noOutput
       const { accountId, eachUser } = caller
       const claims: Claims =
@@ -90,7 +90,7 @@ const make = Effect.gen(function* () {
       const ask: ReserveRequest = {
         id: arrival.requestId,
         // The ledger books the least of it even when this process dies.
-        ...tokensToHold(plan, request.promptEstimate, maxTokens, rates.usual(caller.keyId, resolved.name)),
+        ...tokensToHold(plan, request.promptEstimate, maxTokens, habits.usual(caller.keyId, resolved.name)),
         // Neither a description nor a count occupies the model, so they need no slot.
         slot: request.kind !== "show" && request.kind !== "count"
       }
@@ -131,6 +131,6 @@ export class Limiter extends Context.Service<Limiter>()("tollgate/gates/limits/L
   static readonly layer: Layer.Layer<
     Limiter,
     never,
-    Budget | Meter | ModelRates | Reconciler | SettlementQueue
+    Budget | Meter | ModelHabits | Reconciler | SettlementQueue
   > = Layer.effect(Limiter, make)
 }

@@ -4,7 +4,7 @@ import { Effect, Layer, Logger } from "effect"
 import { layerMemory as layerAudit } from "../../support/twins/Audit.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
-import { ModelRates } from "../../../src/gates/limits/TokenRates.ts"
+import { ModelHabits } from "../../../src/gates/limits/ModelHabits.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
 import { layerMemory as layerMeter } from "../../../src/gates/meter/memory/layer.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
@@ -42,7 +42,7 @@ const world = Effect.gen(function* () {
     Layer.mergeAll(
       layerAudit,
       layerWatched(did),
-      ModelRates.layer,
+      ModelHabits.layer,
       SettlementQueue.layer({ drainMs: 0 }).pipe(Layer.provide(Metrics.layer)),
       Metrics.layer
     )

@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
-import { TokenRates } from "../../../src/gates/limits/TokenRates.ts"
+import { Habits } from "../../../src/gates/limits/ModelHabits.ts"
 
 describe("a model", () => {
   it("when a model has shown output to anybody, then it counts as one that does, for each key until it holds output back from that key", () => {
-    const rates = new TokenRates()
+    const rates = new Habits()
     assert.isFalse(rates.speaks("k", "m"))
     rates.spoken("k", "m")
     assert.isTrue(rates.speaks("k", "m"))
@@ -17,7 +17,7 @@ describe("a model", () => {
   })
 
   it("when more models and keys are seen than are remembered, then the oldest are forgotten", () => {
-    const rates = new TokenRates()
+    const rates = new Habits()
     for (let i = 0; i <= 256; i += 1) rates.spoken("k", `m${i}`)
     assert.isFalse(rates.speaks("k", "m0"))
     assert.isTrue(rates.speaks("k", "m1"))

@@ -19,7 +19,7 @@ const answers = 100
 
 const pairOf = (key: string, model: string): string => `${key} ${model}`
 
-export class TokenRates {
+export class Habits {
   readonly #spoken = makeLruCache<true>(mostModels)
   /** pairs of a key and a model whose last answer was kept back */
   readonly #collected = makeLruCache<true>(mostPairs)
@@ -66,9 +66,7 @@ export class TokenRates {
   }
 }
 
-/** The measurements of this process. */
-export class ModelRates extends Context.Service<ModelRates, TokenRates>()(
-  "tollgate/gates/limits/ModelRates"
-) {
-  static readonly layer: Layer.Layer<ModelRates> = Layer.sync(ModelRates, () => new TokenRates())
+/** What this process has seen. */
+export class ModelHabits extends Context.Service<ModelHabits, Habits>()("tollgate/gates/limits/ModelHabits") {
+  static readonly layer: Layer.Layer<ModelHabits> = Layer.sync(ModelHabits, () => new Habits())
 }
