@@ -131,19 +131,25 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
   let closed = false
   let whenEmpty: (() => void) | undefined
 
+  /** Returns whether the item was pending. */
+  const remove = (entry: Item): boolean => {
+    const wasPending = pending.remove(entry.pending)
+    if (pending.size === 0) whenEmpty?.()
+    return wasPending
+  }
+
   /** The item is durable or given up. */
   const settle = (entry: Item, exit: Exit.Exit<void, E | QueueClosed>): void => {
-    if (!pending.remove(entry.pending)) return
+    if (!remove(entry)) return
     inTime.remove(entry.inTime)
     options.settled?.(entry.item)
     entry.end(exit)
-    if (pending.size === 0) whenEmpty?.()
   }
 
   /** Nobody waits for the item any more. */
   const leave = (entry: Item): void => {
     inTime.remove(entry.inTime)
-    if (entry.isTakenBack && !entry.isBeingWritten) pending.remove(entry.pending)
+    if (entry.isTakenBack && !entry.isBeingWritten) remove(entry)
   }
 
   /**

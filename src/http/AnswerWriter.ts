@@ -32,8 +32,7 @@ export class AnswerWriter {
 
   /** Never waits. After the client has left, nothing is written. */
   write(text: string): void {
-    if (text === "") return
-    this.#texts.push(text)
+    if (text !== "") this.#texts.push(text)
     this.#textBytes += Buffer.byteLength(text)
     this.#writeWaiting()
   }
@@ -63,7 +62,9 @@ export class AnswerWriter {
     }
     this.#share.hold(this.#bytes.length + this.#textBytes + response.writableLength + this.#kept())
     if (!this.#isTaken) return
-    this.#whenTaken?.()
+    const go = this.#whenTaken
     this.#whenTaken = undefined
+    // The fiber that waits goes on before this returns, and may wait again.
+    go?.()
   }
 }

@@ -91,6 +91,8 @@ interface Request extends ShareOptions {
   expected: number
   /** when its client last took bytes, in monotonic ms */
   since: number
+  /** its connection was cut, so what waits for its client goes soon */
+  isCut: boolean
 }
 
 /** An answer that waits until it may have `bytes` in total. */
@@ -192,13 +194,14 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       )
       if (request === undefined) return
       change(request, request.collected, 0)
+      request.isCut = true
       cuts += 1
       request.cut()
     }
   }
 
   const hold = (request: Request, bytes: number): void => {
-    const unread = counted(bytes)
+    const unread = request.isCut ? 0 : counted(bytes)
     const wasFirst = first === request
     if (unread === request.unread && request.collected === 0 && !wasFirst) return
     if (wasFirst) first = undefined
@@ -248,7 +251,15 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
     },
     /** The memory of a request, until the Scope closes. Fails when its key has no room for another one. */
     share: Effect.fnUntraced(function* (options: ShareOptions) {
-      const request: Request = { ...options, body: 0, collected: 0, unread: 0, expected: 0, since: 0 }
+      const request: Request = {
+        ...options,
+        body: 0,
+        collected: 0,
+        unread: 0,
+        expected: 0,
+        since: 0,
+        isCut: false
+      }
       if (!shares.fits(options.caller, ownBytes)) return yield* noRoom(request)
       setBody(request, ownBytes)
       yield* Scope.addFinalizer(

@@ -131,14 +131,16 @@ export const makeFinish = Effect.gen(function* () {
     cost.settled = true
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
-      cost.place === undefined ? (cost.final?.loadDuration ?? 0) / nsPerMs : yield* cost.place.giveBack
+      cost.place === undefined
+        ? (cost.final?.loadDuration ?? 0) / nsPerMs
+        : yield* Effect.catchCause(cost.place.giveBack, (cause) => Effect.as(logDefect(cause), 0))
     const record = recordOf(context, outcome, usage, now, loadMs)
     yield* Effect.catchCause(
       Effect.sync(() => metrics.observe(record, context.resolved !== undefined)),
       logDefect
     )
     // Refusals with a shared row may come in floods, so they have no log line.
-    if (writeLine !== undefined && row === "own") yield* writeLine(record)
+    if (writeLine !== undefined && row === "own") yield* Effect.catchCause(writeLine(record), logDefect)
     const { reservation } = cost
     const settled =
       reservation === undefined

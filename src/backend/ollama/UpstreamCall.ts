@@ -5,7 +5,7 @@
  * It uses `dispatch` and not `request` or `fetch`: `abort` closes the connection within a tick, a redirect is an answer like
  * any other, and proxy settings of the environment are not read.
  */
-import { Array as Arr, Cause, Effect, type Pull, Scope } from "effect"
+import { Array as Arr, Cause, Effect, type Pull, Result, Scope } from "effect"
 import { Client, type Dispatcher } from "undici"
 import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
 import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
@@ -98,13 +98,19 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   /** Waits until `found` finds something. What came in one read is found together. */
   #when<A, E>(found: () => Effect.Effect<A, E> | undefined): Effect.Effect<A, E> {
     return Effect.callback((resume) => {
+      let left = false
       const wake = () => {
-        const outcome = found()
-        if (outcome === undefined) this.#wake = wake
-        else resume(outcome)
+        if (left) return
+        const outcome = Result.try({ try: found, catch: Effect.die })
+        if (Result.isFailure(outcome)) resume(outcome.failure)
+        else if (outcome.success === undefined) this.#wake = wake
+        else resume(outcome.success)
       }
       wake()
-      return Effect.sync(() => void (this.#wake = undefined))
+      return Effect.sync(() => {
+        left = true
+        this.#wake = undefined
+      })
     })
   }
 

@@ -231,6 +231,15 @@ test("when it closes, then it writes what it accepted, accepts nothing more, and
   for (const written of lost) assert.deepInclude(yield* Effect.flip(written), { _tag: "QueueClosed" })
 })
 
+test("when the last item is taken back while it closes, then nothing is waited for", function* () {
+  const { commit, store } = yield* make()
+  const queued = yield* fork(commit.submit(1))
+  const closing = yield* fork(commit.close(5000))
+  yield* Fiber.interrupt(queued)
+  assert.strictEqual(yield* Fiber.join(closing), 0)
+  assert.deepStrictEqual(store.rows, [])
+})
+
 test("when items are late, then each wait ends after its own time, and only submitted items that nobody writes are taken back", function* () {
   const { commit, store } = yield* make({ lateAfterMs: 500 })
   const release = yield* held(store)

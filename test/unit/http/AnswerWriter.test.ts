@@ -64,6 +64,19 @@ it.live(
     })
 )
 
+it.live("when a fiber waits again before the one before is told, then each is told", () =>
+  Effect.gen(function* () {
+    const { read, response, share } = yield* makeAnswer
+    const writer = new AnswerWriter(response, share)
+    read().resume()
+    for (let n = 0; n < 5; n += 1) {
+      writer.write("x".repeat(2 * pieceBytes))
+      yield* writer.taken
+    }
+    response.end()
+  })
+)
+
 it.live("when a client has left, then nothing is written to it, and nobody waits for it", () =>
   Effect.gen(function* () {
     const { client, response, share, written } = yield* makeAnswer

@@ -135,6 +135,9 @@ describe("answers that wait for their clients", () => {
     reads.hold(4 * mib)
     assert.deepStrictEqual([slow.isCut(), reads.isCut(), other.isCut()], [true, false, false])
     assert.strictEqual(memory.bytes(), 9 * mib)
+    // A frame may come before the one that was cut has ended. It must not push out another reader.
+    slow.hold(30 * mib)
+    assert.deepStrictEqual([reads.isCut(), other.isCut(), memory.bytes()], [false, false, 9 * mib])
   })
 
   test("when a tenant has one reader, then it is cut only when all answers take more than there is", function* () {
