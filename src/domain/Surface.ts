@@ -27,8 +27,6 @@ export interface Surface {
   readonly clientErrorBody?: ErrorBody
   /** a further header with the id of the request, for clients that look for it there */
   readonly idHeader?: string
-  /** whether a body is taken as JSON whose type says that it is a form, as that of `curl -d` does */
-  readonly takesForm?: boolean
   /** whether `x-api-key: <key>` is a key too */
   readonly takesApiKey?: boolean
 }

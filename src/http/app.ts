@@ -11,7 +11,7 @@ import { makeRouteOf, type Route } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
-import { headerOf, isHosted } from "./server/headers.ts"
+import { headerOf, isHosted, pathTarget } from "./server/headers.ts"
 import { withLastCatch } from "./lastCatch.ts"
 import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
@@ -91,7 +91,9 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   }
 
   const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
-    const route = routeOf(incoming.method ?? "", incoming.url ?? "")
+    // Everything that follows reads the path.
+    incoming.url = pathTarget(incoming)
+    const route = routeOf(incoming.method ?? "", incoming.url)
     const context = new RequestContext(
       arrivalOf(incoming, newId(), clock.currentTimeMillisUnsafe(), options.trustedProxies),
       nowMs(),

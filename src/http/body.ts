@@ -15,26 +15,26 @@ import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { BodyShare, NoRoom, RequestShare } from "../memory/MemoryLedger.ts"
 
 const json = "application/json"
-/** What `curl -d` sends, and so the examples in Ollama's own documents. */
+/** What `curl -d` sends. */
 const form = "application/x-www-form-urlencoded"
 
-/** Whether a `Content-Type` is one of JSON, or of `also`, in UTF-8, without other parameters. */
-const isJson = (type: string, also: string | undefined): boolean => {
+/** Whether a `Content-Type` is one that clients send with JSON, in UTF-8, without other parameters. */
+const isJson = (type: string): boolean => {
   if (type === json) return true
   // What is behind the part that is read may be another charset.
   if (type.length >= clientHeaders["content-type"]) return false
   const parsed = Result.getOrUndefined(Result.try(() => new MIMEType(type)))
   // The parser keeps the first of two parameters of one name.
   if (parsed === undefined || type.indexOf("=") !== type.lastIndexOf("=")) return false
-  if (parsed.essence !== json && parsed.essence !== also) return false
+  if (parsed.essence !== json && parsed.essence !== form) return false
   return parsed.params
     .entries()
     .every(([name, value]) => name === "charset" && value.toLowerCase() === "utf-8")
 }
 
-const problemOf = (incoming: IncomingMessage, takesForm: boolean): string | undefined => {
+const problemOf = (incoming: IncomingMessage): string | undefined => {
   // LiteLLM's Ollama clients send no type. Their body is parsed as JSON.
-  if (!isJson(headerOf(incoming, "content-type") ?? json, takesForm ? form : undefined)) {
+  if (!isJson(headerOf(incoming, "content-type") ?? json)) {
     return "Content-Type: expected application/json"
   }
   if ((headerOf(incoming, "content-encoding") ?? "identity").toLowerCase() !== "identity") {
@@ -47,10 +47,9 @@ const problemOf = (incoming: IncomingMessage, takesForm: boolean): string | unde
 export const bodyOf = (
   incoming: IncomingMessage,
   bytes: Buffer,
-  share: RequestShare,
-  takesForm = false
+  share: RequestShare
 ): Result.Result<Body, BadRequest | NoRoom> => {
-  const problem = problemOf(incoming, takesForm)
+  const problem = problemOf(incoming)
   if (problem !== undefined) return refuse(problem)
   return Result.mapError(parseBody(bytes, share.decode), (failure) =>
     typeof failure === "string" ? new BadRequest({ detail: failure }) : failure

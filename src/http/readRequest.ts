@@ -57,7 +57,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
     const decoding = () => {
-      const parsed = bodyOf(incoming, bytes, share, context.route?.surface.takesForm)
+      const parsed = bodyOf(incoming, bytes, share)
       freeLarge(bytes)
       return Result.flatMap(parsed, (body) => decode(body, options))
     }

@@ -11,6 +11,6 @@ const withTextCode: ErrorBody = (error, requestId) => {
   return { ...body, error: { ...body.error, code: String(body.error.code) } }
 }
 
-export const native: Surface = { name: "native", errorBody, clientErrorBody: withText, takesForm: true }
+export const native: Surface = { name: "native", errorBody, clientErrorBody: withText }
 export const openai: Surface = { name: "openai", errorBody, clientErrorBody: withTextCode }
 export const operations: Surface = { name: "operations", errorBody }

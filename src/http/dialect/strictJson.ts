@@ -113,7 +113,8 @@ const parse = (text: string): Result.Result<Json, string> =>
     catch: () => "body: expected valid JSON"
   })
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+/** It skips a byte order mark, which some programs write before JSON. */
+const utf8 = new TextDecoder("utf-8", { fatal: true })
 
 const decodeUtf8 = (bytes: ArrayBuffer | Uint8Array): Result.Result<string, string> =>
   Result.try({ try: () => utf8.decode(bytes), catch: () => "body: expected valid UTF-8" })

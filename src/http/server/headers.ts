@@ -66,6 +66,13 @@ export const isMisframed = (incoming: IncomingMessage): boolean => {
   return codings !== undefined && (codings.toLowerCase() !== "chunked" || incoming.httpVersion === "1.0")
 }
 
+/** The target as a path. An absolute one must name the `Host` of the request (RFC 9112, section 3.2.2), else it stays as it came. */
+export const pathTarget = (incoming: IncomingMessage): string => {
+  const { url = "" } = incoming
+  const [, host, path] = url.startsWith("/") ? [] : (/^https?:\/\/([^/?#]+)(\/.*)$/i.exec(url) ?? [])
+  return path !== undefined && host?.toLowerCase() === headerOf(incoming, "host")?.toLowerCase() ? path : url
+}
+
 /**
  * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a
  * proxy in front may have routed by one of two. Node keeps the first one.

@@ -94,7 +94,7 @@ layer(layerGateway(), live)("a request's body", (it) => {
       ["body: missing", [""]],
       [
         "body: expected valid JSON",
-        ["  ", "{", `${good}${good}`, `// a\n${good}`, Buffer.from(`\ufeff${good}`)]
+        ["  ", "{", `${good}${good}`, `// a\n${good}`, Buffer.from(`\ufeff\ufeff${good}`)]
       ],
       ["body: expected object", ["null", `[${good}]`]],
       [
@@ -110,6 +110,8 @@ layer(layerGateway(), live)("a request's body", (it) => {
     for (const [detail, bodies] of cases) {
       for (const message of yield* refused(secret, bodies)) assert.include(message, detail)
     }
+    // A byte order mark before it is skipped.
+    assert.deepInclude((yield* sent(secret, `\ufeff${good}`)).body, { model: "m:latest" })
   })
 
   test("when its keys are many, long, like ours or a prototype's, then only what was decided on is sent (B07 B08 B10)", function* () {

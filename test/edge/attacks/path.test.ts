@@ -16,8 +16,26 @@ const targets = [
   ["P04", "POST", ["/API/PULL", "/Api/chat", "/V1/chat/completions"]],
   ["P05", "POST", ["/api/chat/../pull", "/api/pull/../chat", "/api/chat/..%2fpull", "/api\\pull"]],
   ["P06", "POST", ["/api/pull;x", "/api/pull?x", "/api/pull#/healthz", "/api/chat;x", "/api/chat#x"]],
-  ["P07", "POST", ["http://evil/api/chat", "HTTP://h//api/pull", "http://gateway/api/chat"]],
-  ["P07", "GET", ["http://user:pw@h/metrics", "https://gateway/api/tags"]],
+  [
+    "P07",
+    "POST",
+    [
+      "http://evil/api/chat",
+      "HTTP://gateway//api/chat",
+      "http://gateway/api/pull",
+      "http://a@gateway/api/chat"
+    ]
+  ],
+  [
+    "P07",
+    "GET",
+    [
+      "http://user:pw@gateway/metrics",
+      "https://gateway:80/api/tags",
+      "http:///api/tags",
+      "//gateway/api/tags"
+    ]
+  ],
   ["P09", "GET", ["/api/%zz", "/%c0%af", `/api/blobs/${"a".repeat(15 * 1024 - 200)}`]],
   ["P10", "PUT", ["/api/chat", "/v1/chat/completions", "/healthz"]],
   ["P10", "OPTIONS", ["*"]],
@@ -73,6 +91,17 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
       }
     }).pipe(unharmed)
   )
+
+  test("when it is absolute and names the Host of the request, then it is taken as its path (P07)", function* () {
+    const { url } = yield* Gateway
+    const { secret } = yield* newKey()
+    for (const target of ["http://gateway/api/tags", "HTTPS://GATEWAY/api/tags?x=1"]) {
+      const head = rawRequest("GET", target, [`Authorization: Bearer ${secret}`])
+      const { responses } = yield* talk(url, head, { answers: 1 })
+      assert.strictEqual(responses[0]?.status, 200, target)
+      yield* assertAudited(responses[0]?.headers.get("x-request-id") ?? "", 200)
+    }
+  })
 
   test("when it has bytes that are no ASCII, then the parser or the list refuses it (P04)", function* () {
     const { url } = yield* Gateway

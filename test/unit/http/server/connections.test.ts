@@ -164,9 +164,11 @@ test("when a client leaves before its connection is read, then its request never
   const { ask, begun, connections, dial } = yield* makeWorld(paced)
   const clients = yield* Effect.forEach(many(10), () => dial("127.0.0.2"))
   for (const client of clients) ask(client)
-  assert.isTrue(yield* comesTrue(() => begun.length === 3))
+  assert.isTrue(yield* comesTrue(() => begun.length >= 3))
+  // A busy machine may have read more by now.
+  const before = begun.length
   for (const { socket } of clients) socket.resetAndDestroy()
   // Each is read when its time has come.
   assert.isTrue(yield* comesTrue(() => connections.open === 0))
-  assert.strictEqual(begun.length, 3)
+  assert.strictEqual(begun.length, before)
 })
