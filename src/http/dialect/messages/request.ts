@@ -4,7 +4,16 @@ import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
-import { absentable, AnyObject, boundMaxTokens, ModelName, textsIn, wholeIn } from "../fields.ts"
+import {
+  absentable,
+  AnyObject,
+  boundMaxTokens,
+  Effort,
+  ModelName,
+  textsIn,
+  thinkOf,
+  wholeIn
+} from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
 import { chosenTools, functionTool, maxListed } from "../tools.ts"
 import { Message, nativeMessages, System } from "./blocks.ts"
@@ -86,21 +95,14 @@ const toolsOf = ({ tool_choice: choice, tools }: typeof Count.Type): Decided<Jso
   )
 }
 
+const isEffort = Schema.is(Effort)
+
 /** Clients send kinds of thinking and levels of effort before gateways know them. These leave it to the model. */
-const thinkOf = ({ output_config, thinking }: typeof Count.Type): Json | undefined => {
+const thinkingOf = ({ output_config, thinking }: typeof Count.Type): Json | undefined => {
   if (thinking?.type === "enabled") return true
   if (thinking?.type === "disabled") return false
-  switch (output_config?.effort) {
-    case "low":
-    case "medium":
-    case "high":
-    case "max":
-      return output_config.effort
-    case "xhigh":
-      return "high"
-    default:
-      return undefined
-  }
+  const effort = output_config?.effort
+  return isEffort(effort) ? thinkOf(effort) : undefined
 }
 
 const promptOf = decide(function* (request: typeof Count.Type) {
@@ -108,7 +110,7 @@ const promptOf = decide(function* (request: typeof Count.Type) {
     messages: yield* nativeMessages(request.system, request.messages),
     tools: yield* toolsOf(request),
     format: request.output_config?.format?.schema,
-    think: thinkOf(request)
+    think: thinkingOf(request)
   })
 })
 

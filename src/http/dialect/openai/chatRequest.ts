@@ -38,6 +38,11 @@ const Chat = Schema.Struct({
   top_logprobs: absentable(TopLogprobs, "how many alternatives each of them has"),
   reasoning_effort: absentable(Effort, "`none` is no reasoning; left out for a model that cannot reason"),
   reasoning: absentable(Schema.Struct({ effort: absentable(Effort) }), "used instead of `reasoning_effort`"),
+  enable_thinking: absentable(Schema.Boolean, "`false` is no reasoning, whatever `reasoning_effort` says"),
+  chat_template_kwargs: absentable(
+    Schema.Struct({ enable_thinking: absentable(Schema.Boolean) }),
+    "`enable_thinking` as above; everything else is dropped"
+  ),
   modalities: absentable(Schema.Array(Schema.Literal("text")))
 })
 
@@ -47,6 +52,16 @@ const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json |
     : format?.type === "json_object"
       ? "json"
       : undefined
+
+/** Some clients have a switch beside the effort, or within what vLLM and SGLang give to their templates. */
+const thinkingOf = ({
+  chat_template_kwargs: kwargs,
+  enable_thinking,
+  ...chat
+}: typeof Chat.Type): Json | undefined => {
+  const enabled = enable_thinking ?? kwargs?.enable_thinking ?? undefined
+  return enabled === false ? false : (thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort) ?? enabled)
+}
 
 /** A name does not count where there are no tools. */
 const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type) => {
@@ -76,7 +91,7 @@ export const chatRequest = requestDecoder(
         messages,
         tools,
         format: formatOf(chat.response_format),
-        think: thinkOf(chat.reasoning?.effort ?? chat.reasoning_effort),
+        think: thinkingOf(chat),
         logprobs: chat.logprobs,
         top_logprobs: chat.top_logprobs
       }),

@@ -175,7 +175,8 @@ describe("POST /v1/messages, the request", () => {
       accepted(asked({ thinking, output_config: { effort } })).body["think"]
     assert.isTrue(think({ type: "enabled", budget_tokens: 1024 }, "low"))
     assert.isFalse(think({ type: "disabled" }, "high"))
-    assert.strictEqual(think({ type: "adaptive" }, "xhigh"), "high")
+    assert.strictEqual(think({ type: "adaptive" }, "xhigh"), "max")
+    assert.strictEqual(think(null, "minimal"), "low")
     assert.strictEqual(think(null, "max"), "max")
     assert.isUndefined(think({ type: "adaptive" }, "enormous"))
     assert.isUndefined(think(null))

@@ -141,6 +141,12 @@ describe("POST /v1/chat/completions, the request", () => {
     assert.strictEqual(accepted(chat({ response_format: { type: "json_object" } })).body["format"], "json")
     assert.notProperty(accepted(chat()).options, "temperature")
     assert.strictEqual(accepted(chat({ reasoning_effort: "none" })).body["think"], false)
+    const think = (fields: { readonly [name: string]: Json }) => accepted(chat(fields)).body["think"]
+    assert.strictEqual(think({ enable_thinking: false, reasoning_effort: "high" }), false)
+    assert.strictEqual(think({ chat_template_kwargs: { enable_thinking: false, other: 1 } }), false)
+    assert.strictEqual(think({ enable_thinking: true, reasoning_effort: "high" }), "high")
+    assert.strictEqual(think({ chat_template_kwargs: { enable_thinking: true } }), true)
+    assert.isUndefined(think({ chat_template_kwargs: {} }))
   })
 
   it("when messages have parts, images, roles and tool results, then they become the backend's form", () => {
