@@ -12,6 +12,26 @@ const ImageBlock = Schema.Struct({
   source: Schema.Struct({ type: Schema.Literal("base64"), data: Image })
 })
 
+const Contents = Schema.Union([Schema.String, Schema.Array(Schema.Union([Text, ImageBlock]))])
+
+const Document = Schema.Struct({
+  type: Schema.Literal("document"),
+  source: Schema.Union([
+    Schema.Struct({ type: Schema.Literal("text"), data: Schema.String }),
+    Schema.Struct({ type: Schema.Literal("content"), content: Contents }),
+    otherThan("text", "content")
+  ]),
+  title: absentable(Schema.String),
+  context: absentable(Schema.String)
+})
+
+const SearchResult = Schema.Struct({
+  type: Schema.Literal("search_result"),
+  title: Schema.String,
+  source: Schema.String,
+  content: Schema.Array(Text)
+})
+
 const Thinking = Schema.Struct({ type: Schema.Literal("thinking"), thinking: Schema.String })
 
 const call = { id: Schema.NonEmptyString, name: Schema.NonEmptyString, input: absentable(AnyObject) }
@@ -23,7 +43,18 @@ const ToolResult = Schema.Struct({
   type: Schema.Literal("tool_result"),
   tool_use_id: Schema.NonEmptyString,
   content: absentable(
-    Schema.Union([Schema.String, Schema.Array(Schema.Union([Text, ImageBlock, otherThan("text", "image")]))])
+    Schema.Union([
+      Schema.String,
+      Schema.Array(
+        Schema.Union([
+          Text,
+          ImageBlock,
+          Document,
+          SearchResult,
+          otherThan("text", "image", "document", "search_result")
+        ])
+      )
+    ])
   ),
   is_error: absentable(Schema.Boolean)
 })
@@ -39,6 +70,8 @@ const WebSearchResult = Schema.Struct({
 const Block = Schema.Union([
   Text,
   ImageBlock,
+  Document,
+  SearchResult,
   Thinking,
   ToolUse,
   ServerToolUse,
@@ -47,6 +80,8 @@ const Block = Schema.Union([
   otherThan(
     "text",
     "image",
+    "document",
+    "search_result",
     "thinking",
     "tool_use",
     "server_tool_use",
@@ -78,21 +113,61 @@ const systemText = (system: Message["content"] | typeof System.Type): string =>
     .join("")
 
 type Result = typeof ToolResult.Type | typeof WebSearchResult.Type
+type Part = typeof Block.Type | typeof Found.Type
 
-/** Text and images of the result of a tool. Pages that were found are a list of their titles and addresses. */
-const resultOf = (result: Result): { readonly text: string; readonly images: ReadonlyArray<string> } => {
-  const content = result.content ?? ""
-  const failed = result.type === "tool_result" && result.is_error === true ? "Error: " : ""
-  if (typeof content === "string") return { text: failed + content, images: [] }
-  if (!isList(content)) return { text: "the search failed", images: [] }
-  const texts = content.map((block) => {
-    if ("text" in block) return block.text
-    return "url" in block ? `- ${block.title ?? ""}: ${block.url ?? ""}\n` : ""
-  })
-  return {
-    text: failed + texts.join(""),
-    images: content.flatMap((block) => ("source" in block ? [block.source.data] : []))
+/** What a model reads. */
+interface Shown {
+  readonly text: string
+  readonly images: ReadonlyArray<string>
+}
+
+const isDocument = (part: Part): part is typeof Document.Type => "type" in part && part.type === "document"
+const isSearchResult = (part: Part): part is typeof SearchResult.Type =>
+  "type" in part && part.type === "search_result"
+const isImage = (part: Part): part is typeof ImageBlock.Type => "type" in part && part.type === "image"
+
+/** Lines of their own, because texts are joined without anything between them. */
+const lines = (...texts: ReadonlyArray<string | null | undefined>): string =>
+  `\n${texts.filter((text) => text !== undefined && text !== null && text !== "").join("\n")}\n`
+
+/** A document or a search result is text with its title before it. */
+const shown = (part: Part): Shown => {
+  if ("text" in part) return { text: part.text, images: [] }
+  if (isImage(part)) return { text: "", images: [part.source.data] }
+  if (isSearchResult(part))
+    return { text: lines(part.title, part.source, allShown(part.content).text), images: [] }
+  if (!isDocument(part)) return { text: "", images: [] }
+  const { context, source, title } = part
+  const { images, text } = allShown(
+    "data" in source ? source.data : "content" in source ? source.content : ""
+  )
+  return { text: lines(title, context, text), images }
+}
+
+const allShown = (parts: string | ReadonlyArray<Part>): Shown => {
+  if (typeof parts === "string") return { text: parts, images: [] }
+  const all = parts.map(shown)
+  return { text: all.map(({ text }) => text).join(""), images: all.flatMap(({ images }) => images) }
+}
+
+/** The result of a tool. Pages that were found are a list of their titles and addresses. */
+const resultOf = (result: Result): Shown => {
+  if (result.type === "web_search_tool_result") {
+    return isList(result.content)
+      ? {
+          text: result.content.map(({ title, url }) => `- ${title ?? ""}: ${url ?? ""}\n`).join(""),
+          images: []
+        }
+      : { text: "the search failed", images: [] }
   }
+  const { images, text } = allShown(result.content ?? "")
+  return { text: result.is_error === true ? `Error: ${text}` : text, images }
+}
+
+/** Whether a part is a file that no model reads: a PDF, an address, or one that another server keeps. */
+const isUnreadable = (part: Part): boolean => {
+  if (isDocument(part)) return !("data" in part.source || "content" in part.source)
+  return "tool_use_id" in part && isList(part.content) && part.content.some(isUnreadable)
 }
 
 const isList: (content: unknown) => content is ReadonlyArray<unknown> = Array.isArray
@@ -104,11 +179,14 @@ const translated = (role: "user" | "assistant", blocks: ReadonlyArray<typeof Blo
   const calls: Array<JsonObject> = []
   const results: Array<JsonObject> = []
   for (const block of blocks) {
-    if ("text" in block) text += block.text
-    else if ("source" in block) images.push(block.source.data)
-    else if ("thinking" in block) thinking += block.thinking
+    if ("thinking" in block) thinking += block.thinking
     else if ("tool_use_id" in block) results.push(made.result(block.tool_use_id, resultOf(block)))
     else if ("id" in block) calls.push(made.call(block.id, block.name, block.input ?? {}))
+    else {
+      const part = shown(block)
+      text += part.text
+      images.push(...part.images)
+    }
   }
   const isEmpty = text === "" && thinking === "" && images.length === 0 && calls.length === 0
   const own = isEmpty ? [] : [nativeMessage({ role, text, thinking, images, calls })]
@@ -121,6 +199,10 @@ export const nativeMessages = (
   system: typeof System.Type | null | undefined,
   messages: ReadonlyArray<Message>
 ): Decided<ReadonlyArray<JsonObject>> => {
+  if (messages.some(({ content }) => typeof content !== "string" && content.some(isUnreadable)))
+    return refuse(
+      "messages: expected documents of type text or content: no PDF, address or file is read; send its text, or its pages as images"
+    )
   const made = new Calls()
   const conversation = messages.flatMap(({ content, role }) => {
     if (role === "system") return systemMessage(content)

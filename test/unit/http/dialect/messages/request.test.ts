@@ -110,8 +110,7 @@ describe("POST /v1/messages, the request", () => {
             tool_use_id: "t1",
             content: [{ type: "text", text: "r" }, image, { type: "new" }]
           },
-          { type: "tool_result", tool_use_id: "t2", content: "no such folder", is_error: true },
-          { type: "document", source: { type: "text", data: "d" } }
+          { type: "tool_result", tool_use_id: "t2", content: "no such folder", is_error: true }
         ]
       },
       {
@@ -148,6 +147,70 @@ describe("POST /v1/messages, the request", () => {
       },
       { role: "tool", content: "- T: https://t\n", tool_call_id: "w", tool_name: "web_search" }
     ])
+  })
+
+  it("when a message has documents or search results, then the model sees their texts and images at their place", () => {
+    const text = (data: string) => ({
+      type: "document",
+      source: { type: "text", media_type: "text/plain", data }
+    })
+    const found = {
+      type: "search_result",
+      title: "T",
+      source: "https://t",
+      content: [{ type: "text", text: "f" }],
+      citations: { enabled: true }
+    }
+    const content = {
+      type: "document",
+      title: "Report",
+      context: "of May",
+      source: { type: "content", content: [{ type: "text", text: "c" }, image] }
+    }
+    assert.deepStrictEqual(
+      said({
+        role: "user",
+        content: [
+          { type: "text", text: "a" },
+          text("The code is 4711."),
+          content,
+          found,
+          { type: "text", text: "b" }
+        ]
+      }),
+      [
+        {
+          role: "user",
+          content: "a\nThe code is 4711.\n\nReport\nof May\nc\n\nT\nhttps://t\nf\nb",
+          images: [picture]
+        }
+      ]
+    )
+    const call = { type: "tool_use", id: "t", name: "Read", input: {} }
+    const result = { type: "tool_result", tool_use_id: "t", content: [text("d"), found] }
+    assert.deepStrictEqual(
+      said({ role: "assistant", content: [call] }, { role: "user", content: [result] }),
+      [
+        {
+          role: "assistant",
+          content: "",
+          tool_calls: [{ id: "t", function: { name: "Read", arguments: {} } }]
+        },
+        { role: "tool", content: "\nd\n\nT\nhttps://t\nf\n", tool_call_id: "t", tool_name: "Read" }
+      ]
+    )
+    for (const source of [
+      { type: "base64", media_type: "application/pdf", data: "JVBERi0=" },
+      { type: "url", url: "http://169.254.169.254/" },
+      { type: "file", file_id: "f" }
+    ]) {
+      const file = { type: "document", source }
+      for (const block of [file, { ...result, content: [file] }])
+        assert.include(
+          refused(asked({ messages: [{ role: "user", content: [block] }] })),
+          "messages: expected documents"
+        )
+    }
   })
 
   it("when sampling options are given, then they are sent under the names of Ollama, and none is added", () => {
