@@ -4,7 +4,7 @@
  * A part of the output is held at admission, and more as it comes (`Hold`). An answer that the backend streams token by token
  * is seen while it is generated, so the part is small. Some requests make the backend collect its output first: tool calls, a
  * schema, a stop sequence, reasoning. The gateway sees nothing of it for a long time, so it holds what the model's last
- * answers of this kind used (`Habits`). docs/threat-model.md says by how much such output can be more than the budget.
+ * answers of this kind used (`ModelHabits`). docs/threat-model.md says by how much such output can be more than the budget.
  *
  * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so the output
  * of a request with it counts as unseen.

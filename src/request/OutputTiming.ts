@@ -1,6 +1,6 @@
 /**
  * Measures whether one answer is streamed as it is generated, or held back and sent at once. Output that is held back
- * cannot be metered, so a model is trusted to stream (`Habits`) only after an answer has shown it.
+ * cannot be metered, so a model is trusted to stream (`ModelHabits`) only after an answer has shown it.
  */
 import { expectedOutput } from "../domain/outputPlan.ts"
 import type { Habits } from "../gates/limits/ModelHabits.ts"

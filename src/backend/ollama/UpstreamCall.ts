@@ -101,6 +101,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
       let left = false
       const wake = () => {
         if (left) return
+        // It calls undici. A throw in a microtask would end the process, not the request.
         const outcome = Result.try({ try: found, catch: Effect.die })
         if (Result.isFailure(outcome)) resume(outcome.failure)
         else if (outcome.success === undefined) this.#wake = wake

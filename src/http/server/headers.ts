@@ -74,8 +74,8 @@ export const pathTarget = (incoming: IncomingMessage): string => {
 }
 
 /**
- * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway does not use it, but a
- * proxy in front may have routed by one of two. Node keeps the first one.
+ * Checks for exactly one `Host`, as HTTP/1.1 requires; HTTP/1.0 may have none. The gateway only
+ * compares an absolute target with it, but a proxy in front may have routed by one of two. Node keeps the first one.
  */
 export const isHosted = (incoming: IncomingMessage): boolean => {
   const hosts = headerValues(incoming, "host").length

@@ -113,7 +113,7 @@ const systemText = (system: Message["content"] | typeof System.Type): string =>
     .join("")
 
 type Result = typeof ToolResult.Type | typeof WebSearchResult.Type
-type Part = typeof Block.Type | typeof Found.Type
+type Part = typeof Block.Type
 
 /** What a model reads. */
 interface Shown {
@@ -121,10 +121,12 @@ interface Shown {
   readonly images: ReadonlyArray<string>
 }
 
-const isDocument = (part: Part): part is typeof Document.Type => "type" in part && part.type === "document"
-const isSearchResult = (part: Part): part is typeof SearchResult.Type =>
-  "type" in part && part.type === "search_result"
-const isImage = (part: Part): part is typeof ImageBlock.Type => "type" in part && part.type === "image"
+const is =
+  <T extends string>(type: T) =>
+  (part: Part): part is Extract<Part, { readonly type: T }> =>
+    part.type === type
+const [isDocument, isImage, isSearchResult] = [is("document"), is("image"), is("search_result")]
+const isToolResult = is("tool_result")
 
 /** Lines of their own, because texts are joined without anything between them. */
 const lines = (...texts: ReadonlyArray<string | null | undefined>): string =>
@@ -167,7 +169,7 @@ const resultOf = (result: Result): Shown => {
 /** Whether a part is a file that no model reads: a PDF, an address, or one that another server keeps. */
 const isUnreadable = (part: Part): boolean => {
   if (isDocument(part)) return !("data" in part.source || "content" in part.source)
-  return "tool_use_id" in part && isList(part.content) && part.content.some(isUnreadable)
+  return isToolResult(part) && isList(part.content) && part.content.some(isUnreadable)
 }
 
 const isList: (content: unknown) => content is ReadonlyArray<unknown> = Array.isArray
