@@ -4,5 +4,5 @@ import base from "./vitest.config.ts"
 /** The suite that wants a real model server: never part of `npm test`, because no machine may need one to pass. */
 export default defineConfig({
   ...base,
-  test: { ...base.test, include: ["test/real/*.real.ts"], testTimeout: 600_000 }
+  test: { ...base.test, include: ["real/*.real.ts"], testTimeout: 600_000 }
 })

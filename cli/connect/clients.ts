@@ -255,7 +255,7 @@ models:
     run: () => "zed",
     notes: [
       "Zed reads the key from `TOLLGATE_API_KEY` when it is started from this shell, else from its own store (Agent Settings).",
-      "Its requests are replayed from its source in `test/real/replay.real.ts`."
+      "Its requests are replayed from its source in `real/replay.real.ts`."
     ]
   },
   {
@@ -296,7 +296,7 @@ models:
       "These variables count at the first start; later it is Admin → Settings → Connections → OpenAI. Window and output bound are parameters of a model there (`max_tokens`).",
       "With `tollgate set-end-user --key … --header X-OpenWebUI-User-Id` the audit names the user of each request.",
       "As an Ollama connection it works too: URL without a path, and the key under the gear. “Loaded models” stays empty and pulling is refused; its version check without the key is a 401, which it tolerates.",
-      "Its requests are replayed from its source in `test/real/replay.real.ts`."
+      "Its requests are replayed from its source in `real/replay.real.ts`."
     ]
   },
   {

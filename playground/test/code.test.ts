@@ -1,4 +1,4 @@
-/** The code that the page gives is run as pasted. Python runs where its packages are: test/real/snippets.real.ts. */
+/** The code that the page gives is run as pasted. Python runs where its packages are: real/snippets.real.ts. */
 import { spawn } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import * as path from "node:path"

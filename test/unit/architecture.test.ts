@@ -5,7 +5,7 @@ import { seal } from "../../src/domain/Evidence.ts"
 import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 import { sourcesIn, textOf } from "../support/sources.ts"
 
-const files = sourcesIn("src", "build", "playground", "cli", "migrations", "test", "lab")
+const files = sourcesIn("src", "build", "playground", "cli", "migrations", "test", "real", "lab")
 
 interface Import {
   readonly from: string
@@ -34,7 +34,7 @@ const within = (...folders: ReadonlyArray<string>) => {
 }
 
 /** They may name live layers, and import tests. */
-const inTests = within("test", "playground/test", "lab")
+const inTests = within("test", "playground/test", "real", "lab")
 
 /** From the lowest. `Settings` is `src/Settings.ts`; the other files of `src` itself join the rooms and stand above all. */
 const rooms = [

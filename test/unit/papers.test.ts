@@ -28,7 +28,7 @@ const filesOf = (...patterns: ReadonlyArray<string>) =>
     .map((file) => ({ file, text: textOf(file) }))
 
 const papers = filesOf("README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", "docs/**/*.*")
-const folders = "{src,build,playground,cli,migrations,test,lab,bench,deploy}"
+const folders = "{src,build,playground,cli,migrations,test,real,lab,bench,deploy}"
 const code = filesOf(`${folders}/**/*.{ts,js,lua,sql,sh,html,css}`)
 const page = (name: string) => papers.find(({ file }) => file === `docs/${name}.md`)?.text ?? ""
 
@@ -65,7 +65,7 @@ it("when a document names a file, then it exists", () => {
 })
 
 it("when a document quotes a test, then its file has these words", () => {
-  const quotes = named(papers, /`((?:test|playground)\/[\w./-]+\.ts)` "(?:when )?([^"]+)"/g)
+  const quotes = named(papers, /`((?:test|real|playground)\/[\w./-]+\.ts)` "(?:when )?([^"]+)"/g)
   assert.isAtLeast(quotes.length, 100)
   const lost = quotes.filter(({ match: [, file = "", words = ""] }) => {
     const text = code.find((one) => one.file === file)?.text ?? ""

@@ -4,7 +4,7 @@
  * (`backend/ollama/guards`). When the capabilities are unknown, the backend decides.
  *
  * A context belongs to one version of one model: another version may not know its token ids. An unknown id ends the process
- * of every Ollama up to 0.24.0 (`test/real/survival.real.ts`).
+ * of every Ollama up to 0.24.0 (`real/survival.real.ts`).
  */
 import { Exit, Result } from "effect"
 import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"

@@ -3,7 +3,7 @@
  * be 30,000 pixels wide. It reads format and size, and whether the image is complete, and does not decode it. A file of an
  * unknown format is refused, because Ollama answers it with a 500.
  *
- * For: every Ollama up to 0.24.0. Shown by `test/real/images.real.ts`.
+ * For: every Ollama up to 0.24.0. Shown by `real/images.real.ts`.
  */
 import { crc32 } from "node:zlib"
 import { Result } from "effect"

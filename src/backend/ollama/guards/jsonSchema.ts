@@ -5,7 +5,7 @@
  * optional quantifier, from `^` to `$`. All others are left out.
  *
  * For: every Ollama up to 0.24.0. A group `(?…)` or a quantifier at the beginning ends its main process, `\d` ends its runner, and
- * `.` matches the quote that ends the text. Shown by `test/real/survival.real.ts` and `test/real/schemas.real.ts`.
+ * `.` matches the quote that ends the text. Shown by `real/survival.real.ts` and `real/schemas.real.ts`.
  */
 
 import type { Json, JsonObject } from "../../../domain/Inference.ts"

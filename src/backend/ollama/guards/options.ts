@@ -2,7 +2,7 @@
  * Sampling options. Ollama does not check them: it allocates `repeat_last_n` numbers, and its runner ends on a penalty of
  * -1e38. A value beyond its range is a 400.
  *
- * For: every Ollama up to 0.24.0. Shown by `test/real/survival.real.ts` (options by name).
+ * For: every Ollama up to 0.24.0. Shown by `real/survival.real.ts` (options by name).
  */
 
 /** The least and the most of an option, both inclusive. */

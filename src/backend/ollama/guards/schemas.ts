@@ -6,7 +6,7 @@
  * match, or that would have another meaning without the keyword, is refused. A `$ref` is replaced by its target; where one
  * refers to itself, everything of its type is allowed. docs/protocol.md has the table ("Schemas").
  *
- * For: every Ollama up to 0.24.0. Shown by `test/real/survival.real.ts` (schemas by name) and `test/real/schemas.real.ts`
+ * For: every Ollama up to 0.24.0. Shown by `real/survival.real.ts` (schemas by name) and `real/schemas.real.ts`
  * (random schemas, and those of clients).
  */
 import { Result } from "effect"

@@ -3,7 +3,7 @@
  * character of a match, also in the main process: 11,000 letters in a row, or 33,500 digits, signs or blanks, overflow its
  * stack (docs/protocol.md).
  *
- * For: every Ollama up to 0.24.0. Shown by `test/real/survival.real.ts`.
+ * For: every Ollama up to 0.24.0. Shown by `real/survival.real.ts`.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isObject } from "../../../domain/json.ts"
