@@ -48,22 +48,17 @@ export const signalTree = (pid: number, name: NodeJS.Signals): Effect.Effect<voi
     for (const child of new Set([...children, ...childrenOf(pid)])) signal(child, name)
   })
 
-/** A TCP port of 127.0.0.1 that nobody listens on right now. */
-export const freePort: Effect.Effect<number, TestServerFailed> = Effect.callback<number, TestServerFailed>(
+/**
+ * A TCP port of 127.0.0.1 that nobody listens on right now. The system gives none of these to a connection, so until a server takes
+ * the port only another test could, and what a test before it called reaches no other server.
+ */
+export const freePort: Effect.Effect<number, TestServerFailed> = Effect.callback<number, unknown>(
   (resume) => {
-    const server = createServer()
-    server.once("error", (cause) =>
-      resume(Effect.fail(new TestServerFailed({ detail: "no free port", cause })))
-    )
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      server.close(() =>
-        resume(
-          typeof address === "object" && address !== null
-            ? Effect.succeed(address.port)
-            : Effect.fail(new TestServerFailed({ detail: "no free port" }))
-        )
-      )
-    })
+    const port = 10_000 + Math.floor(Math.random() * 20_000)
+    const server = createServer().once("error", (cause) => resume(Effect.fail(cause)))
+    server.listen(port, "127.0.0.1", () => server.close(() => resume(Effect.succeed(port))))
   }
+).pipe(
+  Effect.retry({ times: 20 }),
+  Effect.mapError((cause) => new TestServerFailed({ detail: "no free port", cause }))
 )
