@@ -60,13 +60,17 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     return waitMs === 0 ? Exit.void : Exit.fail(new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) }))
   }
 
-  const run = Effect.fnUntraced(function* <A, E, R>(
+  const told = (party: Party, changes: ReadonlyArray<Change>): Effect.Effect<void> =>
+    changes.some((change) => change !== undefined) ? log(party, changes) : Effect.void
+
+  const run = <A, E, R>(
     party: Party,
     head: Effect.Effect<A, E, R>,
     verdictOf: (error: E) => Verdict
-  ) {
+  ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R> => {
     const circuits = circuitsOf(party)
-    yield* check(circuits, party)
+    const checked = check(circuits, party)
+    if (Exit.isFailure(checked)) return Exit.failCause(checked.cause)
     const passes: Array<Pass> = []
     for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
     let reported = false
@@ -75,18 +79,17 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
         if (reported) return Effect.void
         reported = true
         const end = resultOf(exit, verdictOf)
-        const changes: Array<Change> = []
-        for (const pass of passes) changes.push(pass.circuit.record(pass, end, nowMs()))
-        return log(party, changes)
+        return told(
+          party,
+          passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
+        )
       })
-    const heard = Effect.suspend(() => {
-      const changes = hear(passes, nowMs())
-      return changes.includes("closed") ? log(party, changes) : Effect.void
+    const heard = Effect.suspend(() => told(party, hear(passes, nowMs())))
+    return Effect.matchCauseEffect(head, {
+      onFailure: (cause) => Effect.andThen(report(Exit.failCause(cause)), Effect.failCause(cause)),
+      onSuccess: (value) => Effect.as(heard, { value, report, heard })
     })
-    const value = yield* Effect.onError(head, (cause) => report(Exit.failCause(cause)))
-    yield* heard
-    return { value, report, heard }
-  })
+  }
 
   return {
     /** Fails as `guard` would. Reserves nothing: `guard` decides again. */

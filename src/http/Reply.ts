@@ -1,9 +1,10 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
 import type { ServerResponse } from "node:http"
-import type { Effect, Stream } from "effect"
+import type { Effect } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
-import type { Frame, Parts } from "../domain/Frame.ts"
+import type { Parts } from "../domain/Frame.ts"
+import type { Answer } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 
 /** One JSON object. */
@@ -21,7 +22,7 @@ export interface StreamReply {
   readonly contentType: string
   /** where the text goes */
   readonly response: ServerResponse
-  readonly answer: Stream.Stream<Frame, GatewayError>
+  readonly answer: Answer<GatewayError>
   /** ends when the model server has sent its first frame or has failed; absent: it has sent the first frame */
   readonly begins?: Effect.Effect<unknown>
   readonly encoder: Encoder

@@ -2,7 +2,7 @@
 import type { BlockList } from "node:net"
 import { IncomingMessage, ServerResponse } from "node:http"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import { Clock, Effect } from "effect"
+import { Clock, Context, Effect, Scope } from "effect"
 import { HttpServerRequest } from "effect/http"
 import { BadRequest, Forbidden } from "../domain/Errors.ts"
 import type { ErrorBodyForm, ExtraSurface } from "../domain/Surface.ts"
@@ -13,6 +13,7 @@ import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
 import { headerOf, isHosted, pathTarget } from "./server/headers.ts"
 import { withLastCatch } from "./lastCatch.ts"
+import type { Exchange } from "./Exchange.ts"
 import { makeHandle } from "./handle.ts"
 import { makeList } from "./lists.ts"
 import { mayReadMetrics } from "./metricsAccess.ts"
@@ -59,7 +60,8 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
    * Health, metrics and the playground have no audit row, so they are answered here. A refused `/metrics` and a
    * disabled playground are blocked paths.
    */
-  const operations = (context: RequestContext, incoming: IncomingMessage, name: OperationsPage) => {
+  const operations = (exchange: Exchange, name: OperationsPage) => {
+    const { context, incoming } = exchange
     switch (name) {
       case "healthz":
         return healthz(context)
@@ -73,24 +75,22 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
           )
         )
       case "metrics":
-        return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(context, forbiddenPath)
+        return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(exchange, forbiddenPath)
       case "playground":
         return page === undefined
-          ? endRequest(context, forbiddenPath)
+          ? endRequest(exchange, forbiddenPath)
           : Effect.succeed(respondPage(context, page, headerOf(incoming, "accept-encoding") ?? ""))
     }
   }
 
-  const serve = (request: HttpServerRequest.HttpServerRequest) => {
+  const serve = (services: Context.Context<HttpServerRequest.HttpServerRequest | Scope.Scope>) => {
+    const request = Context.get(services, HttpServerRequest.HttpServerRequest)
     const incoming = NodeHttpServerRequest.toIncomingMessage(request)
     const response = NodeHttpServerRequest.toServerResponse(request)
     if (!(incoming instanceof IncomingMessage) || !(response instanceof ServerResponse)) {
       return Effect.die("HTTP/1.1 only")
     }
-    return answer(incoming, response, new ReceivedBody(incoming, response, memory.early()))
-  }
-
-  const answer = (incoming: IncomingMessage, response: ServerResponse, received: ReceivedBody) => {
+    const received = new ReceivedBody(incoming, response, memory.early())
     // Everything that follows reads the path.
     incoming.url = pathTarget(incoming)
     const route = routeOf(incoming.method ?? "", incoming.url)
@@ -99,27 +99,28 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       nowMs(),
       route
     )
-    const exchange = { context, incoming, response, received }
-    if (route !== undefined && !isHosted(incoming)) return endRequest(context, unhosted)
+    const scope = Context.get(services, Scope.Scope)
+    const exchange = { context, incoming, response, received, scope }
+    if (route !== undefined && !isHosted(incoming)) return endRequest(exchange, unhosted)
     switch (route?.handler) {
       case undefined:
-        return endRequest(context, forbiddenPath)
+        return endRequest(exchange, forbiddenPath)
       case "generate":
-        return endRequest(context, handle.generate(exchange, route.dialect))
+        return endRequest(exchange, handle.generate(exchange, route.dialect))
       case "embed":
-        return endRequest(context, handle.embed(exchange, route.dialect))
+        return endRequest(exchange, handle.embed(exchange, route.dialect))
       case "count":
-        return endRequest(context, handle.count(exchange, route.dialect))
+        return endRequest(exchange, handle.count(exchange, route.dialect))
       case "show":
-        return endRequest(context, handle.show(exchange, route.dialect))
+        return endRequest(exchange, handle.show(exchange, route.dialect))
       case "list":
-        return endRequest(context, list(exchange, route))
+        return endRequest(exchange, list(exchange, route))
       case "operations":
-        return operations(context, incoming, route.page)
+        return operations(exchange, route.page)
     }
   }
 
   // The caller runs it for each request.
   // @effect-diagnostics-next-line returnEffectInGen:off
-  return withLastCatch(Effect.flatMap(HttpServerRequest.HttpServerRequest, serve))
+  return withLastCatch(Effect.contextWith(serve))
 })

@@ -5,7 +5,7 @@
 import type { IncomingMessage } from "node:http"
 import { MIMEType } from "node:util"
 import { Effect, Result } from "effect"
-import { BadRequest, PayloadTooLarge, refuse, type ShuttingDown } from "../domain/Errors.ts"
+import { BadRequest, PayloadTooLarge, refuse } from "../domain/Errors.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
@@ -73,28 +73,24 @@ export const makeReceive = Effect.map(
       { incoming, received, response }: Exchange,
       share: BodyShare,
       limitBytes: number
-    ): Effect.Effect<Buffer, BodyRefused | ShuttingDown> => {
-      const read = Effect.suspend(() => {
-        const refusal = refusalOf(incoming, limitBytes)
-        if (refusal !== undefined) return Effect.fail(refusal)
-        // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
-        if (headerOf(incoming, "expect") !== undefined && incoming.httpVersion === "1.1")
-          response.writeContinue()
-        return received.read(limitBytes, share)
-      })
-      const readInTime = Effect.timeoutOrElse(Effect.raceFirst(read, drain.whenCut), {
-        duration: timeouts.body,
-        orElse: () => Effect.fail(new BadRequest({ detail: "body: not received in time" }))
-      })
-      return Effect.yieldNow.pipe(
-        // A small body came with its head, and is whole a moment later: nothing waits for it.
-        Effect.andThen(Effect.suspend(() => (incoming.complete ? read : readInTime))),
-        // The rest of the body is not read.
-        Effect.tapError(() =>
-          Effect.sync(() => {
-            if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
-          })
-        )
+    ): Effect.Effect<Buffer, BodyRefused> => {
+      const refusal = refusalOf(incoming, limitBytes)
+      // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
+      if (
+        refusal === undefined &&
+        headerOf(incoming, "expect") !== undefined &&
+        incoming.httpVersion === "1.1"
+      )
+        response.writeContinue()
+      const read =
+        refusal === undefined
+          ? received.read({ limitBytes, share, ms: timeouts.body, onCut: drain.onCut })
+          : Effect.fail(refusal)
+      // The rest of the body is not read.
+      return Effect.tapError(read, () =>
+        Effect.sync(() => {
+          if (!incoming.complete && !response.headersSent) response.setHeader("connection", "close")
+        })
       )
     }
 )

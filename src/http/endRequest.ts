@@ -2,7 +2,7 @@
  * The end of every audited request, and its only error handler. A handler makes a `Reply` or fails. In both cases the
  * request is charged and audited here, and then the client sees the end.
  */
-import { Array as Arr, Cause, Duration, Effect, Exit, Schedule, Scope, Stream } from "effect"
+import { Array as Arr, Cause, Duration, Effect, Exit, Schedule, Scope } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
 import type { Frame } from "../domain/Frame.ts"
 import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
@@ -12,10 +12,12 @@ import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
 import { Sampling, Traced } from "../observability/Trace.ts"
 import { type Ending, makeFinish } from "../request/finish.ts"
+import { forEachChunk } from "../request/meterStream.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { AnswerWriter, pieceBytes } from "./AnswerWriter.ts"
 import { makeRefuse, type Refusal } from "./refuse.ts"
+import type { Exchange } from "./Exchange.ts"
 import type { ObjectReply, Reply, StreamReply } from "./Reply.ts"
 import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
 import { inPieces } from "./unread.ts"
@@ -61,16 +63,16 @@ export const makeEndRequest = Effect.gen(function* () {
       )
     )
 
-  const respondObject = Effect.fnUntraced(function* (context: RequestContext, { body, share }: ObjectReply) {
-    const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
-    yield* finishAnswer(context)
-    if (contentLength <= pieceBytes) return respondText(context, body.join(""))
-    return HttpServerResponse.stream(inPieces(body, contentLength, share), {
-      contentType: jsonType,
-      contentLength,
-      headers: headersOf(context)
+  const respondObject = (context: RequestContext, { body, share }: ObjectReply) =>
+    Effect.map(finishAnswer(context), () => {
+      const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
+      if (contentLength <= pieceBytes) return respondText(context, body.join(""))
+      return HttpServerResponse.stream(inPieces(body, contentLength, share), {
+        contentType: jsonType,
+        contentLength,
+        headers: headersOf(context)
+      })
     })
-  })
 
   /** The end of an answer whose head is sent. It is the last thing that the client gets. */
   const failStream = Effect.fnUntraced(function* (
@@ -94,11 +96,10 @@ export const makeEndRequest = Effect.gen(function* () {
     if (begins !== undefined)
       yield* Effect.raceFirst(begins, Effect.repeat(say, Schedule.spaced(sayingEvery)))
     let final: Frame | undefined
-    yield* Stream.runForEachArray(answer, (frames) => {
+    yield* forEachChunk(answer, (frames) => {
       const last = Arr.lastNonEmpty(frames)
       if (last.done) final = last
       writer.write(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
-      return Effect.void
     })
     if (final === undefined) return yield* new BackendFailed({ fault: "cut" })
     // The client has taken everything before it.
@@ -150,6 +151,8 @@ export const makeEndRequest = Effect.gen(function* () {
     cause: Cause.Cause<GatewayError>
   ): Effect.Effect<Response, GatewayError> => {
     if (Cause.hasInterrupts(cause)) return Effect.failCause(cause)
+    // Its client may wait for the refusal. What it sent is not needed for that.
+    context.share?.grow(0)
     const error = Cause.findErrorOption(cause)
     const refused = error._tag === "Some" ? refuse(context, error.value) : refuseDefect(context, cause)
     return refused.pipe(
@@ -159,25 +162,24 @@ export const makeEndRequest = Effect.gen(function* () {
   }
 
   /** Ends a request that has no answer, because its client left or the process stops. */
-  const abandon = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      if (context.outcome !== undefined) return Effect.void
-      const outcome = outcomeOf(exit)
-      spendFreeWork(context)
-      return Effect.catch(
-        finish(context, {
-          outcome,
-          row: outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own"
-        }),
-        (error) => withRequestId(context, Effect.logWarning("audit row late", error.cause))
-      )
-    })
+  const abandon = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
+    const outcome = outcomeOf(exit)
+    spendFreeWork(context)
+    const row = outcome === outcomes.clientLeft ? rowWhenLeft(context) : "own"
+    return Effect.catch(finish(context, { outcome, row }), (error) =>
+      withRequestId(context, Effect.logWarning("audit row late", error.cause))
+    )
+  }
+
+  /** Runs when the Scope of a request closes. */
+  const close = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
+    const free = Effect.sync(() => context.share?.close())
+    return context.outcome === undefined ? Effect.ensuring(abandon(context, exit), free) : free
+  }
 
   /** The server runs it uninterruptibly, and closes the Scope after the last byte. */
-  const end = <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
-    Effect.flatMap(Effect.scope, (scope) =>
-      Scope.addFinalizerExit(scope, (exit) => abandon(context, exit))
-    ).pipe(
+  const end = <R>({ context, scope }: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) =>
+    Scope.addFinalizerExit(scope, (exit) => close(context, exit)).pipe(
       // Without this, a client that leaves would not be noticed.
       Effect.andThen(Effect.interruptible(handler)),
       Effect.matchCauseEffect({
@@ -186,8 +188,8 @@ export const makeEndRequest = Effect.gen(function* () {
       })
     )
 
-  return <R>(context: RequestContext, handler: Effect.Effect<Reply, GatewayError, R>) =>
-    traced ? withRequestSpan(context, isSampled, end(context, handler)) : end(context, handler)
+  return <R>(exchange: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) =>
+    traced ? withRequestSpan(exchange.context, isSampled, end(exchange, handler)) : end(exchange, handler)
 })
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>

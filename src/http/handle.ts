@@ -6,7 +6,7 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, Fiber, Option, Scope, Stream } from "effect"
+import { Effect, Fiber, identity, Option, Scope } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
 import { MemoryLedger } from "../memory/MemoryLedger.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
@@ -59,12 +59,10 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
     // 429, 503. Memory for the request, before anything of it is kept. A client that does not read its answer may be cut.
-    const share = yield* memory.share({ caller, cut: () => incoming.socket.destroy() })
+    const share = yield* Effect.fromResult(memory.share({ caller, cut: () => incoming.socket.destroy() }))
+    context.share = share
     // 413, 400, 403. Before the gates that hold something. What the body was parsed to is not kept.
-    const model = yield* readRequest(exchange, key, share, decode).pipe(
-      Effect.flatMap((asked) => resolveModel(key, asked)),
-      Effect.tapError(() => Effect.sync(() => share.grow(0)))
-    )
+    const model = yield* resolveModel(key, yield* readRequest(exchange, key, share, decode))
     context.resolved = model.facts
     const bytes = bytesOf(model.facts.request)
     if (bytes > expansion * context.bodyBytes + spareBytes)
@@ -99,19 +97,18 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       ...(context.route === undefined ? {} : { errorBody: context.route.surface.errorBody })
     })
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const calling = forward(context, permit, share)
-    if (!request.stream) return yield* foldedReply(yield* calling, encoder, share)
+    const calling = (scope: Scope.Scope) => forward(context, permit, share, scope)
+    if (!request.stream) return yield* foldedReply(yield* calling(exchange.scope), encoder, share)
     const { contentType } = dialect
     const reply = { _tag: "Stream", response: exchange.response, contentType, encoder, share } as const
-    if (encoder.waiting === undefined) return { ...reply, answer: yield* calling }
+    if (encoder.waiting === undefined) return { ...reply, answer: yield* calling(exchange.scope) }
     // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
     // interrupted before its call is closed: otherwise the closed call looks like a failed model server.
-    const held = yield* Scope.fork(yield* Effect.scope)
-    const call = yield* Effect.forkScoped(Scope.provide(calling, held))
+    const call = yield* Effect.forkIn(calling(Scope.forkUnsafe(exchange.scope)), exchange.scope)
     const answer = yield* Effect.timeoutOption(Fiber.join(call), patienceMs)
     return Option.isSome(answer)
       ? { ...reply, answer: answer.value }
-      : { ...reply, answer: Stream.unwrap(Fiber.join(call)), begins: Fiber.await(call) }
+      : { ...reply, answer: Effect.flatMap(Fiber.join(call), identity), begins: Fiber.await(call) }
   })
 
   /** The tokens of a prompt, by the gateway's own estimate. The backend is not called. */

@@ -78,7 +78,10 @@ export const makeList = Effect.gen(function* () {
   return Effect.fnUntraced(function* (exchange: Exchange, route: ListRoute) {
     const { context, incoming } = exchange
     const key = yield* authenticate(context, incoming)
-    const share = yield* memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
+    const share = yield* Effect.fromResult(
+      memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
+    )
+    context.share = share
     context.headroom = yield* limiter.headroom(key)
     return objectReply(
       [jsonText(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],

@@ -1,9 +1,9 @@
 /** Answers in one object. */
-import { Effect, Stream } from "effect"
+import { Effect } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Parts } from "../domain/Frame.ts"
-import type { Answer } from "../request/meterStream.ts"
+import { type Answer, forEachChunk } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 import { Fold } from "./dialect/fold.ts"
 import type { ObjectReply } from "./Reply.ts"
@@ -15,18 +15,14 @@ export const objectReply = (body: Parts, share: AnswerShare): ObjectReply => ({
 })
 
 /** Joins the frames of an answer to one object. */
-export const foldedReply = Effect.fnUntraced(function* (
-  answer: Answer,
-  encoder: Encoder,
-  share: AnswerShare
-) {
+export const foldedReply = (answer: Answer, encoder: Encoder, share: AnswerShare) => {
   const fold = new Fold()
-  yield* Stream.runForEachArray(answer, (frames) =>
-    Effect.sync(() => {
-      for (const frame of frames) fold.add(frame)
-    })
+  const read = forEachChunk(answer, (frames) => {
+    for (const frame of frames) fold.add(frame)
+  })
+  return Effect.flatMap(read, () =>
+    fold.frame === undefined
+      ? new BackendFailed({ fault: "cut" })
+      : Effect.succeed(objectReply([encoder.object(fold.frame)], share))
   )
-  return fold.frame === undefined
-    ? yield* new BackendFailed({ fault: "cut" })
-    : objectReply([encoder.object(fold.frame)], share)
-})
+}

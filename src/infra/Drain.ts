@@ -6,7 +6,6 @@
  * Code that waits for another server listens for the cut itself. A race in every request would cost two fibers each.
  */
 import { Context, Effect, Layer } from "effect"
-import { ShuttingDown } from "../domain/Errors.ts"
 import { Link, LinkedList } from "./LinkedList.ts"
 
 const make = Effect.sync(() => {
@@ -29,11 +28,7 @@ const make = Effect.sync(() => {
       over = true
       for (const listener of listeners.all) listener()
     }),
-    onCut,
-    /** Fails at the cut. */
-    whenCut: Effect.callback<never, ShuttingDown>((resume) =>
-      Effect.sync(onCut(() => resume(new ShuttingDown())))
-    )
+    onCut
   }
 })
 

@@ -136,12 +136,11 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   yield* compareEvery("tenant_counter_comparison", everyS, compareTenants)
 
   return Reconciler.of({
-    compare: ({ account, tenantBudgets, user }) =>
-      Effect.sync(() => {
-        touch(account)
-        if (user !== undefined) touch({ ...account, user: user.id })
-        if (hasAny(tenantBudgets)) touch({ group: account.group })
-      }),
+    compare: ({ account, tenantBudgets, user }) => {
+      touch(account)
+      if (user !== undefined) touch({ ...account, user: user.id })
+      if (hasAny(tenantBudgets)) touch({ group: account.group })
+    },
     compareSoon: ({ group, key, user }) =>
       Effect.sync(() => {
         if (key === undefined) return touch({ group })

@@ -5,7 +5,7 @@
  * All requests take at most `maxBytes` and one answer more, which may not be larger than `maxBytes` itself. A request counts as
  * `requestBytes`. Its body counts as what is received, then as what it can become while it is decoded, then as the texts that are kept.
  */
-import { Context, Effect, Layer, Scope } from "effect"
+import { Context, Effect, Layer, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
 import { RateLimited, Unavailable } from "../domain/Errors.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -71,6 +71,8 @@ export interface RequestShare extends BodyShare, AnswerShare {
   decode(bytes: number): NoRoom | undefined
   /** Sets the most that the answer may take. */
   expect(bytes: number): void
+  /** Gives everything back, after the last byte of the answer. */
+  close(): void
 }
 
 export interface ShareOptions {
@@ -249,8 +251,8 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       }
       return { grow, close: () => void grow(0) }
     },
-    /** The memory of a request, until the Scope closes. Fails when its key has no room for another one. */
-    share: Effect.fnUntraced(function* (options: ShareOptions) {
+    /** The memory of a request, until it is closed. Fails when its key has no room for another one. */
+    share: (options: ShareOptions): Result.Result<RequestShare, NoRoom> => {
       const request: Request = {
         ...options,
         body: 0,
@@ -260,13 +262,9 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
         since: 0,
         isCut: false
       }
-      if (!shares.fits(options.caller, ownBytes)) return yield* noRoom(request)
+      if (!shares.fits(options.caller, ownBytes)) return Result.fail(noRoom(request))
       setBody(request, ownBytes)
-      yield* Scope.addFinalizer(
-        yield* Effect.scope,
-        Effect.sync(() => end(request))
-      )
-      const share: RequestShare = {
+      return Result.succeed({
         grow: (bytes) => {
           const before = request.body
           setBody(request, ownBytes + bytes)
@@ -282,10 +280,10 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
         expect: (bytes) => void (request.expected = bytes),
         collect: (bytes) =>
           counted(bytes) === request.collected ? Effect.void : collect(request, counted(bytes)),
-        hold: (bytes) => hold(request, bytes)
-      }
-      return share
-    })
+        hold: (bytes) => hold(request, bytes),
+        close: () => end(request)
+      })
+    }
   }
 })
 

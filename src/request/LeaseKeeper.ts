@@ -3,7 +3,7 @@
  * which is their charge if this process dies. One timer serves all requests, so a short request costs nothing. If Redis
  * restarts empty, running requests register again at once, so that their slots are not given out twice.
  */
-import { Context, Effect, Exit, Layer, Scope } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import type { Metrics } from "../observability/Metrics.ts"
 import { Meter } from "../gates/meter/Meter.ts"
@@ -24,8 +24,8 @@ interface Lease {
 export class LeaseKeeper extends Context.Service<
   LeaseKeeper,
   {
-    /** Renews the lease until the Scope closes. */
-    keep(hold: Hold): Effect.Effect<void, never, Scope.Scope>
+    /** Renews the lease, until the function is called that this returns. */
+    keep(hold: Hold): () => void
     /** Monotonic milliseconds: the time at which a reservation is requested. */
     now(): number
     /** Whether the lease of a reservation that was requested at `since` may have ended. */
@@ -75,15 +75,11 @@ export class LeaseKeeper extends Context.Service<
         return {
           now,
           lapsed: (since) => now() - since >= options.leaseS * 1000,
-          keep: (hold) =>
-            Effect.flatMap(Effect.scope, (scope) => {
-              const lease = new Link({ hold, due: now() + heartbeatMs })
-              running.add(lease)
-              return Scope.addFinalizer(
-                scope,
-                Effect.sync(() => running.remove(lease))
-              )
-            })
+          keep: (hold) => {
+            const lease = new Link({ hold, due: now() + heartbeatMs })
+            running.add(lease)
+            return () => void running.remove(lease)
+          }
         }
       })
     )

@@ -12,6 +12,7 @@ import type { Headroom } from "../domain/Limits.ts"
 import type { Outcome } from "../domain/Outcome.ts"
 import type { ServedRoute } from "../domain/Surface.ts"
 import { isLikelyCut, wasCut } from "../domain/promptWindow.ts"
+import type { RequestShare } from "../memory/MemoryLedger.ts"
 import type { Transcript } from "../promptlog/transcript.ts"
 import { RequestCost } from "./RequestCost.ts"
 
@@ -24,6 +25,8 @@ export class RequestContext {
   readonly cost = new RequestCost()
   /** after authentication */
   key: Evidence<"KeyStore"> | undefined
+  /** its memory, from its authentication on */
+  share: RequestShare | undefined
   /** for whom the request is, as its client claims */
   endUser: string | undefined
   /** bytes of the body that was read to decode it */

@@ -46,6 +46,8 @@ export class RequestCost {
   final: Counted | undefined
   /** nothing is held any more */
   settled = false
+  /** stops the renewal of its lease, while its call runs */
+  #endLease: (() => void) | undefined
 
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
   hold({ facts: { reservation } }: Evidence<"Limiter">, since: number): void {
@@ -61,13 +63,20 @@ export class RequestCost {
   }
 
   /** Records the call of the backend. From here on the request costs something. */
-  send({ facts: { call, request } }: Permit, timing?: OutputTiming): void {
+  send({ facts: { call, request } }: Permit, endLease: () => void, timing?: OutputTiming): void {
+    this.#endLease = endLease
     this.promptEstimate = request.promptEstimate
     this.promptBytes = request.promptBytes
     this.maxTokens = call.plan.runs * call.maxTokens
     this.plan = call.plan
     this.timing = timing
     this.sent = true
+  }
+
+  /** Records that nothing is held any more. */
+  settle(): void {
+    this.settled = true
+    this.#endLease?.()
   }
 
   /** Output tokens by the count of a final frame; undefined when the count is not believable. */

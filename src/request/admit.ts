@@ -2,7 +2,7 @@
  * The gates of a request between its model and its call, each with the record of it in the request's context: the reservation, the
  * place at the backend, the intent row.
  */
-import { Effect, Scope } from "effect"
+import { Effect } from "effect"
 import { Audit } from "../audit/Audit.ts"
 import { Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
@@ -34,28 +34,26 @@ export const makeAdmit = Effect.gen(function* () {
   const queue = yield* FairQueue
 
   /** No interruption may come between the reservation and its record: only a recorded reservation is given back. */
-  const reserve = Effect.fnUntraced(function* (context: RequestContext, model: Evidence<"Discovery">) {
+  const reserve = (context: RequestContext, model: Evidence<"Discovery">) => {
     const since = leases.now()
-    const reserved = yield* limiter.reserve(model)
-    context.cost.hold(reserved, since)
-    context.headroom = reserved.facts.headroom
-    return reserved
-  }, Effect.uninterruptible)
+    const recorded = Effect.map(limiter.reserve(model), (reserved) => {
+      context.cost.hold(reserved, since)
+      context.headroom = reserved.facts.headroom
+      return reserved
+    })
+    return Effect.uninterruptible(recorded)
+  }
 
   /** A waiting request keeps its claims (slot, tokens, place in the requests of the minute), and its lease is renewed. */
   const wait = Effect.fnUntraced(function* (context: RequestContext, reserved: Evidence<"Limiter">) {
     const { cost } = context
     context.queuedSince = leases.now()
     const hold = new Hold(cost, meter, () => Effect.void)
-    const queued = yield* Effect.scopedWith((lease) =>
-      leases
-        .keep(hold)
-        .pipe(
-          Scope.provide(lease),
-          Effect.andThen(queue.enter(reserved, usedOf(cost))),
-          metrics.queueing(reserved.facts.caller.tenantName)
-        )
-    )
+    const queued = yield* Effect.acquireUseRelease(
+      Effect.sync(() => leases.keep(hold)),
+      () => queue.enter(reserved, usedOf(cost)),
+      (release) => Effect.sync(release)
+    ).pipe(metrics.queueing(reserved.facts.caller.tenantName))
     const { place } = queued.facts
     if (place === undefined) return queued
     cost.place = place
@@ -81,16 +79,17 @@ export const makeAdmit = Effect.gen(function* () {
       : queue.enter(reserved, usedOf(context.cost))
 
   /** Writes the intent row. After that the request may be sent to the backend. */
-  const openIntent = Effect.fnUntraced(function* (context: RequestContext, queued: Evidence<"Queue">) {
+  const openIntent = (context: RequestContext, queued: Evidence<"Queue">) => {
     context.opening = true
-    const permit = yield* audit.open(queued)
-    context.opened = true
-    context.cost.permit = permit
-    // If this process was paused, another request may have got the hold meanwhile.
-    if (leases.lapsed(context.cost.leasedAt))
-      return yield* new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
-    return permit
-  })
+    return Effect.flatMap(audit.open(queued), (permit) => {
+      context.opened = true
+      context.cost.permit = permit
+      // If this process was paused, another request may have got the hold meanwhile.
+      return leases.lapsed(context.cost.leasedAt)
+        ? new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
+        : Effect.succeed(permit)
+    })
+  }
 
   return { openIntent, reserve, waitForPlace }
 })

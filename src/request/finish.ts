@@ -2,7 +2,7 @@
  * Charges, audits and counts a request. Only `http/endRequest.ts` calls it, once for each request, after the backend
  * call has ended and before the client sees the end.
  */
-import { Cause, Effect } from "effect"
+import { Cause, Effect, Exit, Result } from "effect"
 import { Audit, type Written } from "../audit/Audit.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import type { Reservation } from "../domain/Reservation.ts"
@@ -74,6 +74,13 @@ const recordOf = (
 const logDefect = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Cause.hasDies(cause) ? Effect.logError("defect", cause) : Effect.void
 
+/** Runs what must not stop the rest when it throws. */
+const attempt = <A>(run: () => A): Exit.Exit<A> =>
+  Result.match(Result.try({ try: run, catch: Exit.die }), {
+    onFailure: (died) => died,
+    onSuccess: Exit.succeed
+  })
+
 export const makeFinish = Effect.gen(function* () {
   const audit = yield* Audit
   const meter = yield* Meter
@@ -99,7 +106,10 @@ export const makeFinish = Effect.gen(function* () {
   const settle = (context: RequestContext, reservation: Reservation, tokens: number): Effect.Effect<void> => {
     const settling = Effect.suspend(() => meter.settle(reservation, tokens))
     return Effect.matchCauseEffect(settling, {
-      onSuccess: (headroom) => Effect.sync(() => void (context.headroom = headroom)),
+      onSuccess: (headroom) => {
+        context.headroom = headroom
+        return Effect.void
+      },
       onFailure: (cause) =>
         Effect.andThen(
           logDefect(cause),
@@ -128,17 +138,15 @@ export const makeFinish = Effect.gen(function* () {
     const used = hasLeft ? cost.usageWhenLeft : charge(context)
     // A defect may come after the call was recorded and before it was made.
     const usage = free ? noUsage : used
-    cost.settled = true
+    cost.settle()
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
       cost.place === undefined
         ? (cost.final?.loadDuration ?? 0) / nsPerMs
         : yield* Effect.catchCause(cost.place.giveBack, (cause) => Effect.as(logDefect(cause), 0))
     const record = recordOf(context, outcome, usage, now, loadMs)
-    yield* Effect.catchCause(
-      Effect.sync(() => metrics.observe(record, context.resolved !== undefined)),
-      logDefect
-    )
+    const observed = attempt(() => metrics.observe(record, context.resolved !== undefined))
+    if (Exit.isFailure(observed)) yield* logDefect(observed.cause)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* Effect.catchCause(writeLine(record), logDefect)
     const { reservation } = cost
@@ -153,10 +161,10 @@ export const makeFinish = Effect.gen(function* () {
       return row === "shared" ? audit.tally(written) : audit.refuse(written)
     }
     // The row is written while the counters are settled. Neither stops the other.
-    const accepted = yield* Effect.exit(Effect.sync(() => accept(record)))
+    const accepted = attempt(() => accept(record))
     yield* settled
     // After a defect the client gets a 500, and the row records that as soon as it can be written.
-    yield* Effect.tapDefect(Effect.flatten(accepted), () => {
+    yield* Effect.tapDefect(Exit.isSuccess(accepted) ? accepted.value : accepted, () => {
       const { status, type: errorType } = outcomes.internalError
       const again = Effect.suspend(() => accept({ ...record, status, errorType }))
       return settlements.retry(`audit ${record.arrival.requestId}`, again)

@@ -40,51 +40,50 @@ export const makeForward = Effect.gen(function* () {
   const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))
 
   /** Marks the call as sent, and keeps its lease alive. A call that fails before its first frame costs nothing. */
-  const send = Effect.fnUntraced(function* <A>(
+  const send = <A, R>(
     { cost }: RequestContext,
     permit: Permit,
-    call: Effect.Effect<A, CallError, Scope.Scope>,
+    call: (hold: Hold) => Effect.Effect<A, CallError, R>,
     timing?: OutputTiming
-  ) {
-    cost.send(permit, timing)
+  ): Effect.Effect<A, CallError, R> => {
     const hold = new Hold(cost, meter, restore)
-    yield* leases.keep(hold)
-    const answer = yield* Effect.tapError(call, (error) => {
+    cost.send(permit, leases.keep(hold), timing)
+    return Effect.catch(call(hold), (error) => {
       cost.sent = false
+      const refusal = Effect.fail(refusalOf(error, permit))
       // The gateway's list of models is out of date.
-      return error._tag === "Forbidden" ? discovery.refresh : Effect.void
-    }).pipe(Effect.mapError((error) => refusalOf(error, permit)))
-    return { answer, hold }
-  })
+      return error._tag === "Forbidden" ? Effect.andThen(discovery.refresh, refusal) : refusal
+    })
+  }
 
   /**
    * Chat and generate. Succeeds with the metered answer when its first frame is in. The call and its place end with the
-   * answer, which may be long before the client has read it.
+   * answer, which may be long before the client has read it, or with `within`.
    */
-  const forward = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
+  const forward = (context: RequestContext, permit: Permit, share: AnswerShare, within: Scope.Scope) => {
     const { arrival, call, caller, model, place, request } = permit.facts
     context.transcript = promptLog.transcript(caller, arrival, request)
     const timing = call.plan.collects ? undefined : new OutputTiming(habits, caller.keyId, model.name, nowMs)
-    const scope = yield* Scope.fork(yield* Effect.scope)
-    const { answer, hold } = yield* send(
-      context,
-      permit,
-      Scope.provide(backend.forward(permit, share), scope),
-      timing
-    ).pipe(Effect.onError((cause) => Scope.close(scope, Exit.failCause(cause))))
-    context.firstFrameMs = nowMs() - context.arrivedMs
-    metrics.firstFrame(context.firstFrameMs, model.name)
-    return meterStream(answer, hold, context.transcript, (exit) =>
+    const scope = Scope.forkUnsafe(within)
+    const over = (exit: Exit.Exit<unknown, unknown>) =>
       Effect.andThen(Scope.close(scope, exit), place?.giveBack ?? Effect.void)
+    const begin = (hold: Hold) =>
+      Effect.flatMap(Scope.provide(backend.forward(permit, share), scope), (frames) => {
+        context.firstFrameMs = nowMs() - context.arrivedMs
+        metrics.firstFrame(context.firstFrameMs, model.name)
+        return meterStream(frames, { hold, over, scope, transcript: context.transcript })
+      })
+    return Effect.onError(send(context, permit, begin, timing), (cause) =>
+      Scope.close(scope, Exit.failCause(cause))
     )
-  })
+  }
 
   /** Embeddings, with the count that they are charged. */
   const embed = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
     const { arrival, caller, request } = permit.facts
     // The prompt log stores the input, and no vectors.
     context.transcript = promptLog.transcript(caller, arrival, request)
-    const { answer } = yield* send(context, permit, backend.embed(permit, share))
+    const answer = yield* send(context, permit, () => backend.embed(permit, share))
     context.cost.final = costOf(request, answer)
     const { source, tokensIn } = context.cost.usage
     // When the count of the backend is not believable, the client sees the count that it is charged.
@@ -92,10 +91,8 @@ export const makeForward = Effect.gen(function* () {
   })
 
   /** The description of a model. */
-  const show = Effect.fnUntraced(function* (context: RequestContext, permit: Permit, share: AnswerShare) {
-    const { answer } = yield* send(context, permit, backend.show(permit, share))
-    return answer
-  })
+  const show = (context: RequestContext, permit: Permit, share: AnswerShare) =>
+    send(context, permit, () => backend.show(permit, share))
 
   return { forward, embed, show }
 })

@@ -9,7 +9,7 @@
  * `Unavailable` when its hold is used up. The final frame has the charged counts; the request is finished before the
  * client gets it.
  */
-import { Array as Arr, Cause, Effect, type Exit, type Pull, Scope, Stream } from "effect"
+import { Array as Arr, Cause, Channel, Effect, Exit, Pull, type Scope, type Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
 import type { Frame } from "../domain/Frame.ts"
 import { bytesPerToken } from "../domain/Usage.ts"
@@ -22,35 +22,43 @@ import type { Hold } from "./Hold.ts"
 type Frames = Arr.NonEmptyReadonlyArray<Frame>
 type Failure = BackendFailed | ShuttingDown | Unavailable
 
-/** Ends with the one frame that is `done`. */
-export type Answer = Stream.Stream<Frame, Failure>
+/** Pulls the chunks of an answer. The last frame, and no other, is `done`. */
+export type Answer<E = Failure> = Pull.Pull<Frames, E>
 
-/**
- * Passes on the part of each chunk that the hold covers, up to the frame that is `done`. The stream can be run once; `over` is run
- * when its run ends.
- */
+/** Runs `each` for each chunk of an answer. */
+export const forEachChunk = <E>(answer: Answer<E>, each: (frames: Frames) => void) =>
+  Pull.catchDone(Effect.forever(Effect.map(answer, each), { disableYield: true }), () => Effect.void)
+
+export interface Metered {
+  readonly hold: Hold
+  readonly transcript: Transcript | undefined
+  /** the Scope of the call, in which the stream is run */
+  readonly scope: Scope.Scope
+  /** run when the answer has ended, before its reader is told; not run for a reader that leaves */
+  readonly over: (exit: Exit.Exit<unknown, unknown>) => Effect.Effect<void>
+}
+
+/** Passes on the part of each chunk that the hold covers, up to the frame that is `done`. */
 export const meterStream = (
   frames: Stream.Stream<Frame, Failure>,
-  hold: Hold,
-  transcript: Transcript | undefined,
-  over: (exit: Exit.Exit<unknown, unknown>) => Effect.Effect<void>
-): Answer => {
+  { hold, over, scope, transcript }: Metered
+): Effect.Effect<Answer> => {
   const { cost } = hold
   const count = cost.output
   /** how the answer ends, once it is known */
-  let ending: Pull.Pull<never, Failure> | undefined
+  let ending: Exit.Exit<never, Failure | Cause.Done> | undefined
   /** frames that may cost more than is held, until the final frame shows their cost */
   let waiting: ReadonlyArray<Frame> = []
   /** output tokens of the answer so far */
   let metered = 0
   /** the next frames that may be sent */
-  let next: Pull.Pull<Frames, Failure> = Cause.done()
+  let next: Answer = noChunk
 
   const pass = (shown: ReadonlyArray<Frame>) =>
     Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : next
 
   const end = (before: ReadonlyArray<Frame>, final: Frame): Frames => {
-    ending = Cause.done()
+    ending = noChunk
     return Arr.append(before, asCharged(final, cost))
   }
 
@@ -65,7 +73,7 @@ export const meterStream = (
   const cut = (chunk: Frames, last: Frame, output: number): ReadonlyArray<Frame> => {
     const shown = cutToHold(chunk, output)
     if (hold.unavailable !== undefined) {
-      ending = Effect.fail(hold.unavailable)
+      ending = Exit.fail(hold.unavailable)
       return shown
     }
     if (last.done) cost.final = last
@@ -86,7 +94,7 @@ export const meterStream = (
     return []
   }
 
-  const meter = (fresh: Frames): Pull.Pull<Frames, Failure> => {
+  const meter = (fresh: Frames): Answer => {
     const chunk = Arr.appendAll(waiting, fresh)
     const hasAsked = waiting.length > 0 && hold.unavailable !== undefined
     if (waiting.length === 0) count.mark()
@@ -101,17 +109,25 @@ export const meterStream = (
   }
 
   /** Without a final frame, waiting frames cost their estimate. */
-  const stop = (cause: Cause.Cause<Failure | Cause.Done>): Pull.Pull<Frames, Failure> => {
-    ending = Effect.failCause(cause)
+  const stop = (cause: Cause.Cause<Failure | Cause.Done>): Answer => {
+    ending = Exit.failCause(cause)
     return pass(waiting.length === 0 ? [] : cutToHold(waiting, count.estimate))
   }
 
-  return Stream.transformPull(frames, (pull, scope) => {
+  return Effect.map(Channel.toPullScoped(frames.channel, scope), (pull) => {
     const metering = Effect.matchCauseEffect(pull, { onFailure: stop, onSuccess: meter })
-    next = Effect.suspend(() => ending ?? metering)
-    return Effect.as(Scope.addFinalizerExit(scope, over), next)
+    next = Effect.suspend(() =>
+      ending === undefined ? metering : Effect.andThen(over(resultOf(ending)), ending)
+    )
+    return next
   })
 }
+
+const noChunk: Exit.Exit<never, Cause.Done> = Exit.fail(Cause.Done())
+
+/** The end of a pull as that of its stream. */
+const resultOf = (ending: Exit.Exit<never, Failure | Cause.Done>): Exit.Exit<unknown, Failure> =>
+  Exit.isSuccess(ending) ? Exit.void : Pull.doneExitFromCause(ending.cause)
 
 /**
  * Whether the frames have more than `limit` tokens by every possible count. It also bounds the waiting frames: 32 bytes

@@ -81,7 +81,7 @@ const afterwards = Effect.fnUntraced(function* (
         retry: (_, work) => Effect.asVoid(Effect.orDie(work))
       }),
       Layer.mock(Reconciler, {
-        compare: ({ account }) => Effect.sync(() => void compared.push(account.key))
+        compare: ({ account }) => void compared.push(account.key)
       }),
       Layer.succeed(Budget, { restore: () => Effect.void }),
       ModelHabits.layer

@@ -10,7 +10,7 @@ import { CountingScheduler } from "../support/CountingScheduler.ts"
 import { fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
 
-const most = { whole: 255, frame: 20 }
+const most = { whole: 168, frame: 19 }
 const rounds = 12
 
 it.live(

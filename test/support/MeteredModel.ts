@@ -63,8 +63,9 @@ export class MeteredRequest {
       Stream.flattenArray(Stream.fromIterable(chunks)),
       isWhole ? Stream.empty : Stream.fail(new BackendFailed({ fault: "cut" }))
     )
-    const pull = Stream.toPull(meterStream(frames, this.hold, undefined, () => Effect.void))
-    this.#pull = Effect.runSync(Scope.provide(pull, this.#scope))
+    const { hold } = this
+    const metered = { hold, transcript: undefined, scope: this.#scope, over: () => Effect.void }
+    this.#pull = Effect.runSync(meterStream(frames, metered))
   }
 
   /** Takes one chunk, as a client that reads. */
@@ -171,7 +172,7 @@ export class MeteredModel {
       : new OutputTiming(this.rates, key, thinker.name, () => this.nowMs)
     const cost = new RequestCost()
     cost.hold(reservedFor("m", { call, reservation: verdict.reservation }), 0)
-    cost.send(permitFor("m", call), timing)
+    cost.send(permitFor("m", call), () => {}, timing)
     return new MeteredRequest(
       this,
       cost,

@@ -22,5 +22,7 @@ export const layerReadyRedis = readyRedis(layerPatientRedis)
 export const layerMeterOnClock = (options: Options): Layer.Layer<Meter | Redis> =>
   Layer.effect(
     Meter,
-    Effect.flatMap(Redis, (redis) => makeRedis(redis, options, Clock.currentTimeMillis))
+    Effect.flatMap(Effect.all([Redis, Clock.Clock]), ([redis, clock]) =>
+      makeRedis(redis, options, () => clock.currentTimeMillisUnsafe())
+    )
   ).pipe(Layer.provideMerge(layerReadyRedis), Layer.provide(Layer.fresh(layerTestRedis)))

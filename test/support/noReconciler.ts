@@ -3,6 +3,6 @@ import { Effect, Layer } from "effect"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 
 export const noReconciler = Layer.succeed(Reconciler, {
-  compare: () => Effect.void,
+  compare: () => {},
   compareSoon: () => Effect.void
 })

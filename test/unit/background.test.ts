@@ -35,6 +35,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/keys/SecretVerifier.ts": [1, "jobs, whose askers hear how it went"],
   "src/http/decodeTurns.ts": [1, "the pause after a turn, which gives it to the next"],
   "src/http/handle.ts": [1, "one call, whose request waits for how it ended"],
+  "src/request/meterStream.ts": [1, "reads one answer, whose reader gets how it ended"],
   "src/http/endRequest.ts": [1, "tells a client that it waits, until its answer begins"],
   "src/http/Server.ts": [1, "the shutdown, which is waited for"],
   "src/audit/Tally.ts": [1, "ends when nothing is left to count, and the next refusal starts another"],

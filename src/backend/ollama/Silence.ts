@@ -5,13 +5,13 @@
  * A frame of any request ends the silence of its model. A request whose output the server collects is silent while it is served,
  * so nothing is concluded while one runs.
  */
-import { Effect, Scope } from "effect"
-
 export interface Heard {
   /** a frame has come */
   readonly frame: () => void
   /** How long the request may still wait for its first frame. More, when the model sends frames meanwhile. */
   readonly leftMs: () => number
+  /** the request has ended; called once */
+  readonly end: () => void
 }
 
 interface Model {
@@ -42,29 +42,26 @@ export class Silence {
     return this.#models.size
   }
 
-  /** Notes a request for `name`, which ends with the Scope. */
-  readonly begin = (name: string, collects: boolean): Effect.Effect<Heard, never, Scope.Scope> =>
-    Effect.flatMap(Effect.scope, (scope) =>
-      Effect.suspend(() => {
-        const { nowMs, timeoutMs } = this.#options
-        const began = nowMs()
-        const model = this.#models.get(name) ?? { running: 0, collecting: 0, since: began }
-        this.#models.set(name, model)
-        model.running += 1
-        if (collects) model.collecting += 1
-        const end = Effect.sync(() => {
-          model.running -= 1
-          if (collects) model.collecting -= 1
-          if (model.running === 0) this.#models.delete(name)
-        })
-        return Effect.as(Scope.addFinalizer(scope, end), {
-          frame: () => void (model.since = nowMs()),
-          leftMs: () => {
-            const now = nowMs()
-            if (model.collecting > 0) model.since = now
-            return Math.max(model.since + timeoutMs, began + timeoutMs * leastPart) - now
-          }
-        })
-      })
-    )
+  /** Notes a request for `name`, until its `end`. */
+  begin(name: string, collects: boolean): Heard {
+    const { nowMs, timeoutMs } = this.#options
+    const began = nowMs()
+    const model = this.#models.get(name) ?? { running: 0, collecting: 0, since: began }
+    this.#models.set(name, model)
+    model.running += 1
+    if (collects) model.collecting += 1
+    return {
+      frame: () => void (model.since = nowMs()),
+      leftMs: () => {
+        const now = nowMs()
+        if (model.collecting > 0) model.since = now
+        return Math.max(model.since + timeoutMs, began + timeoutMs * leastPart) - now
+      },
+      end: () => {
+        model.running -= 1
+        if (collects) model.collecting -= 1
+        if (model.running === 0) this.#models.delete(name)
+      }
+    }
+  }
 }

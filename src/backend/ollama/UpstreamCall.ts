@@ -5,7 +5,7 @@
  * It uses `dispatch` and not `request` or `fetch`: `abort` closes the connection within a tick, a redirect is an answer like
  * any other, and proxy settings of the environment are not read.
  */
-import { Array as Arr, Cause, Effect, type Pull, Result, Scope } from "effect"
+import { Array as Arr, Cause, Context, Effect, type Pull, Result, Scope } from "effect"
 import { Client, type Dispatcher } from "undici"
 import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
 import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
@@ -82,14 +82,14 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
     options: Dispatcher.DispatchOptions,
     onShutdown: (stop: () => void) => () => void
   ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
-    Effect.flatMap(Effect.scope, (scope) => {
+    Effect.contextWith((services: Context.Context<Scope.Scope>) => {
       const call = new UpstreamCall()
       const unregister = onShutdown(() => call.abort(new ShuttingDown()))
       const close = Effect.sync(() => {
         unregister()
         call.#close()
       })
-      return Effect.map(Scope.addFinalizer(scope, close), () => {
+      return Effect.map(Scope.addFinalizer(Context.get(services, Scope.Scope), close), () => {
         dispatcher.dispatch(options, call)
         return call
       })

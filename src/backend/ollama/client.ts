@@ -7,7 +7,7 @@
  * `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is
  * read; `maxDurationMs` for the rest of the answer.
  */
-import { Effect, Layer, Pull, Stream } from "effect"
+import { Effect, Layer, Pull, Scope, Stream } from "effect"
 import { Pool } from "undici"
 import type { Facts } from "../../domain/Evidence.ts"
 import type { Embeddings } from "../../domain/Frame.ts"
@@ -156,9 +156,8 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
    * what is left of its time, because the server has done nothing yet.
    */
   const attempt = <A, R>(call: Effect.Effect<A, CallError | TransportError, R>) =>
-    call.pipe(
-      Effect.catchIf(wasClosedIdle, () => call),
-      Effect.mapError((error) => (error instanceof TransportError ? fromTransport(error) : error))
+    Effect.catch(call, (error) =>
+      wasClosedIdle(error) ? Effect.mapError(call, callErrorOf) : Effect.fail(callErrorOf(error))
     )
 
   const readObject = Effect.fnUntraced(function* <A>(
@@ -206,10 +205,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     const { call, head } = yield* send(kind, body, leftMs)
     if (!hasFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
     const pull = pullFrames(call, kind, head, limits)
-    const first = yield* pull.pipe(
-      Effect.mapError(beforeFirstFrame),
-      Pull.catchDone(() => endedEarly)
-    )
+    const first = yield* Pull.catchDone(Effect.mapError(pull, beforeFirstFrame), () => endedEarly)
     call.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
     let ahead: typeof first | undefined = first
     const next: typeof pull = Effect.suspend(() => {
@@ -229,7 +225,8 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   ) {
     // First: a request whose own time is over has waited the whole time.
     const own = timer(options.firstByteTimeoutMs)
-    const { frame, leftMs } = yield* silence.begin(model.name, asked.plan.collects)
+    const { end, frame, leftMs } = silence.begin(model.name, asked.plan.collects)
+    yield* Scope.addFinalizer(yield* Effect.scope, Effect.sync(end))
     const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
     const body = streamBodyOf(model.name, asked)
     const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
@@ -241,11 +238,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   })
 
   return Backend.of({
-    forward: Effect.fnUntraced(function* (permit, share) {
-      const { request } = permit.facts
-      const { kind } = request
-      if (kind !== "chat" && kind !== "generate") return yield* protocol(`${kind} does not answer in frames`)
-      return yield* streamWithBreaker(breaker, permit, (admitted) => {
+    forward: (permit, share) => {
+      const { kind } = permit.facts.request
+      if (kind !== "chat" && kind !== "generate") return protocol(`${kind} does not answer in frames`)
+      return streamWithBreaker(breaker, permit, (admitted) => {
         const { call, model } = admitted
         if (!hasLevel(call)) return begin(kind, admitted, share, call)
         if (levelless.has(model.digest)) return begin(kind, admitted, share, withoutLevel(call))
@@ -256,19 +252,18 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
           return begin(kind, admitted, share, withoutLevel(call))
         })
       })
-    }),
-    embed: Effect.fnUntraced(function* (permit, share) {
+    },
+    embed: (permit, share) => {
       const { request } = permit.facts
       const { kind } = request
-      if (kind !== "embed" && kind !== "embeddings")
-        return yield* protocol(`${kind} does not answer in vectors`)
-      return yield* callWithBreaker(breaker, permit, ({ model }) => {
+      if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
+      return callWithBreaker(breaker, permit, ({ model }) => {
         const body = objectBodyOf(model.name, request)
         const asked = ask(kind, body, vectorsFor(request), share, options.firstByteTimeoutMs)
         // Base64 is a copy of the numbers.
         return endingSoon(request.base64 === true ? Effect.scoped(asked) : asked)
       })
-    }),
+    },
     // Only the name: other fields can make the backend return what must stay hidden.
     show: (permit, share) =>
       callWithBreaker(breaker, permit, ({ model }) =>
@@ -322,6 +317,9 @@ const vectorsFor = (request: PreparedRequest): Expected<Embeddings> => ({
 })
 
 const mostLevelless = 1000
+
+const callErrorOf = (error: CallError | TransportError): CallError =>
+  error instanceof TransportError ? fromTransport(error) : error
 
 const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
   value === undefined ? protocol(otherwise) : Effect.succeed(value)

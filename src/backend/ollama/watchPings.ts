@@ -21,14 +21,14 @@ export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: numbe
     /** Succeeds when the server answers, and remembers it. */
     ping,
     /**
-     * Makes a call. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each
+     * A call that is made at once. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each
      * request to a frozen server would wait for its whole time, and the circuit would stay closed for as long.
      */
-    endingSoon: <A, Failure, R>(call: Effect.Effect<A, Failure, R>) =>
-      Effect.suspend((): Effect.Effect<A, Failure | BackendFailed, R> =>
-        // The call goes on when a ping is answered meanwhile, so this is no timeout.
-        // @effect-diagnostics-next-line raceFirstWithSleepToTimeout:off
-        answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, notAnsweringMs))
-      )
+    endingSoon: <A, Failure, R>(
+      call: Effect.Effect<A, Failure, R>
+    ): Effect.Effect<A, Failure | BackendFailed, R> =>
+      // The call goes on when a ping is answered meanwhile, so this is no timeout.
+      // @effect-diagnostics-next-line raceFirstWithSleepToTimeout:off
+      answers ? call : Effect.raceFirst(call, Effect.delay(notAnswering, notAnsweringMs))
   }
 }

@@ -2,7 +2,7 @@
  * The gate for requests and tokens per minute, concurrency and budgets: one reservation claims all of them or none. The
  * counting itself is the Meter's.
  */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Exit, Layer } from "effect"
 import type { Caller } from "../../domain/Caller.ts"
 import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
@@ -50,12 +50,16 @@ const make = Effect.gen(function* () {
   const reconciler = yield* Reconciler
   const settlements = yield* SettlementQueue
 
-  const claimsOf = ({ accountId, budgets, limits, tenantBudgets, tenantId }: Caller): Claims => ({
-    account: { group: tenantId, key: accountId },
-    limits,
-    budgets,
-    tenantBudgets
-  })
+  /** One object for each reading of a key: what is made of the claims for the store is made once. */
+  const known = new WeakMap<Caller, Claims>()
+  const claimsOf = (caller: Caller): Claims => {
+    const before = known.get(caller)
+    if (before !== undefined) return before
+    const { accountId, budgets, limits, tenantBudgets, tenantId } = caller
+    const claims = { account: { group: tenantId, key: accountId }, limits, budgets, tenantBudgets }
+    known.set(caller, claims)
+    return claims
+  }
 
   /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
   const withTotals = Effect.fnUntraced(function* <A>(
@@ -77,7 +81,7 @@ const make = Effect.gen(function* () {
      * Claims limits and budgets, and bounds the call by what is left of them. A reservation must be settled or
      * cancelled, so it must be run where nothing is interrupted, together with its record (`request/admit.ts`).
      */
-    reserve: Effect.fnUntraced(function* (model: Evidence<"Discovery">) {
+    reserve: (model: Evidence<"Discovery">) => {
       const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
       const plan = generates(request)
         ? outputPlanOf(request, resolved, habits.speaks(caller.keyId, resolved.name))
@@ -94,31 +98,31 @@ const make = Effect.gen(function* () {
         // Neither a description nor a count occupies the model, so they need no slot.
         slot: request.kind !== "show" && request.kind !== "count"
       }
-      const reserving = meter.reserve(claims, ask).pipe(
-        // It may have been made without an answer.
-        Effect.tapError(() => settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))),
+      const reserving = Effect.onExit(meter.reserve(claims, ask), (exit) => {
         // After a refusal too: a process that died may hold the tokens that were missing.
-        Effect.ensuring(reconciler.compare(claims))
-      )
-      // Pending settlements of this account first: without them the counters may be too low and admit too much.
-      const question = Effect.andThen(settlements.flush(claims.account), reserving)
-      const verdict = yield* withTotals(claims, question)
-      if (verdict._tag === "Refused") return yield* refusalOf(verdict)
-      const { headroom, reservation } = verdict
-      return seal.Limiter(model, {
-        reservation,
-        headroom,
-        expectedTokens: ask.tokens,
-        call: {
-          request,
-          // What was left at admission bounds the answer too.
-          maxTokens: generates(request)
-            ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
-            : 0,
-          plan
-        }
+        reconciler.compare(claims)
+        // It may have been made without an answer.
+        return Exit.isSuccess(exit)
+          ? Effect.void
+          : settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
       })
-    }),
+      // Pending settlements of this account first: without them the counters may be too low and admit too much.
+      const question = Effect.suspend(() =>
+        Effect.flatMapEager(settlements.flush(claims.account), () => reserving)
+      )
+      return Effect.flatMap(withTotals(claims, question), (verdict) => {
+        if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
+        const { headroom, reservation } = verdict
+        // What was left at admission bounds the answer too.
+        const most = generates(request)
+          ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+          : 0
+        const call = { request, maxTokens: most, plan }
+        return Effect.succeed(
+          seal.Limiter(model, { reservation, headroom, expectedTokens: ask.tokens, call })
+        )
+      })
+    },
     /** Reads what is left for a caller. Consumes nothing. */
     headroom: (key: Evidence<"KeyStore">) => {
       const claims = claimsOf(key.facts.caller)

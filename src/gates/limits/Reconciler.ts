@@ -9,7 +9,7 @@ export class Reconciler extends Context.Service<
   Reconciler,
   {
     /** A request with these claims changes counters. */
-    compare(claims: Claims): Effect.Effect<void>
+    compare(claims: Claims): void
     /**
      * Counters may differ from the ledger, or hold tokens of a request that was ended elsewhere: they are compared first.
      * Without `key` they are those of the group. Of a user, those of its key are compared too.

@@ -58,10 +58,9 @@ const make = Effect.fnUntraced(function* (options: { readonly drainMs: number })
   }
   /** Running deliveries. Further requests wait for them, so a store that is down is called once. */
   const payments = new Map<string, Deferred.Deferred<void, MeterDown>>()
-  const flush = Effect.fnUntraced(function* (account: Account) {
-    const name = nameOf(account)
-    for (;;) {
-      if (!debts.has(name)) return
+  const pay = Effect.fnUntraced(function* (name: string) {
+    // Another settlement may be pending after these.
+    while (debts.has(name)) {
       const own = yield* Deferred.make<void, MeterDown>()
       const those = debts.get(name) ?? []
       const running = payments.get(name)
@@ -73,7 +72,6 @@ const make = Effect.fnUntraced(function* (options: { readonly drainMs: number })
           Effect.onExit((exit) => Deferred.done(own, exit))
         )
       } else yield* Deferred.await(running)
-      // Another settlement may be pending by then.
     }
   })
 
@@ -100,7 +98,10 @@ const make = Effect.fnUntraced(function* (options: { readonly drainMs: number })
       return Effect.flatMap(Effect.andThen(owed, trying), (taken) => (taken ? Effect.void : given))
     },
     /** Delivers the pending settlements of `account` now, or fails. */
-    flush,
+    flush: (account: Account): Effect.Effect<void, MeterDown> => {
+      const name = nameOf(account)
+      return debts.has(name) ? pay(name) : Effect.void
+    },
     /** number of waiting settlements */
     backlog: FiberSet.size(fibers)
   }

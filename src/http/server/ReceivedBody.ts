@@ -7,7 +7,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
-import { BadRequest, PayloadTooLarge } from "../../domain/Errors.ts"
+import { BadRequest, PayloadTooLarge, ShuttingDown } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { headerOf } from "./headers.ts"
 import type { BodyShare, EarlyShare, NoRoom } from "../../memory/MemoryLedger.ts"
@@ -19,13 +19,20 @@ const earlyBytes = 16_384
 const fewChunks = 1024
 const chunkBytes = 64
 
-export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom
+export type BodyRefused = BadRequest | PayloadTooLarge | NoRoom | ShuttingDown
 
 type Outcome = Effect.Effect<Buffer, BodyRefused>
 
-interface Reader {
+export interface Reading {
   readonly limitBytes: number
   readonly share: BodyShare
+  /** milliseconds until a body that is not complete is refused */
+  readonly ms: number
+  /** registers what must be called when this process stops, and returns what unregisters it */
+  readonly onCut: (stop: () => void) => () => void
+}
+
+interface Reader extends Reading {
   readonly resume: (outcome: Outcome) => void
 }
 
@@ -43,6 +50,7 @@ export class ReceivedBody {
   #resumeReading: (() => void) | undefined
   #reader: Reader | undefined
   #outcome: Outcome | undefined
+  #whenSettled = () => {}
 
   /** Must be called in the tick in which Node emits the request. */
   constructor(incoming: IncomingMessage, response: ServerResponse, early: EarlyShare) {
@@ -61,16 +69,23 @@ export class ReceivedBody {
   }
 
   /** All bytes, or the reason why there are none. Their memory belongs to the caller, who may free it. */
-  read(limitBytes: number, share: BodyShare): Outcome {
+  read(reading: Reading): Outcome {
     return Effect.callback((resume) => {
       this.#early.close()
-      this.#reader = { limitBytes, share, resume }
+      this.#reader = { ...reading, resume }
       const problem = this.#claim(this.#size, Math.max(this.#size, this.#buffer.length))
       if (problem !== undefined) this.#refuse(problem)
       if (this.#outcome !== undefined) {
         resume(problem === undefined ? this.#outcome : Effect.fail(problem))
         return undefined
       }
+      const timer = setTimeout(() => this.#fail("body: not received in time"), reading.ms)
+      let unregister = () => {}
+      this.#whenSettled = () => {
+        clearTimeout(timer)
+        unregister()
+      }
+      unregister = reading.onCut(() => this.#settle(Effect.fail(new ShuttingDown())))
       this.#resumeReading?.()
       this.#resumeReading = undefined
       return Effect.sync(() => this.#cut())
@@ -135,13 +150,17 @@ export class ReceivedBody {
   /** The rest of the body does not come, or nobody waits for it. */
   #cut(): void {
     // An error takes long to make, and every request is closed in the end.
-    if (this.#outcome !== undefined) return
-    this.#settle(Effect.fail(new BadRequest({ detail: "body: not received whole" })))
+    if (this.#outcome === undefined) this.#fail("body: not received whole")
+  }
+
+  #fail(detail: string): void {
+    this.#settle(Effect.fail(new BadRequest({ detail })))
   }
 
   #settle(outcome: Outcome): void {
     if (this.#outcome !== undefined) return
     this.#outcome = outcome
+    this.#whenSettled()
     this.#reader?.resume(outcome)
     // The bytes of a complete body are kept in the outcome.
     this.#buffer = Buffer.alloc(0)

@@ -53,7 +53,7 @@ const keyAt = Effect.fnUntraced(function* (counted: number) {
 /** As the Limiter does. */
 const reserve = Effect.fnUntraced(function* (claims: Claims, id: string, tokens = 10) {
   const verdict = yield* (yield* Meter).reserve(claims, { id, tokens, slot: true })
-  yield* (yield* Reconciler).compare(claims)
+  ;(yield* Reconciler).compare(claims)
   return verdict
 })
 

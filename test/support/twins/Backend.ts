@@ -1,7 +1,7 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, type Scope, Stream } from "effect"
 import type { Embeddings, Frame } from "../../../src/domain/Frame.ts"
-import { BackendFailed, type BadRequest, type Forbidden } from "../../../src/domain/Errors.ts"
+import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../../../src/domain/Errors.ts"
 import type { JsonObject, ModelCall } from "../../../src/domain/Inference.ts"
 import type { Description, Model } from "../../../src/domain/Model.ts"
 import type { Facts } from "../../../src/domain/Evidence.ts"
@@ -33,7 +33,10 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker
       const drain = yield* Drain
-      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, drain.whenCut)
+      const whenCut = Effect.callback<never, ShuttingDown>((resume) =>
+        Effect.sync(drain.onCut(() => resume(new ShuttingDown())))
+      )
+      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, whenCut)
       const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
         Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
       /** Applies the bound on frames. There are no bytes to bound here. */

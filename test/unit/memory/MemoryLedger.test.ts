@@ -1,6 +1,6 @@
 /** The memory of requests: who has room, who waits, and who is cut. */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Exit, Fiber, Layer, Scope } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import { TestClock } from "effect/testing"
 import { MemoryLedger, freeBytes } from "../../../src/memory/MemoryLedger.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
@@ -16,11 +16,10 @@ const callerOf = (keyId: string, tenantId: string) => ({ ...callerWith("all"), k
 
 /** A request of a key: its share, its end, and whether it was cut. */
 const request = Effect.fnUntraced(function* (keyId: string, tenantId = keyId, expected = maxBytes) {
-  const [memory, scope] = [yield* MemoryLedger, yield* Scope.make()]
+  const memory = yield* MemoryLedger
   let isCut = false
-  const share = yield* Scope.provide(
-    memory.share({ caller: callerOf(keyId, tenantId), cut: () => void (isCut = true) }),
-    scope
+  const share = yield* Effect.fromResult(
+    memory.share({ caller: callerOf(keyId, tenantId), cut: () => void (isCut = true) })
   )
   share.expect(expected)
   return {
@@ -29,7 +28,7 @@ const request = Effect.fnUntraced(function* (keyId: string, tenantId = keyId, ex
     collect: (bytes: number) => share.collect(freeBytes + bytes),
     hold: (bytes: number) => share.hold(freeBytes + bytes),
     isCut: () => isCut,
-    end: Scope.close(scope, Exit.void)
+    end: Effect.sync(share.close)
   }
 })
 

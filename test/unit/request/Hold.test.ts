@@ -16,7 +16,7 @@ const holdBefore = Effect.fnUntraced(function* (renewals: ReadonlyArray<Renewal>
   const asked: Array<number> = []
   const cost = new RequestCost()
   cost.hold(reservedFor("m", { reservation: { held: 50 } }), 0)
-  cost.send(permitFor("m", callOf({}, 1000)))
+  cost.send(permitFor("m", callOf({}, 1000)), () => {})
   const hold = new Hold(
     cost,
     {

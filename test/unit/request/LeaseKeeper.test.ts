@@ -33,7 +33,7 @@ const running = Effect.gen(function* () {
   if (verdict instanceof Reserved) {
     cost.hold(reservedFor("m", { reservation: verdict.reservation }), leases.now())
   }
-  yield* leases.keep(new Hold(cost, meter, () => Effect.void))
+  leases.keep(new Hold(cost, meter, () => Effect.void))
 })
 
 const leases = onWallClock(LeaseKeeper.layer({ leaseS })).pipe(Layer.provide(Metrics.layer))

@@ -6,6 +6,7 @@ import type { Frame } from "../../../src/domain/Frame.ts"
 import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { makeForward } from "../../../src/request/forward.ts"
+import type { Answer } from "../../../src/request/meterStream.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
 import { arrivalOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { layerPorts } from "../../support/ports.ts"
@@ -14,6 +15,8 @@ import { testWith } from "../../support/testWith.ts"
 const createdAt = "2026-01-01T00:00:00Z"
 const word = (text: string): Frame => ({ createdAt, text, done: false })
 const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", promptEvalCount: 1, evalCount: 2 }
+
+const framesOf = (answer: Answer) => Stream.runCollect(Stream.fromPull(Effect.succeed(answer)))
 
 /** The chunks of an answer whose backend says `chunks`. */
 const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
@@ -24,8 +27,8 @@ const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonl
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m:latest", { reservation: { held: 101 } }), 0)
-  const answer = yield* forward(context, permitFor("m:latest"), uncounted)
-  const frames = yield* Stream.runCollect(answer)
+  const answer = yield* forward(context, permitFor("m:latest"), uncounted, yield* Effect.scope)
+  const frames = yield* framesOf(answer)
   return { context, frames }
 }, Effect.scoped)
 
@@ -69,8 +72,8 @@ test("when the answer has ended, then the call and its place end too, before the
   context.cost.hold(reserved, 0)
   const place = { queuedMs: 0, loaded: true, giveBack: Effect.as(did("place"), 0) }
   const permit = seal.Audit(seal.Queue(reserved, { place }), {})
-  const answer = yield* forward(context, permit, uncounted)
+  const answer = yield* forward(context, permit, uncounted, yield* Effect.scope)
   assert.deepStrictEqual(ended, [])
-  yield* Stream.runDrain(answer)
+  yield* framesOf(answer)
   assert.deepStrictEqual(ended, ["call", "place"])
 })

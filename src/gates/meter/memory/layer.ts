@@ -13,12 +13,12 @@ export const makeMemory = (counters: MemoryMeter, nowMs: () => number): Meter["S
   const now = <A>(verb: (now: number) => A): Effect.Effect<A> => Effect.sync(() => verb(nowMs()))
   return Meter.of({
     reserve: (claims, ask) =>
-      now((at) => counters.reserve(claims, ask, at)).pipe(
-        Effect.filterOrFail(
-          (verdict) => verdict !== undefined,
-          () => new MeterDown({ cause: `request ${ask.id} is over` })
-        )
-      ),
+      Effect.suspend(() => {
+        const verdict = counters.reserve(claims, ask, nowMs())
+        return verdict === undefined
+          ? new MeterDown({ cause: `request ${ask.id} is over` })
+          : Effect.succeed(verdict)
+      }),
     renew: (reservation, used, want) => now((at) => counters.renew(reservation, used, want, at)),
     settle: (reservation, used) => now((at) => counters.settle(reservation, used, at)),
     cancel: ({ id, claims }) => now((at) => counters.cancel(claims, id, at)),

@@ -85,8 +85,9 @@ const amountsOf = (totals: { readonly [P in Period]?: number }) =>
 export const makeRedis = Effect.fnUntraced(function* (
   redis: Redis["Service"],
   options: Options,
-  time: Effect.Effect<number> = Effect.succeed(-1)
+  time: () => number = () => -1
 ) {
+  const clock = yield* Clock.Clock
   const keys = makeKeys(options.prefix ?? "tollgate:")
   const { leaseMs, ledgerLagMs, rememberMs } = livesOf(options)
   const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs], mostUsersOf(options))
@@ -103,31 +104,33 @@ export const makeRedis = Effect.fnUntraced(function* (
     instant: number,
     own: ReadonlyArray<number>
   ): Effect.Effect<Reply, MeterDown> =>
-    Effect.flatMap(time, (now) => ofAccounts[verb]({ claims, id, instant, now, own })).pipe(
-      Effect.mapError(down),
-      Effect.flatMap((value) => decode(verb, value, claims.user !== undefined))
+    Effect.suspend(() =>
+      Effect.matchEffect(ofAccounts[verb]({ claims, id, instant, now: time(), own }), {
+        onFailure: down,
+        onSuccess: (value) => decode(verb, value, claims.user !== undefined)
+      })
     )
 
   /** Uses the counters of `instant`. When Redis answers that another day decides, then those of that day. */
-  const callOnDay = Effect.fnUntraced(function* (
+  const callOnDay = (
     verb: AccountVerb,
     claims: Claims,
     id: string,
     instant: number,
-    own: ReadonlyArray<number>
-  ) {
-    let day = instant
-    for (let attempt = 0; attempt < attempts; attempt += 1) {
-      const reply = yield* call(verb, claims, id, day, own)
-      if (reply.tag !== "stale") return reply
-      day = reply.instant
-    }
-    return yield* new MeterDown({ cause: "the time of the store is unknown" })
-  })
+    own: ReadonlyArray<number>,
+    left = attempts
+  ): Effect.Effect<Reply, MeterDown> =>
+    left === 0
+      ? new MeterDown({ cause: "the time of the store is unknown" })
+      : Effect.filterOrElse(
+          call(verb, claims, id, instant, own),
+          (reply) => reply.tag !== "stale",
+          (reply) => callOnDay(verb, claims, id, reply.instant, own, left - 1)
+        )
 
   /** The host's clock guesses the day, and Redis corrects it. */
   const callToday = (verb: AccountVerb, claims: Claims, id: string, own: ReadonlyArray<number>) =>
-    Effect.flatMap(Clock.currentTimeMillis, (host) => callOnDay(verb, claims, id, host, own))
+    Effect.suspend(() => callOnDay(verb, claims, id, clock.currentTimeMillisUnsafe(), own))
 
   /** About a reservation: it is charged to the counters of the day of its admission. */
   const callFor = (verb: AccountVerb, reservation: Reservation, own: ReadonlyArray<number>) =>
@@ -138,7 +141,7 @@ export const makeRedis = Effect.fnUntraced(function* (
     names: ReadonlyArray<string>,
     own: ReadonlyArray<number>
   ) {
-    const numbers = JSON.stringify([yield* time, ...own])
+    const numbers = JSON.stringify([time(), ...own])
     const text = yield* Effect.mapError(ofGroups[verb](names, [numbers, redis.runId()]), down)
     return yield* decode(verb, parseJson(text))
   })
@@ -157,11 +160,13 @@ export const makeRedis = Effect.fnUntraced(function* (
   }
 
   return Meter.of({
-    reserve: Effect.fnUntraced(function* (claims, ask) {
-      yield* requirements
+    reserve: (claims, ask) => {
       const own = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
-      return yield* verdictOf(claims, ask, yield* callToday("reserve", claims, ask.id, own))
-    }),
+      return requirements.pipe(
+        Effect.andThen(callToday("reserve", claims, ask.id, own)),
+        Effect.flatMap((reply) => verdictOf(claims, ask, reply))
+      )
+    },
 
     renew: Effect.fnUntraced(function* (reservation, used, want) {
       const reply = yield* callFor("renew", reservation, [...heldBy(reservation), whole(used), whole(want)])

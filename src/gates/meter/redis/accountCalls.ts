@@ -47,19 +47,6 @@ export type Keys = ReturnType<typeof makeKeys>
 
 const amountsOf = (budgets: Budgets) => periods.map((period) => budgets[period] ?? -1)
 
-/** The numbers that the calls of a section share (`state.lua`). */
-const sharedOf = ({ claims, instant, now }: AccountCall, lives: ReadonlyArray<number>, mostUsers: number) => [
-  now,
-  dayNumber(instant),
-  claims.limits.rpm,
-  claims.limits.tpm,
-  claims.limits.concurrent,
-  ...lives,
-  ...amountsOf(claims.budgets),
-  ...amountsOf(claims.tenantBudgets ?? noBudgets),
-  ...(claims.user === undefined ? [] : userNumbersOf(claims.user, mostUsers))
-]
-
 const userNumbersOf = ({ budgets, limits }: UserLimits, mostUsers: number) => [
   ...amountsOf(budgets),
   limits.rpm,
@@ -68,56 +55,73 @@ const userNumbersOf = ({ budgets, limits }: UserLimits, mostUsers: number) => [
   mostUsers
 ]
 
-/** Calls that share their account and numbers. */
-interface Section {
-  readonly first: AccountCall
-  readonly shared: ReadonlyArray<number>
-  readonly indices: Array<number>
+/** What is the same for all calls with the same claims on one day. */
+interface Shared {
+  readonly day: number
+  readonly names: ReadonlyArray<string>
+  /** names of the records, without the id */
+  readonly records: string
+  /** in the order of `state.lua`, after the time and the day */
+  readonly numbers: ReadonlyArray<number>
 }
 
-/** Keys and numbers of one command, and for each of its replies the index of the call. */
-export const encodeCalls = (
-  keys: Keys,
-  lives: ReadonlyArray<number>,
-  mostUsers: number,
-  calls: ReadonlyArray<AccountCall>
-) => {
-  const sections: Array<Section> = []
-  calls.forEach((call, i) => {
-    const { group, key, user } = call.claims.account
-    const shared = sharedOf(call, lives, mostUsers)
-    const section = sections.find(
-      ({ first: { claims }, shared: others }) =>
-        claims.account.key === key &&
-        claims.account.group === group &&
-        claims.account.user === user &&
-        claims.user?.id === call.claims.user?.id &&
-        others.every((number, n) => number === shared[n])
-    )
-    if (section === undefined) sections.push({ first: call, shared, indices: [i] })
-    else section.indices.push(i)
-  })
-  const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
-  for (const { first, indices, shared } of sections) {
-    const { account } = first.claims
+/** Returns the keys and numbers of one command, and for each of its replies the index of the call. */
+export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers: number) => {
+  const sharedOf = ({ claims, instant }: AccountCall, day: number): Shared => {
+    const { account, user } = claims
     const group = { group: account.group }
-    const ofUser = first.claims.user && { ...account, user: first.claims.user.id }
-    const records = keys.recordsOf(group)
-    names.push(
+    const ofUser = user && { ...account, user: user.id }
+    const names = [
       keys.accountOf(account),
       ...(ofUser === undefined ? [] : [keys.accountOf(ofUser), keys.usersOf(account)]),
-      ...keys.countersOf(account, first.instant),
-      ...keys.countersOf(group, first.instant),
-      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, first.instant)),
-      ...indices.map((i) => records + (calls[i]?.id ?? ""))
-    )
-    // Lua counts bytes, from 1.
-    const idFrom = Buffer.byteLength(records) + 1
-    numbers.push(indices.length, idFrom, first.own.length, ofUser === undefined ? 1 : 2, ...shared)
-    numbers.push(...indices.flatMap((i) => calls[i]?.own ?? []))
-    order.push(...indices)
+      ...keys.countersOf(account, instant),
+      ...keys.countersOf(group, instant),
+      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, instant))
+    ]
+    const numbers = [
+      claims.limits.rpm,
+      claims.limits.tpm,
+      claims.limits.concurrent,
+      ...lives,
+      ...amountsOf(claims.budgets),
+      ...amountsOf(claims.tenantBudgets ?? noBudgets),
+      ...(user === undefined ? [] : userNumbersOf(user, mostUsers))
+    ]
+    return { day, names, records: keys.recordsOf(group), numbers }
   }
-  return { names, numbers, order }
+
+  /** The claims of a key are one object until the key is read again (`Limiter.ts`). */
+  const known = new WeakMap<Claims, Shared>()
+  const shared = (call: AccountCall): Shared => {
+    const day = dayNumber(call.instant)
+    const before = known.get(call.claims)
+    if (before?.day === day) return before
+    const made = sharedOf(call, day)
+    known.set(call.claims, made)
+    return made
+  }
+
+  return (calls: ReadonlyArray<AccountCall>) => {
+    const sections: Array<{ readonly of: Shared; readonly now: number; readonly indices: Array<number> }> = []
+    calls.forEach((call, i) => {
+      const of = shared(call)
+      const section = sections.find((other) => other.of === of && other.now === call.now)
+      if (section === undefined) sections.push({ of, now: call.now, indices: [i] })
+      else section.indices.push(i)
+    })
+    const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
+    for (const { indices, now, of } of sections) {
+      const together = indices.flatMap((i) => calls[i] ?? [])
+      names.push(...of.names, ...together.map(({ id }) => of.records + id))
+      // Lua counts bytes, from 1.
+      const idFrom = Buffer.byteLength(of.records) + 1
+      const owners = together[0]?.claims.user === undefined ? 1 : 2
+      numbers.push(indices.length, idFrom, together[0]?.own.length ?? 0, owners, now, of.day, ...of.numbers)
+      numbers.push(...together.flatMap(({ own }) => own))
+      order.push(...indices)
+    }
+    return { names, numbers, order }
+  }
 }
 
 /** Runs the script of a verb for each call, and succeeds with its reply. */
@@ -126,15 +130,16 @@ export const makeAccountCalls = (
   keys: Keys,
   lives: ReadonlyArray<number>,
   mostUsers: number
-) =>
-  Record.map(callsAtOnce, (most, verb: AccountVerb) => {
+) => {
+  const encode = makeEncoder(keys, lives, mostUsers)
+  return Record.map(callsAtOnce, (most, verb: AccountVerb) => {
     const script = redis.script(accountScripts[verb])
     return batchCalls<AccountCall, unknown, RedisFailed>({
       most,
       // A script that fails on the state of one account has not done the work of the others. Each call may be repeated.
       mayBeOfOne: isRefusal,
       send: Effect.fnUntraced(function* (calls) {
-        const { names, numbers, order } = encodeCalls(keys, lives, mostUsers, calls)
+        const { names, numbers, order } = encode(calls)
         const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
         const replies = parseJson(text)
         if (!Array.isArray(replies) || replies.length !== calls.length) {
@@ -146,3 +151,4 @@ export const makeAccountCalls = (
       })
     })
   })
+}

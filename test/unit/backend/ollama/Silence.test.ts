@@ -1,6 +1,6 @@
 /** A model server that hangs: requests that come later do not wait as long again. */
 import { assert, it } from "@effect/vitest"
-import { Clock, Effect, Exit, Scope } from "effect"
+import { Clock, Effect } from "effect"
 import { TestClock } from "effect/testing"
 import { Silence } from "../../../../src/backend/ollama/Silence.ts"
 import { testWith } from "../../../support/testWith.ts"
@@ -13,11 +13,11 @@ const world = Effect.gen(function* () {
     timeoutMs: 300 * second
   })
   /** A request, and whether it has waited too long. */
-  const begin = Effect.fnUntraced(function* (name: string, collects = false) {
-    const scope = yield* Scope.make()
-    const heard = yield* Scope.provide(silence.begin(name, collects), scope)
-    return { ...heard, isOver: () => heard.leftMs() <= 0, end: Scope.close(scope, Exit.void) }
-  })
+  const begin = (name: string, collects = false) =>
+    Effect.sync(() => {
+      const heard = silence.begin(name, collects)
+      return { ...heard, isOver: () => heard.leftMs() <= 0, end: Effect.sync(heard.end) }
+    })
   const after = (seconds: number) => TestClock.adjust(seconds * second)
   return { after, begin, silence }
 })

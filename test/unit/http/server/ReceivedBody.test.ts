@@ -44,7 +44,7 @@ const generous = () => {
 }
 
 const read = (received: ReceivedBody, share: EarlyShare, limitBytes = 1_000_000) =>
-  received.read(limitBytes, share)
+  received.read({ limitBytes, share, ms: 60_000, onCut: () => () => {} })
 
 const chunked = ["Transfer-Encoding: chunked"]
 const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`

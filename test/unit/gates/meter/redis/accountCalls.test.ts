@@ -1,7 +1,7 @@
 /** How calls of an account's script become one command: which of them share their keys and numbers. */
 import { assert, it } from "@effect/vitest"
 import type { Claims } from "../../../../../src/domain/Reservation.ts"
-import { encodeCalls, makeKeys } from "../../../../../src/gates/meter/redis/accountCalls.ts"
+import { makeEncoder, makeKeys } from "../../../../../src/gates/meter/redis/accountCalls.ts"
 
 const midnight = Date.UTC(2026, 10, 22)
 const instant = midnight + 1000
@@ -16,12 +16,11 @@ const claims = (changes: Partial<Claims> = {}): Claims => ({
 })
 
 const encoded = (calls: ReadonlyArray<readonly [Claims, id: string, instant?: number, now?: number]>) =>
-  encodeCalls(
+  makeEncoder(
     makeKeys("p:"),
     [11, 12, 13],
-    10_000,
-    calls.map(([claims, id, at = instant, now = -1]) => ({ claims, id, instant: at, now, own: [1, 2] }))
-  )
+    10_000
+  )(calls.map(([claims, id, at = instant, now = -1]) => ({ claims, id, instant: at, now, own: [1, 2] })))
 
 /** The numbers of a section. */
 const section = (count: number, now = -1, limits = [60, 1000, 4], budgets = [5, -1, -1, -1, 7, -1]) => {
@@ -35,11 +34,11 @@ const keysOf = (name: string, group: string, date = "2026-11-22") => [
   )
 ]
 
-it("when calls are of one account, then they share its keys and numbers, and only their records differ", () => {
-  // The claims of each request are other objects with the same values.
+it("when calls have the same claims, then they share their keys and numbers, and only their records differ", () => {
+  const same = claims()
   const { names, numbers, order } = encoded([
-    [claims(), "a"],
-    [claims(), "b", instant + 1]
+    [same, "a"],
+    [same, "b", instant + 1]
   ])
   assert.deepStrictEqual(numbers, section(2))
   assert.deepStrictEqual(order, [0, 1])
@@ -49,13 +48,14 @@ it("when calls are of one account, then they share its keys and numbers, and onl
 })
 
 it("when limits, budgets, the time or the day of an account change, then each call has its own", () => {
+  const same = claims()
   const { names, numbers, order } = encoded([
-    [claims(), "a"],
+    [same, "a"],
     [claims({ limits: { rpm: 61, tpm: 1001, concurrent: 5 } }), "b"],
     [claims({ budgets: {}, tenantBudgets: { total: 8 } }), "c"],
-    [claims(), "d", instant, 5],
-    [claims(), "e"],
-    [claims(), "f", midnight - 1]
+    [same, "d", instant, 5],
+    [same, "e"],
+    [same, "f", midnight - 1]
   ])
   assert.deepStrictEqual(order, [0, 4, 1, 2, 3, 5])
   assert.deepStrictEqual(numbers.slice(0, -20), [
@@ -73,10 +73,11 @@ it("when limits, budgets, the time or the day of an account change, then each ca
 it("when calls of several accounts alternate, then those of an account follow each other with its keys", () => {
   const another = claims({ account: { group: "tenant", key: "another" } })
   const stranger = claims({ account: { group: "b", key: "key" } })
+  const same = claims()
   const { names, order } = encoded([
-    [claims(), "a"],
+    [same, "a"],
     [another, "b"],
-    [claims(), "c"],
+    [same, "c"],
     [stranger, "d"]
   ])
   assert.deepStrictEqual(order, [0, 2, 1, 3])
