@@ -2,7 +2,8 @@
  * The backend of the benchmark. It speaks the part of Ollama's and OpenAI's wire that the works need, on plain sockets:
  * node:http would take more of the core that it shares with the stores and the load.
  * The name of the model sets the speed. `short`: three frames and the end in one write; `burst`: 200 frames, one write a
- * tick; `paced`: 100 frames, one every 20 ms; `long`: 600 frames, one every 50 ms; `frames-n`: n frames, one write a tick.
+ * tick; `paced`: 100 frames, one every 20 ms; `step20`, `step55`: 100 frames, one every 20 or 55 ms, for all streams at the same
+ * moment, as a GPU that makes the answers together; `long`: 600 frames, one every 50 ms; `frames-n`: n frames, one write a tick.
  * Embeddings are always the same 64 vectors of 384 numbers, on both surfaces; an object of `/v1` always the same three words.
  */
 import { createServer, type Socket } from "node:net"
@@ -15,7 +16,18 @@ const model = (name: string) => ({
   digest: "0",
   details: {}
 })
-const names = ["short", "burst", "paced", "long", "frames-10", "frames-100", "frames-1000", "frames-10000"]
+const names = [
+  "short",
+  "burst",
+  "paced",
+  "step20",
+  "step55",
+  "long",
+  "frames-10",
+  "frames-100",
+  "frames-1000",
+  "frames-10000"
+]
 
 /** One frame of a model with this text, and the end of a stream after `count` frames. */
 interface Dialect {
@@ -110,10 +122,24 @@ const words = (dialect: Dialect) =>
   )
 const short = { native: words(native), openai: words(openai) }
 
-const paced = (socket: Socket, dialect: Dialect, gapMs: number, count: number): void => {
+/** Calls `tick` every `gapMs`, and returns what ends that. */
+type Pace = (tick: () => void, gapMs: number) => () => void
+const alone: Pace = (tick, gapMs) => {
+  const timer = setInterval(tick, gapMs)
+  return () => clearInterval(timer)
+}
+const steps = new Map<number, Set<() => void>>()
+const together: Pace = (tick, gapMs) => {
+  const ticks = steps.get(gapMs) ?? new Set()
+  if (!steps.has(gapMs)) setInterval(() => ticks.forEach((each) => each()), gapMs)
+  steps.set(gapMs, ticks.add(tick))
+  return () => ticks.delete(tick)
+}
+
+const paced = (socket: Socket, dialect: Dialect, gapMs: number, count: number, pace = alone): void => {
   let sent = 0
   socket.write(head(dialect.type))
-  const timer = setInterval(() => {
+  const end = pace(() => {
     sent += 1
     // The stamp lets the client tell how long a frame was under way.
     if (sent <= count) socket.write(chunk(dialect.frame("paced", `@${process.hrtime.bigint()}@`)))
@@ -123,7 +149,7 @@ const paced = (socket: Socket, dialect: Dialect, gapMs: number, count: number): 
       socket.write(chunk(dialect.end("paced", count)) + last)
     }
   }, gapMs)
-  const stop = () => clearInterval(timer)
+  const stop = () => void end()
   socket.on("close", stop)
 }
 
@@ -158,6 +184,8 @@ const respond = (socket: Socket, line: string, body: string): void => {
   if (counted !== undefined) burst(socket, dialect, Number(counted))
   else if (body.includes('"burst"')) burst(socket, dialect, 200)
   else if (body.includes('"paced"')) paced(socket, dialect, 20, 100)
+  else if (body.includes('"step20"')) paced(socket, dialect, 20, 100, together)
+  else if (body.includes('"step55"')) paced(socket, dialect, 55, 100, together)
   else if (body.includes('"long"')) paced(socket, dialect, 50, 600)
   else socket.write(foreign ? short.openai : short.native)
 }

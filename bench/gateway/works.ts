@@ -39,6 +39,9 @@ const native = ["floor", ...gateways] as const
 const refused = { path: "/api/chat", connections: 50, only: gateways } as const
 const openai = { path: "/v1/chat/completions" } as const
 
+/** Many answers that a GPU makes together: the frames of all come at the same moment. */
+const step = (model: string) => ({ ...openai, ...chat(model, true), frames: 100, paced: true }) as const
+
 /** The works of the table, by what the goals call them. */
 export const table = {
   json32: { ...openai, ...chat("short", false), name: "JSON, 32 connections", connections: 32 },
@@ -63,6 +66,8 @@ export const table = {
     frames: 100,
     paced: true
   },
+  step16: { ...step("step55"), name: "16 streams in step, a frame each per 55 ms", connections: 16 },
+  step64: { ...step("step20"), name: "64 streams in step, a frame each per 20 ms", connections: 64 },
   first200: {
     ...openai,
     ...chat("short", true),

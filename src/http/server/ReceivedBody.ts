@@ -79,7 +79,12 @@ export class ReceivedBody {
         resume(problem === undefined ? this.#outcome : Effect.fail(problem))
         return undefined
       }
-      const timer = setTimeout(() => this.#fail("body: not received in time"), reading.ms)
+      let timer: NodeJS.Timeout | undefined
+      process.nextTick(() => {
+        // A small body came with its head, and needs no timer.
+        if (this.#outcome === undefined && !this.#incoming.complete)
+          timer = setTimeout(() => this.#fail("body: not received in time"), reading.ms)
+      })
       let unregister = () => {}
       this.#whenSettled = () => {
         clearTimeout(timer)

@@ -59,8 +59,11 @@ const userNumbersOf = ({ budgets, limits }: UserLimits, mostUsers: number) => [
 interface Shared {
   readonly day: number
   readonly names: ReadonlyArray<string>
-  /** names of the records, without the id */
+  /** names of the records, without the id, and where the id begins: Lua counts bytes, from 1 */
   readonly records: string
+  readonly idFrom: number
+  /** 1, or 2 with an end user */
+  readonly owners: number
   /** in the order of `state.lua`, after the time and the day */
   readonly numbers: ReadonlyArray<number>
 }
@@ -87,7 +90,9 @@ export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers:
       ...amountsOf(claims.tenantBudgets ?? noBudgets),
       ...(user === undefined ? [] : userNumbersOf(user, mostUsers))
     ]
-    return { day, names, records: keys.recordsOf(group), numbers }
+    const records = keys.recordsOf(group)
+    const owners = user === undefined ? 1 : 2
+    return { day, names, records, idFrom: Buffer.byteLength(records) + 1, owners, numbers }
   }
 
   /** The claims of a key are one object until the key is read again (`Limiter.ts`). */
@@ -112,12 +117,10 @@ export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers:
     const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
     for (const { indices, now, of } of sections) {
       const together = indices.flatMap((i) => calls[i] ?? [])
+      const own = together.flatMap((call) => call.own)
       names.push(...of.names, ...together.map(({ id }) => of.records + id))
-      // Lua counts bytes, from 1.
-      const idFrom = Buffer.byteLength(of.records) + 1
-      const owners = together[0]?.claims.user === undefined ? 1 : 2
-      numbers.push(indices.length, idFrom, together[0]?.own.length ?? 0, owners, now, of.day, ...of.numbers)
-      numbers.push(...together.flatMap(({ own }) => own))
+      numbers.push(indices.length, of.idFrom, own.length / indices.length, of.owners)
+      numbers.push(now, of.day, ...of.numbers, ...own)
       order.push(...indices)
     }
     return { names, numbers, order }
