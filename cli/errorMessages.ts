@@ -68,7 +68,19 @@ const optionText = (option: string): string => {
   return name === "prefix" || name === "key" ? "--key (or --prefix)" : `--${name}`
 }
 
-const usage = (error: CliError.CliError): string => {
+/** The commands that a name may mean: the one that is two letters from it, else those about the same thing. */
+const meantBy = (
+  name: string,
+  suggestions: ReadonlyArray<string>,
+  commands: ReadonlyArray<string>
+): string => {
+  const thing = name.slice(name.lastIndexOf("-"))
+  const meant =
+    suggestions.length > 0 ? suggestions.slice(0, 1) : commands.filter((one) => one.endsWith(thing))
+  return meant.length === 0 ? "" : `; did you mean ${choices(meant.slice(0, 3).join(" | "))}?`
+}
+
+const usage = (error: CliError.CliError, commands: ReadonlyArray<string> = []): string => {
   switch (error._tag) {
     case "MissingOption":
       return `${optionText(error.option)} is required`
@@ -80,10 +92,8 @@ const usage = (error: CliError.CliError): string => {
       const suggestion = error.suggestions[0]
       return `unknown option ${error.option}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`
     }
-    case "UnknownSubcommand": {
-      const suggestion = error.suggestions[0]
-      return `unknown command ${JSON.stringify(error.subcommand.slice(0, 40))}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`
-    }
+    case "UnknownSubcommand":
+      return `unknown command ${JSON.stringify(error.subcommand.slice(0, 40))}${meantBy(error.subcommand, error.suggestions, commands)}`
     case "UnexpectedArgument":
       return "unexpected argument: values go after their --option"
     default:
@@ -94,8 +104,10 @@ const usage = (error: CliError.CliError): string => {
 /** What is wrong with the command line, and which help to read. */
 export const usageMessage = (
   commandPath: ReadonlyArray<string>,
-  error: CliError.CliError | undefined
-): string => `${error === undefined ? "wrong usage" : usage(error)} (see ${commandPath.join(" ")} --help)`
+  error: CliError.CliError | undefined,
+  commands: ReadonlyArray<string>
+): string =>
+  `${error === undefined ? "wrong usage" : usage(error, commands)} (see ${commandPath.join(" ")} --help)`
 
 const errorMessage = (error: unknown): string => {
   if (error instanceof Registry.UnknownTenant) return `unknown tenant ${JSON.stringify(error.tenant)}`

@@ -30,11 +30,11 @@ export const printErrors = (lines: ReadonlyArray<string>, json: boolean): Effect
 export const wantsJson = (args: ReadonlyArray<string>): boolean => args.includes("--json")
 
 /** Prints one line for wrong usage instead of the whole help, because scripts and logs keep it. */
-export const makePresenter = (json: boolean) =>
+export const makePresenter = (json: boolean, commands: ReadonlyArray<string>) =>
   CliOutput.layerPresenter({
     present: (event) =>
       event._tag === "InvalidInvocation"
-        ? printErrors([usageMessage(event.commandPath, event.errors[0])], json)
+        ? printErrors([usageMessage(event.commandPath, event.errors[0], commands)], json)
         : CliOutput.defaultPresenter.present(event)
   })
 

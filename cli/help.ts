@@ -27,9 +27,17 @@ export const layerHelp = Layer.merge(
   CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions] })
 )
 
-/** `help` as `--help`, and `help create-key` as `create-key --help`. */
-export const withoutHelpCommand = (args: ReadonlyArray<string>): ReadonlyArray<string> =>
-  args[0] === "help" ? [...args.slice(1, 2), "--help"] : args
+/** `help` as `--help`, and `help create-key` as `create-key --help`. What is no command has no help: it is refused as without it. */
+export const withoutHelpCommand = (
+  args: ReadonlyArray<string>,
+  commands: ReadonlyArray<string>
+): ReadonlyArray<string> => {
+  const asked = args[0] === "help" ? [...args.slice(1, 2), "--help"] : args
+  const name = asked.find((arg) => !arg.startsWith("-"))
+  return name === undefined || commands.includes(name)
+    ? asked
+    : asked.filter((arg) => arg !== "--help" && arg !== "-h")
+}
 
 /** An example is a command line, or a command line and what it does. */
 export const described =

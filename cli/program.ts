@@ -127,9 +127,11 @@ export const runCommandLine = <E, S>(
   args: ReadonlyArray<string>
 ): Effect.Effect<number> => {
   const json = wantsJson(args)
-  return Command.runWith(makeProgram(needs), { version })(withoutHelpCommand(args)).pipe(
+  const program = makeProgram(needs)
+  const commands = program.subcommands.flatMap((group) => group.commands.map(({ name }) => name))
+  return Command.runWith(program, { version })(withoutHelpCommand(args, commands)).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => reportFailure(cause, json)),
-    Effect.provide(Layer.mergeAll(NodeServices.layer, makePresenter(json), layerHelp))
+    Effect.provide(Layer.mergeAll(NodeServices.layer, makePresenter(json, commands), layerHelp))
   )
 }

@@ -70,6 +70,10 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["reconcile", "--since", "someday"], /--since must be a time such as/],
   [["reconcile", "--month", "2027-02", "--since", "1d"], /--month must be given without --since and/],
   [["destroy-everything"], /unknown command/],
+  [["import-keys"], /unknown command "import-keys"; did you mean create-keys or list-keys\?/],
+  [["import-keys", "--help"], /unknown command "import-keys"; did you mean create-keys or list-keys\?/],
+  [["--json", "lst-keys", "-h"], /unknown command \\"lst-keys\\"; did you mean list-keys\?/],
+  [["help", "lst-keys"], /unknown command "lst-keys"; did you mean list-keys\?/],
   [["list-keys", "--tenant", "refusals", "--secret"], /unknown option --secret/]
 ]
 

@@ -1,18 +1,42 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
+import { spawn } from "node:child_process"
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Fiber, Layer } from "effect"
+import { Effect, Fiber, Layer, Option } from "effect"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
+import { isAlive, readRuntime } from "../../src/infra/embedded/RuntimeFile.ts"
+import { root } from "../support/Checkout.ts"
+import { folder } from "../support/embedded.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { Fake, generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { freePort } from "../support/servers/processes.ts"
 import { testWith } from "../support/testWith.ts"
+import { comesTrue, eventually } from "../support/wait.ts"
 
 const world = Layer.mergeAll(
   Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),
   layerTestRedis,
   layerFake
+)
+
+it.live("when npm alone is told to stop, then the gateway ends", () =>
+  Effect.gen(function* () {
+    const [dataDir, port] = [yield* folder(0o755), yield* freePort]
+    const npm = spawn("npm", ["start"], {
+      cwd: root,
+      env: { PATH: process.env["PATH"], HOME: process.env["HOME"], DATA_DIR: dataDir, PORT: String(port) },
+      stdio: "ignore"
+    })
+    const running = yield* eventually(Effect.orDie(readRuntime(dataDir)), (read) =>
+      Option.exists(read, ({ baseUrl }) => baseUrl !== undefined)
+    )
+    const { pid } = Option.getOrThrow(running)
+    yield* Effect.addFinalizer(() => Effect.sync(() => void (isAlive(pid) && process.kill(pid, "SIGKILL"))))
+    npm.kill("SIGTERM")
+    assert.isTrue(yield* comesTrue(() => !isAlive(pid)))
+  }).pipe(Effect.scoped)
 )
 
 let serial = 0

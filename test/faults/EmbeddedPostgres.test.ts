@@ -6,6 +6,7 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Exit } from "effect"
 import { inject } from "vitest"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
+import { writeRuntime } from "../../src/infra/embedded/RuntimeFile.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { folder, parent, visit, visits } from "../support/embedded.ts"
 import { copyData } from "../support/servers/PostgresCluster.ts"
@@ -65,11 +66,19 @@ test("when its folder is very deep, then the path of its socket is short, and th
 
 test("when a second one starts on the folder, then it is refused and the first goes on", function* () {
   const dataDir = yield* used(0o755)
-  const first = yield* embeddedPostgres({ dataDir })
-  const refused = yield* Effect.flip(Effect.scoped(embeddedPostgres({ dataDir })))
+  const { exited: _, ...first } = yield* embeddedPostgres({ dataDir })
+  const refusal = Effect.map(
+    Effect.flip(Effect.scoped(embeddedPostgres({ dataDir }))),
+    ({ message }) => message
+  )
   assert.strictEqual(
-    refused.message,
+    yield* refusal,
     `${dataDir} is in use by another tollgate: stop that one, or set DATA_DIR`
+  )
+  yield* writeRuntime(dataDir, { pid: process.pid, database: first })
+  assert.strictEqual(
+    yield* refusal,
+    `${dataDir} is in use by another tollgate (pid ${process.pid}): stop that one, or set DATA_DIR`
   )
   assert.strictEqual(yield* visits.pipe(Effect.provide(layerPostgres({ url: first, maxConnections: 1 }))), 1)
 })

@@ -12,7 +12,7 @@ import { existsSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { Effect, Schedule, type Scope } from "effect"
+import { Effect, Option, Schedule, type Scope } from "effect"
 import { codeOf } from "../errorCode.ts"
 import type { SocketAddress } from "../Postgres.ts"
 import { postgresBinaries } from "./PostgresBinaries.ts"
@@ -25,7 +25,7 @@ import {
   startPostgres,
   unusable
 } from "./PostgresProcess.ts"
-import { isAlive } from "./RuntimeFile.ts"
+import { isAlive, readRuntime } from "./RuntimeFile.ts"
 
 export interface EmbeddedPostgres extends SocketAddress {
   /** completes when the server has ended, for any reason */
@@ -166,6 +166,14 @@ const initialise = Effect.fnUntraced(function* (
   })
 })
 
+/** Names the process, once that has said what it is. */
+const inUse = (dataDir: string): Effect.Effect<string> =>
+  Effect.map(Effect.option(readRuntime(dataDir)), (read) => {
+    const running = Option.getOrUndefined(Option.flatten(read))
+    const whose = running === undefined ? "" : ` (pid ${running.pid})`
+    return `${dataDir} is in use by another tollgate${whose}: stop that one, or set DATA_DIR`
+  })
+
 /** Creates DATA_DIR when it is missing, and starts its Postgres. Stops it when the scope closes. */
 export const embeddedPostgres = Effect.fnUntraced(function* ({
   dataDir
@@ -200,14 +208,10 @@ export const embeddedPostgres = Effect.fnUntraced(function* ({
       times: 30,
       while: ({ reason }) => reason === "in-use"
     }),
-    Effect.mapError((error) =>
-      error.reason === "in-use"
-        ? new PostgresFailed({
-            reason: "in-use",
-            detail: `${dataDir} is in use by another tollgate: stop that one, or set DATA_DIR`,
-            cause: error
-          })
-        : error
+    Effect.catchIf(
+      ({ reason }) => reason === "in-use",
+      (cause) =>
+        Effect.flatMap(inUse(dataDir), (detail) => new PostgresFailed({ reason: "in-use", detail, cause }))
     )
   )
   const { exited } = yield* Effect.acquireRelease(start, ({ stop }) => stop)
