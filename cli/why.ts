@@ -104,6 +104,7 @@ const sentences: Readonly<Record<string, (what: string, row: Row) => string>> = 
       ? "The request had no key that is known: check what the client sends as its API key."
       : `The key ${prefix} is disabled, revoked or expired, or its tenant is disabled: "${command("show-key", `--prefix ${prefix}`)}" says which.`
   },
+  path: (hint) => `The gateway does not serve this path or method: ${escapeText(hint)}.`,
   body: (what) => `The body had ${what}: send less, or raise MAX_REQUEST_BODY_BYTES.`,
   limit: ofLimit,
   budget: ofBudget,

@@ -39,7 +39,7 @@ export const samples: Samples = {
     new BadRequest({ detail: overflowDetail(4096, 5000), overflow: true })
   ],
   Unauthorized: [new Unauthorized({})],
-  Forbidden: [new Forbidden({ what: "path" })],
+  Forbidden: [new Forbidden({ what: "model not allowed" })],
   PayloadTooLarge: [new PayloadTooLarge({ limitBytes: 262_144 })],
   RateLimited: [
     new RateLimited({ ...reached, limit: "requests", value: 60 }),

@@ -73,6 +73,9 @@ export const headers = {
   refusals: {
     "Retry-After": { description: "seconds", schema: { type: "integer", minimum: 1 } },
     "WWW-Authenticate": text("Bearer"),
+    "X-Hint": text(
+      "what the client may have meant, made of the path alone; of a model it is one sentence, whether it is there or not"
+    ),
     "X-Should-Retry": text("`false` where a client would ask again in vain")
   }
 } satisfies { readonly [group: string]: JsonObject }

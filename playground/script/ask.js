@@ -29,6 +29,7 @@ export const problemOf = async (response) => {
   return {
     status: response.status,
     type: body?.error?.type,
+    hint: response.headers.get("x-hint") ?? undefined,
     message: body?.error?.message ?? (text.slice(0, 300) || response.statusText),
     requestId: response.headers.get("x-request-id") ?? body?.request_id,
     retryAfterS: Number(response.headers.get("retry-after")) || undefined

@@ -25,6 +25,7 @@ export const problemBox = (problem, retry) => {
   const { title, advice } = explain(problem)
   const box = element("div", "column problem", element("strong", "", title))
   if (problem.message) box.append(element("p", "said", problem.message))
+  if (problem.hint) box.append(element("p", "said", problem.hint))
   box.append(element("p", "", advice))
   const again = button({ word: "Try again", className: "primary", press: retry })
   const row = element("div", "line row", again)

@@ -37,6 +37,8 @@ export interface AuditRecord {
   readonly errorType?: string
   /** why it was refused (`refusal.ts`); absent on success */
   readonly detail?: string
+  /** what its client was told in `X-Hint`; only in the log */
+  readonly hint?: string
   readonly latencyMs: number
   /** how long it waited for a place at the backend; absent without `BACKEND_MAX_CONCURRENT` */
   readonly queuedMs?: number

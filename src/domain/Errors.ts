@@ -17,6 +17,8 @@ export class BadRequest extends Data.TaggedError("BadRequest")<{
   readonly detail: string
   /** the prompt does not fit in the context window: the error has a type of its own */
   readonly overflow?: boolean
+  /** it asks for a websocket: on this status Codex goes on by HTTP at once */
+  readonly upgrade?: boolean
 }> {}
 
 /** What a function decides about a request without waiting for anything. */
@@ -53,6 +55,8 @@ export const forbidden = [
 /** 403: the path, scope or model is not allowed. `what` is for the audit row only. */
 export class Forbidden extends Data.TaggedError("Forbidden")<{
   readonly what: (typeof forbidden)[number]
+  /** what a client may have meant by a path */
+  readonly hint?: string | undefined
 }> {}
 
 /** 413: the body is larger than `MAX_REQUEST_BODY_BYTES`. */

@@ -20,6 +20,7 @@ export const outcomes = {
   requestTimeout: { status: 408, type: "invalid_request" },
   payloadTooLarge: { status: 413, type: "payload_too_large" },
   expectationFailed: { status: 417, type: "invalid_request" },
+  upgradeRequired: { status: 426, type: "invalid_request" },
   requestsLimited: { status: 429, type: "rate_limit_exceeded" },
   tokensLimited: { status: 429, type: "token_limit_exceeded" },
   concurrencyLimited: { status: 429, type: "concurrency_limit_exceeded" },

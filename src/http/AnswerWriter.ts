@@ -21,6 +21,7 @@ export class AnswerWriter {
   #texts: Array<string> = []
   #textBytes = 0
   #whenTaken: (() => void) | undefined
+  #isSilent = true
 
   /** `kept`: bytes of memory of what the encoder keeps */
   constructor(response: ServerResponse, share: AnswerShare, kept: () => number = () => 0) {
@@ -32,9 +33,18 @@ export class AnswerWriter {
 
   /** Never waits. After the client has left, nothing is written. */
   write(text: string): void {
-    if (text !== "") this.#texts.push(text)
+    if (text !== "") {
+      this.#isSilent = false
+      this.#texts.push(text)
+    }
     this.#textBytes += Buffer.byteLength(text)
     this.#writeWaiting()
+  }
+
+  /** Writes a text when nothing was written since this was called last, and nothing waits for the client. */
+  breakSilence(text: () => string): void {
+    if (this.#isSilent && this.#isTaken) this.write(text())
+    this.#isSilent = true
   }
 
   /** Waits until the client has taken everything. */

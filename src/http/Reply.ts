@@ -1,6 +1,5 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
 import type { ServerResponse } from "node:http"
-import type { Effect } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Parts } from "../domain/Frame.ts"
@@ -23,8 +22,8 @@ export interface StreamReply {
   /** where the text goes */
   readonly response: ServerResponse
   readonly answer: Answer<GatewayError>
-  /** ends when the model server has sent its first frame or has failed; absent: it has sent the first frame */
-  readonly begins?: Effect.Effect<unknown>
+  /** whether the model server has not sent its first frame in time, so that the client is told that it waits */
+  readonly isLate?: boolean
   readonly encoder: Encoder
   /** the memory of what the client has not read yet */
   readonly share: AnswerShare

@@ -11,6 +11,7 @@ import { makeRouteOf, type Route } from "./routes.ts"
 import { arrivalOf } from "./arrival.ts"
 import { makeEndRequest } from "./endRequest.ts"
 import { toErrorResponse } from "./errors/errorResponses.ts"
+import { makeHintOf } from "./hints.ts"
 import { headerOf, isHosted, pathTarget } from "./server/headers.ts"
 import { withLastCatch } from "./lastCatch.ts"
 import type { Exchange } from "./Exchange.ts"
@@ -37,7 +38,10 @@ export interface AppOptions extends RequestOptions {
   readonly playground: boolean
 }
 
-const forbiddenPath = Effect.fail(new Forbidden({ what: "path" }))
+const forbiddenPath = (hint?: string) => Effect.fail(new Forbidden({ what: "path", hint }))
+const noWebsocket = Effect.fail(
+  new BadRequest({ detail: "Upgrade: expected none, and POST: websockets are not spoken", upgrade: true })
+)
 const unhosted = Effect.fail(new BadRequest({ detail: "Host: expected exactly one" }))
 
 type OperationsPage = Extract<Route, { readonly handler: "operations" }>["page"]
@@ -52,9 +56,16 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const nowMs = yield* makeMonotonicMs
   const endRequest = yield* makeEndRequest
   const handle = yield* makeHandle(options)
-  const list = yield* makeList
+  const list = yield* makeList(options.extraSurfaces)
   const routeOf = makeRouteOf(options.extraSurfaces, options.errorBodies)
+  const hintOf = makeHintOf(options.extraSurfaces)
   const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
+
+  /** Whether a client asks for a websocket where it could generate by HTTP. */
+  const isWebsocket = (incoming: IncomingMessage): boolean =>
+    incoming.method === "GET" &&
+    headerOf(incoming, "upgrade")?.toLowerCase() === "websocket" &&
+    routeOf("POST", incoming.url ?? "")?.handler === "generate"
 
   /**
    * Health, metrics and the playground have no audit row, so they are answered here. A refused `/metrics` and a
@@ -75,10 +86,10 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
           )
         )
       case "metrics":
-        return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(exchange, forbiddenPath)
+        return mayReadMetrics(incoming) ? metrics(registry, context) : endRequest(exchange, forbiddenPath())
       case "playground":
         return page === undefined
-          ? endRequest(exchange, forbiddenPath)
+          ? endRequest(exchange, forbiddenPath())
           : Effect.succeed(respondPage(context, page, headerOf(incoming, "accept-encoding") ?? ""))
     }
   }
@@ -104,7 +115,10 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
     if (route !== undefined && !isHosted(incoming)) return endRequest(exchange, unhosted)
     switch (route?.handler) {
       case undefined:
-        return endRequest(exchange, forbiddenPath)
+        return endRequest(
+          exchange,
+          isWebsocket(incoming) ? noWebsocket : forbiddenPath(hintOf(incoming.method ?? "", incoming.url))
+        )
       case "generate":
         return endRequest(exchange, handle.generate(exchange, route.dialect))
       case "embed":

@@ -54,9 +54,10 @@ export const makeAuthenticate = Effect.gen(function* () {
 
   return Effect.fnUntraced(function* (
     context: RequestContext,
-    incoming: IncomingMessage
+    incoming: IncomingMessage,
+    takesApiKey = context.route?.surface.takesApiKey === true
   ): Effect.fn.Return<Evidence<"KeyStore">, GatewayError> {
-    const secret = secretOf(incoming, context.route?.surface.takesApiKey === true)
+    const secret = secretOf(incoming, takesApiKey)
     const key = yield* keys.verify(secret, addressGroup(context.arrival.clientIp))
     context.key = key
     const endUser = endUserHeaderOf(incoming, key.facts.caller)

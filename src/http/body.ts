@@ -1,16 +1,17 @@
 /**
- * Reads a client's JSON body, after authentication. It checks content type, encoding, exact size, UTF-8, nesting and
- * duplicate keys before anything else uses the body.
+ * Reads a client's JSON body, after authentication. It checks content type, coding, exact size, UTF-8, nesting and duplicate keys before
+ * anything else uses the body.
  */
 import type { IncomingMessage } from "node:http"
 import { MIMEType } from "node:util"
 import { Effect, Result } from "effect"
-import { BadRequest, PayloadTooLarge, refuse } from "../domain/Errors.ts"
+import { BadRequest, type Decided, PayloadTooLarge, refuse } from "../domain/Errors.ts"
 import { Drain } from "../infra/Drain.ts"
 import type { Exchange } from "./Exchange.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { clientHeaders, headerOf, headerValues, isMisframed } from "./server/headers.ts"
 import { type Body, parseBody } from "./dialect/strictJson.ts"
+import { type Coding, isCoding } from "./unpack.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 import type { BodyShare, NoRoom, RequestShare } from "../memory/MemoryLedger.ts"
 
@@ -37,10 +38,16 @@ const problemOf = (incoming: IncomingMessage): string | undefined => {
   if (!isJson(headerOf(incoming, "content-type") ?? json)) {
     return "Content-Type: expected application/json"
   }
-  if ((headerOf(incoming, "content-encoding") ?? "identity").toLowerCase() !== "identity") {
-    return "Content-Encoding: expected none"
-  }
   return headerValues(incoming, "content-type").length > 1 ? "Content-Type: expected it once" : undefined
+}
+
+/** How a body is packed; undefined: it is not. Two codings are none that is known. */
+export const codingOf = (incoming: IncomingMessage): Decided<Coding | undefined> => {
+  const name = (headerOf(incoming, "content-encoding") ?? "identity").toLowerCase()
+  if (name === "identity") return Result.succeed(undefined)
+  return isCoding(name)
+    ? Result.succeed(name)
+    : refuse("Content-Encoding: expected one of gzip, deflate and zstd, or none")
 }
 
 /** The body of a request whose bytes are in. Its memory is taken from `share` before it is parsed. */

@@ -2,7 +2,7 @@
  * The end of every audited request, and its only error handler. A handler makes a `Reply` or fails. In both cases the
  * request is charged and audited here, and then the client sees the end.
  */
-import { Array as Arr, Cause, Duration, Effect, Exit, Schedule, Scope } from "effect"
+import { Array as Arr, Cause, Effect, Exit, Fiber, Scope } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
 import type { Frame } from "../domain/Frame.ts"
 import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
@@ -20,17 +20,16 @@ import { makeRefuse, type Refusal } from "./refuse.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { ObjectReply, Reply, StreamReply } from "./Reply.ts"
 import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
+import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { inPieces } from "./unread.ts"
 
 type Response = HttpServerResponse.HttpServerResponse
-
-/** How often a client hears that the model server has not begun. */
-const sayingEvery = Duration.seconds(10)
 
 export const makeEndRequest = Effect.gen(function* () {
   const finish = yield* makeFinish
   const { log } = yield* FailureLog
   const isSampled = yield* Sampling
+  const { silence } = yield* ClientTimeouts
   const traced = yield* Traced
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
@@ -89,12 +88,9 @@ export const makeEndRequest = Effect.gen(function* () {
   /** Writes an answer as the model server sends it. Only its final frame waits, for the client and for the end of the request. */
   const writeAnswer = Effect.fnUntraced(function* (
     context: RequestContext,
-    { answer, begins, encoder }: StreamReply,
+    { answer, encoder }: StreamReply,
     writer: AnswerWriter
   ) {
-    const say = Effect.sync(() => writer.write(encoder.waiting?.() ?? ""))
-    if (begins !== undefined)
-      yield* Effect.raceFirst(begins, Effect.repeat(say, Schedule.spaced(sayingEvery)))
     let final: Frame | undefined
     yield* forEachChunk(answer, (frames) => {
       const last = Arr.lastNonEmpty(frames)
@@ -108,6 +104,21 @@ export const makeEndRequest = Effect.gen(function* () {
     writer.write(encoder.frames([final]))
   })
 
+  /** Tells a client of server-sent events that it waits, now and in every later silence, until the answer is over. */
+  const keepAlive = <A, E>(
+    { encoder, isLate = false }: StreamReply,
+    writer: AnswerWriter,
+    written: Effect.Effect<A, E>
+  ): Effect.Effect<A, E> => {
+    const { waiting } = encoder
+    if (waiting === undefined) return written
+    if (isLate) writer.write(waiting())
+    const say = Effect.sync(() => writer.breakSilence(waiting))
+    return Effect.flatMap(Effect.forkChild(Effect.forever(Effect.delay(say, silence))), (saying) =>
+      Effect.ensuring(written, Fiber.interrupt(saying))
+    )
+  }
+
   /** The headers go out with the first frame, which is already in, or when the client is told that it waits. */
   const respondStream = (
     context: RequestContext,
@@ -120,7 +131,7 @@ export const makeEndRequest = Effect.gen(function* () {
       "x-accel-buffering": "no",
       ...headersOf(context)
     })
-    return writeAnswer(context, reply, writer).pipe(
+    return keepAlive(reply, writer, writeAnswer(context, reply, writer)).pipe(
       // An interruption stays an interruption.
       Effect.catchCauseIf(
         (cause) => !Cause.hasInterrupts(cause),

@@ -26,6 +26,7 @@ import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { foldedReply, objectReply } from "./replies.ts"
+import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 
 /** What is kept of a body has at most three times its bytes, and these. Only numbers such as `1e20` have more when they are written. */
 const expansion = 3
@@ -39,7 +40,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
   const gates = yield* makeAdmit
   const backend = yield* makeForward
   const { call, gate } = yield* makeSpans
-  const patienceMs = options.answerPatienceMs ?? 10_000
+  const { silence } = yield* ClientTimeouts
   const authenticate = gate("authenticate", yield* makeAuthenticate)
   const readRequest = gate("read request", yield* makeReadRequest(options))
   const resolveModel = gate("resolve model", discovery.resolve)
@@ -105,10 +106,10 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
     // interrupted before its call is closed: otherwise the closed call looks like a failed model server.
     const call = yield* Effect.forkIn(calling(Scope.forkUnsafe(exchange.scope)), exchange.scope)
-    const answer = yield* Effect.timeoutOption(Fiber.join(call), patienceMs)
+    const answer = yield* Effect.timeoutOption(Fiber.join(call), silence)
     return Option.isSome(answer)
       ? { ...reply, answer: answer.value }
-      : { ...reply, answer: Effect.flatMap(Fiber.join(call), identity), begins: Fiber.await(call) }
+      : { ...reply, answer: Effect.flatMap(Fiber.join(call), identity), isLate: true }
   })
 
   /** The tokens of a prompt, by the gateway's own estimate. The backend is not called. */

@@ -5,6 +5,7 @@ import { Forbidden } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { OfferedModel } from "../domain/Model.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
+import type { ExtraSurface } from "../domain/Surface.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -13,6 +14,7 @@ import { makeAuthenticate } from "./authenticate.ts"
 import { jsonText, present } from "../domain/json.ts"
 import type { Exchange } from "./Exchange.ts"
 import { objectReply } from "./replies.ts"
+import { headerOf } from "./server/headers.ts"
 import { idOf, type Route } from "./routes.ts"
 
 const tagOf = ({ model, name }: OfferedModel) => ({
@@ -25,24 +27,48 @@ const tagOf = ({ model, name }: OfferedModel) => ({
   ...present({ capabilities: model.capabilities })
 })
 
-const entryOf = ({ model, name, window }: OfferedModel) => {
-  const modified = Date.parse(model.modifiedAt)
-  return {
-    id: name,
-    object: "model",
-    created: Number.isNaN(modified) ? 0 : Math.floor(modified / 1000),
-    owned_by: "tollgate",
-    ...present({ context_length: window })
-  }
-}
+/** An unreadable time is the start of all. */
+const dateOf = (text: string): Date => new Date(Date.parse(text) || 0)
+
+const entryOf = ({ model, name, window }: OfferedModel, id = name) => ({
+  id,
+  object: "model",
+  created: Math.floor(dateOf(model.modifiedAt).getTime() / 1000),
+  owned_by: "tollgate",
+  ...present({ context_length: window })
+})
+
+/** The same for Anthropic's clients. */
+const anthropicEntryOf = ({ model, name, window }: OfferedModel, id = name) => ({
+  type: "model",
+  id,
+  display_name: name,
+  created_at: dateOf(model.modifiedAt).toISOString(),
+  max_input_tokens: window ?? null,
+  max_tokens: null,
+  capabilities: null
+})
+
+/** All of them are one page. */
+const anthropicListOf = (models: ReadonlyArray<OfferedModel>) => ({
+  data: models.map((model) => anthropicEntryOf(model)),
+  has_more: false,
+  first_id: models[0]?.name ?? null,
+  last_id: models.at(-1)?.name ?? null
+})
 
 /** `m` and `m:latest` are one name. */
 const isNamed = (name: string, id: string): boolean => withoutDefaultTag(name) === withoutDefaultTag(id)
 
 type Key = Evidence<"KeyStore">
+interface Asked {
+  readonly id: string | undefined
+  readonly isAnthropic: boolean
+}
 type ListRoute = Extract<Route, { readonly handler: "list" }>
 
-export const makeList = Effect.gen(function* () {
+/** With the surface of messages on, the lists of `/v1` belong to Anthropic's clients too. */
+export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSurface>) {
   const discovery = yield* Discovery
   const limiter = yield* Limiter
   const memory = yield* MemoryLedger
@@ -61,31 +87,37 @@ export const makeList = Effect.gen(function* () {
   const bodies = {
     tags: (key: Key, context: RequestContext) =>
       Effect.map(effective(key, context), (models) => ({ models: models.map(tagOf) })),
-    models: (key: Key, context: RequestContext) =>
-      Effect.map(effective(key, context), (models) => ({ object: "list", data: models.map(entryOf) })),
-    model: (key: Key, context: RequestContext, id: string | undefined) =>
+    models: (key: Key, context: RequestContext, { isAnthropic }: Asked) =>
+      Effect.map(effective(key, context), (models) =>
+        isAnthropic
+          ? anthropicListOf(models)
+          : { object: "list", data: models.map((model) => entryOf(model)) }
+      ),
+    model: (key: Key, context: RequestContext, { id, isAnthropic }: Asked) =>
       Effect.flatMap(effective(key, context), (models) => {
         const model = models.find(({ name }) => id !== undefined && isNamed(name, id))
         return model === undefined || id === undefined
           ? Effect.fail(
               new Forbidden({ what: discovery.isExpired() ? "model list expired" : "model not allowed" })
             )
-          : Effect.succeed({ ...entryOf(model), id })
+          : Effect.succeed(isAnthropic ? anthropicEntryOf(model, id) : entryOf(model, id))
       }),
     version: () => Effect.succeed({ version })
   }
 
   return Effect.fnUntraced(function* (exchange: Exchange, route: ListRoute) {
     const { context, incoming } = exchange
-    const key = yield* authenticate(context, incoming)
+    const isShared = extras.has("messages") && route.path.startsWith("/v1/")
+    const key = yield* authenticate(context, incoming, isShared)
     const share = yield* Effect.fromResult(
       memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
     )
     context.share = share
     context.headroom = yield* limiter.headroom(key)
-    return objectReply(
-      [jsonText(yield* bodies[route.list](key, context, idOf(route, incoming.url ?? "")))],
-      share
-    )
+    const asked = {
+      id: idOf(route, incoming.url ?? ""),
+      isAnthropic: isShared && headerOf(incoming, "anthropic-version") !== undefined
+    }
+    return objectReply([jsonText(yield* bodies[route.list](key, context, asked))], share)
   })
 })

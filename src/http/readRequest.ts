@@ -8,19 +8,18 @@ import { freeLarge } from "../infra/freeBuffer.ts"
 import type { Caller } from "../domain/Caller.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { ContextSecret } from "../secrets/ContextSecret.ts"
-import { bodyOf, makeReceive } from "./body.ts"
+import { bodyOf, codingOf, makeReceive } from "./body.ts"
 import type { Bounds, Decode } from "./dialect/Dialect.ts"
 import { withContext } from "./dialect/native/sealedContext.ts"
 import { withPromptSize } from "./dialect/promptEstimate.ts"
 import { makeDecodeTurns } from "./decodeTurns.ts"
 import type { Exchange } from "./Exchange.ts"
 import { FreeWork } from "./FreeWork.ts"
+import { makeUnpack } from "./unpack.ts"
 import type { RequestShare } from "../memory/MemoryLedger.ts"
 
 export interface RequestOptions extends Bounds {
   readonly maxRequestBodyBytes: number
-  /** how long the head of a stream waits for the first frame, where the surface can say that it waits; default 10 s */
-  readonly answerPatienceMs?: number
   /** `PROMPT_OVERFLOW=refuse` */
   readonly refusesOverflow: boolean
 }
@@ -33,6 +32,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
   const freeWork = yield* FreeWork
   const receive = yield* makeReceive
   const inTurn = yield* makeDecodeTurns
+  const unpack = yield* makeUnpack
 
   const askedOf = (context: RequestContext, caller: Caller, decoded: DecodedRequest): Asked => {
     const sized = withPromptSize(decoded)
@@ -52,10 +52,22 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     decode: Decode
   ): Effect.fn.Return<Asked, GatewayError> {
     const { context, incoming } = exchange
-    const bytes = yield* receive(exchange, share, options.maxRequestBodyBytes)
-    context.bodyBytes = bytes.byteLength
+    const limitBytes = options.maxRequestBodyBytes
+    const received = yield* receive(exchange, share, limitBytes)
+    context.bodyBytes = received.byteLength
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
+    const coding = yield* Effect.fromResult(codingOf(incoming))
+    const bytes =
+      coding === undefined
+        ? received
+        : yield* unpack(caller.tenantId, coding, received, limitBytes, share).pipe(
+            // What was unpacked in vain is work too.
+            Effect.tapErrorTag("PayloadTooLarge", () =>
+              Effect.sync(() => void (context.bodyBytes = limitBytes))
+            )
+          )
+    context.bodyBytes = bytes.byteLength
     const decoding = () => {
       const parsed = bodyOf(incoming, bytes, share)
       freeLarge(bytes)

@@ -7,8 +7,14 @@ import { freeBuffer } from "./freeBuffer.ts"
 const leastBytes = 4096
 
 export class GrowingBuffer {
+  readonly #most: number
   #memory = Buffer.alloc(0)
   #size = 0
+
+  /** `most`: bytes that are added at most; no memory is taken for more */
+  constructor(most = Infinity) {
+    this.#most = most
+  }
 
   /** bytes that were added */
   get size(): number {
@@ -18,7 +24,8 @@ export class GrowingBuffer {
   /** The memory that the buffer has after `more` bytes are added. */
   memoryWith(more: number): number {
     const needed = this.#size + more
-    return needed <= this.#memory.length ? this.#memory.length : Math.max(leastBytes, 2 * needed)
+    if (needed <= this.#memory.length) return this.#memory.length
+    return Math.max(needed, Math.min(this.#most, Math.max(leastBytes, 2 * needed)))
   }
 
   /**

@@ -37,12 +37,21 @@ export const RequestLines = Context.Reference<RequestLine | undefined>(
 const shown = (text: string): string => clientText(text, 128)
 
 /** `POST /api/chat  m:latest  200  7 in, 3 out  41 ms` */
-export const shortRequestLine: RequestLine = ({ arrival, errorType, latencyMs, model, status, usage }) =>
+export const shortRequestLine: RequestLine = ({
+  arrival,
+  errorType,
+  hint,
+  latencyMs,
+  model,
+  status,
+  usage
+}) =>
   Effect.logInfo(
     [
       `${arrival.method} ${shown(arrival.endpoint)}`,
       model === undefined ? "" : shown(model),
       `${status}${errorType === undefined ? "" : ` ${errorType}`}`,
+      hint === undefined ? "" : `(${hint})`,
       totalTokens(usage) === 0 ? "" : `${usage.tokensIn} in, ${usage.tokensOut} out`,
       `${latencyMs} ms`
     ]
@@ -60,6 +69,7 @@ export const requestLine: RequestLine = (record) =>
     model: record.model === undefined ? undefined : shown(record.model),
     status: record.status,
     error: record.errorType,
+    hint: record.hint,
     latency_ms: record.latencyMs,
     tokens_in: record.usage.tokensIn,
     tokens_out: record.usage.tokensOut

@@ -55,6 +55,8 @@ export class RequestContext {
   opened = false
   /** why it was refused, for the audit */
   detail: string | undefined
+  /** what its client is told in `X-Hint`, for its log line */
+  hint: string | undefined
   /** how it ended */
   outcome: Outcome | undefined
   /** whether the model server cut the prompt, by its own counts; undefined: not known */

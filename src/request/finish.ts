@@ -46,7 +46,7 @@ const recordOf = (
   now: number,
   loadMs: number
 ): AuditRecord => {
-  const { arrival, asked, caller, detail, endUser, model, queuedMs, resolved, truncated } = context
+  const { arrival, asked, caller, detail, endUser, hint, model, queuedMs, resolved, truncated } = context
   const userAccount = context.cost.reservation?.claims.user?.id
   return {
     arrival,
@@ -63,7 +63,8 @@ const recordOf = (
     ...(queuedMs === undefined ? {} : { queuedMs }),
     ...(loadMs < noticeableLoadMs ? {} : { loadMs: Math.round(loadMs) }),
     ...(outcome.type === undefined ? {} : { errorType: outcome.type }),
-    ...(detail === undefined ? {} : { detail })
+    ...(detail === undefined ? {} : { detail }),
+    ...(hint === undefined ? {} : { hint })
   }
 }
 

@@ -126,7 +126,12 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
             /disabled, revoked or expired[^]*show-key --prefix tg_/
           ],
           [yield* chat(undefined), "key: none that is known", /no key that is known/],
-          [yield* call("/api/ps", { secret: some.secret }), "path", /does not serve this path or method/]
+          [yield* call("/api/ps", { secret: some.secret }), "path", /does not serve this path or method/],
+          [
+            yield* call("/v1/v1/models", { secret: some.secret }),
+            "path: leave /v1 out of the client's base URL",
+            /does not serve this path or method: leave \/v1 out of the client's base URL\./
+          ]
         ]
         for (const [answer, detail, why] of asked) {
           const id = answer.headers.get("x-request-id") ?? ""
@@ -145,7 +150,7 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
         const texts = asked
           .filter(([{ status }]) => status === 403)
           .map(([{ text }]) => JSON.parse(text).error)
-        assert.lengthOf(texts, 4)
+        assert.lengthOf(texts, 5)
         for (const text of texts) assert.deepStrictEqual(text, texts[0])
         assert.match(
           (yield* tollgateBeside("requests", "--key", poor.prefix)).stdout,

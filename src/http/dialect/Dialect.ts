@@ -45,8 +45,8 @@ export interface Encoder {
   /** the last line or event of an answer that fails after its first byte */
   readonly failure: (error: ErrorResponse, requestId: string) => string
   /**
-   * Text for a client whose model server has sent no frame for ten seconds, and again after each further ten seconds. Without it,
-   * the head of the answer waits for the first frame. After it, an early failure is no status but `failure`.
+   * Text for a client that has heard nothing for ten seconds, from the first frame on and after it. Without it the head of the answer
+   * waits for the first frame. After it, an early failure is no status but `failure`. All server-sent events have it, and no NDJSON.
    */
   readonly waiting?: () => string
   /** the text of the object of an answer without a stream; `run` has all frames in one */

@@ -6,6 +6,7 @@ import { Match } from "effect"
 import type { BudgetExhausted, GatewayError, RateLimited } from "../../domain/Errors.ts"
 import type { BudgetScope, Period } from "../../domain/Limits.ts"
 import { type Outcome, outcomes } from "../../domain/Outcome.ts"
+import { hintOf } from "../../domain/refusal.ts"
 import type { ShownError } from "../../domain/Surface.ts"
 
 export interface ErrorResponse extends Outcome {
@@ -57,6 +58,9 @@ const budgetExhausted = (error: BudgetExhausted): ErrorResponse => ({
 const retryAfter = (seconds: number | undefined) =>
   seconds === undefined ? {} : { headers: { "retry-after": String(seconds) } }
 
+/** A 426 must name a protocol (RFC 9110, section 15.5.22). */
+const websocketInstead = { upgrade: "HTTP/1.1", connection: "upgrade" }
+
 const badGateway = (retryAfterS: number | undefined): ErrorResponse => ({
   ...outcomes.badGateway,
   message: "model backend unavailable",
@@ -70,17 +74,27 @@ export const internalError: ErrorResponse = {
 
 export const toErrorResponse: (error: GatewayError) => ErrorResponse = Match.type<GatewayError>().pipe(
   Match.tagsExhaustive({
-    BadRequest: (error): ErrorResponse => ({
-      ...(error.overflow === true ? outcomes.contextExceeded : outcomes.invalidRequest),
-      message: error.detail
-    }),
+    BadRequest: (error): ErrorResponse =>
+      error.upgrade === true
+        ? { ...outcomes.upgradeRequired, message: error.detail, headers: websocketInstead }
+        : {
+            ...(error.overflow === true ? outcomes.contextExceeded : outcomes.invalidRequest),
+            message: error.detail
+          },
     Unauthorized: (): ErrorResponse => ({
       ...outcomes.unauthorized,
       message: "unauthorized",
       // Claude Code would ask for minutes, and show nothing.
       headers: { "www-authenticate": "Bearer", "x-should-retry": "false" }
     }),
-    Forbidden: (): ErrorResponse => ({ ...outcomes.forbidden, message: "forbidden" }),
+    Forbidden: (error): ErrorResponse => {
+      const hint = hintOf(error)
+      return {
+        ...outcomes.forbidden,
+        message: "forbidden",
+        headers: hint === undefined ? {} : { "x-hint": hint }
+      }
+    },
     PayloadTooLarge: (error): ErrorResponse => ({
       ...outcomes.payloadTooLarge,
       message: `request body is larger than ${error.limitBytes} bytes`

@@ -1,4 +1,4 @@
-/** Time limits for clients, in milliseconds. They are not settings; tests use shorter ones. */
+/** Times of clients, in milliseconds. They are not settings; tests use shorter ones. */
 import { Context } from "effect"
 
 export interface ClientTimeoutsMs {
@@ -12,8 +12,17 @@ export interface ClientTimeoutsMs {
   readonly idle: number
   /** how often Node checks these limits */
   readonly check: number
+  /** how long a client of server-sent events hears nothing: proxies cut a silent connection after a minute, or after half of one */
+  readonly silence: number
 }
 
 export const ClientTimeouts = Context.Reference<ClientTimeoutsMs>("tollgate/http/server/ClientTimeouts", {
-  defaultValue: () => ({ head: 15_000, body: 30_000, request: 60_000, idle: 65_000, check: 2_000 })
+  defaultValue: () => ({
+    head: 15_000,
+    body: 30_000,
+    request: 60_000,
+    idle: 65_000,
+    check: 2_000,
+    silence: 10_000
+  })
 })

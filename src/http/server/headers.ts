@@ -12,6 +12,7 @@ export const maxRequestId = 64
 /** What is read of each header, in characters. */
 export const clientHeaders = {
   "accept-encoding": 256,
+  "anthropic-version": 256,
   authorization: 256,
   "content-encoding": 256,
   "content-length": 256,
@@ -20,6 +21,7 @@ export const clientHeaders = {
   host: 256,
   traceparent: 256,
   "transfer-encoding": 256,
+  upgrade: 256,
   "x-api-key": 256,
   "x-forwarded-for": 1024,
   "x-request-id": readLength(maxRequestId)

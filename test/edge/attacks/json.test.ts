@@ -1,7 +1,8 @@
 /** docs/hardening.md, B01 to B10: bytes and JSON. A body that gateway and backend could read differently is refused. */
-import { gzipSync } from "node:zlib"
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib"
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { routes } from "../../../src/http/routes.ts"
 import { Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { chunked, rawPost, talk } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
@@ -66,13 +67,48 @@ layer(layerGateway(), live)("a request's body", (it) => {
     }).pipe(unharmed)
   })
 
-  test("when it is compressed, then it is never decompressed (B03)", function* () {
+  const pack = { gzip: gzipSync, "x-gzip": gzipSync, deflate: deflateSync, zstd: zstdCompressSync }
+
+  test("when it is compressed, then it is what it unpacks to, on every route, and its size counts unpacked (B03)", function* () {
     const { secret } = yield* newKey()
-    const bomb = gzipSync(Buffer.alloc(50_000_000))
+    const takers = routes.filter(({ method }) => method === "POST").filter((route) => !("extra" in route))
+    for (const [coding, packed] of Object.entries(pack)) {
+      const headers = [`Content-Encoding: ${coding.toUpperCase()}`]
+      assert.strictEqual(
+        (yield* ask(secret, packed(JSON.stringify(plain)), { headers }))?.status,
+        200,
+        coding
+      )
+      for (const { path } of takers) {
+        const said = yield* Effect.forEach(
+          [ask(secret, "{}", { path }), ask(secret, packed("{}"), { path, headers })],
+          Effect.map((response) => JSON.parse(response?.body ?? "").error.message)
+        )
+        assert.strictEqual(said[1], said[0], `${coding} ${path}`)
+      }
+      yield* Effect.gen(function* () {
+        for (const bytes of [262_145, 50_000_000]) {
+          const response = yield* ask(secret, packed(Buffer.alloc(bytes, " ")), { headers })
+          yield* assertAudited(assertRefusal(response, 413, coding), 413)
+        }
+      }).pipe(unharmed)
+    }
+  })
+
+  test("when it has several codings, one that is not known, or another than it says, then it is refused (B03)", function* () {
+    const { secret } = yield* newKey()
+    const cases = [
+      ["br", brotliCompressSync("{}"), /Content-Encoding: expected one of gzip, deflate and zstd, or none/],
+      ["identity, gzip", gzipSync("{}"), /Content-Encoding: expected one of/],
+      ["gzip, gzip", gzipSync(gzipSync("{}")), /Content-Encoding: expected one of/],
+      ["gzip", Buffer.from("{}"), /body: expected gzip, whole and with nothing behind it/],
+      ["zstd", gzipSync("{}"), /body: expected zstd, whole/]
+    ] as const
     yield* Effect.gen(function* () {
-      for (const encoding of ["gzip", "deflate", "br", "identity, gzip", "x-gzip"]) {
-        const response = yield* ask(secret, bomb, { headers: [`Content-Encoding: ${encoding}`] })
-        yield* assertAudited(assertRefusal(response, 400, encoding), 400)
+      for (const [coding, body, why] of cases) {
+        const response = yield* ask(secret, body, { headers: [`Content-Encoding: ${coding}`] })
+        yield* assertAudited(assertRefusal(response, 400, coding), 400)
+        assert.match(response?.text ?? "", why)
       }
     }).pipe(unharmed)
     const identity = yield* ask(secret, JSON.stringify(plain), { headers: ["Content-Encoding: identity"] })

@@ -9,7 +9,14 @@ import { talk } from "../../support/RawClient.ts"
 import { assertRefusal, unharmed } from "./checks.ts"
 import { testWith } from "../../support/testWith.ts"
 
-const hasty = Layer.succeed(ClientTimeouts, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
+const hasty = Layer.succeed(ClientTimeouts, {
+  head: 700,
+  body: 500,
+  request: 1500,
+  idle: 10_000,
+  check: 100,
+  silence: 10_000
+})
 
 const cases: ReadonlyArray<readonly [MalformedReason, string, number]> = [
   ["syntax", "NONSENSE\r\n\r\n", 400],

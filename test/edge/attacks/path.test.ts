@@ -1,6 +1,7 @@
 /** docs/hardening.md, "Paths and methods": everything that is not in the route table is a 403. */
 import { assert, layer } from "@effect/vitest"
 import { Effect } from "effect"
+import { makeHintOf } from "../../../src/http/hints.ts"
 import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, rawRequest, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
@@ -8,6 +9,8 @@ import { atMost } from "../../support/wait.ts"
 import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
+
+const hintOf = makeHintOf(new Set())
 
 /** What is not in the table byte for byte; `test/unit/http/routes.test.ts` tries every byte of every path. */
 const targets = [
@@ -87,6 +90,8 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
         const { responses } = yield* talk(url, head, { answers: 1 })
         const id = assertRefusal(responses[0], 403, `${row}: ${method} ${target.slice(0, 80)}`)
         assert.isFalse(responses[0]?.headers.has("allow"), "no list of the right methods")
+        if (target.startsWith("/"))
+          assert.strictEqual(responses[0]?.headers.get("x-hint"), hintOf(method, target), target)
         yield* assertAudited(id, 403)
       }
     }).pipe(unharmed)
@@ -131,6 +136,24 @@ layer(layerGateway(), live)("a target that is not on the list", (it) => {
         { answers: 1 }
       )
       assertRefusal(upgrade.responses[0], 401, "h2c")
+      // Codex tries one, and on a 426 goes on by HTTP at once.
+      for (const [target, status] of [
+        ["/v1/chat/completions", 426],
+        ["/api/generate?x", 426],
+        ["/v1/responses", 403],
+        ["/v1/realtime", 403],
+        ["/v1/embeddings", 403],
+        ["/v1/models", 401]
+      ] as const) {
+        const websocket = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+        const { responses } = yield* talk(url, rawRequest("GET", target, websocket), { answers: 1 })
+        yield* assertAudited(assertRefusal(responses[0], status, target), status)
+        assert.strictEqual(
+          responses[0]?.headers.get("upgrade"),
+          status === 426 ? "HTTP/1.1" : undefined,
+          target
+        )
+      }
     }).pipe(unharmed)
   })
 

@@ -11,7 +11,14 @@ import { testWith } from "../../support/testWith.ts"
 
 const live = { excludeTestServices: true } as const
 
-const hasty = Layer.succeed(ClientTimeouts, { head: 700, body: 500, request: 1500, idle: 10_000, check: 100 })
+const hasty = Layer.succeed(ClientTimeouts, {
+  head: 700,
+  body: 500,
+  request: 1500,
+  idle: 10_000,
+  check: 100,
+  silence: 10_000
+})
 
 /** Says `byte` again and again until the connection ends. */
 const dripping = (byte: string, everyMs: number) => (socket: Socket) => {

@@ -16,7 +16,7 @@ const paths = [
 
 layer(layerGateway(), live)("without EXTRA_SURFACES", (it) => {
   it.effect(
-    "when a path of an extra surface is asked for, then it is the 403 of every other path, byte for byte",
+    "when a path of an extra surface is asked for, then it is the 403 of every other path, byte for byte but for its hint",
     () =>
       Effect.gen(function* () {
         const { secret } = yield* newKey()
@@ -30,11 +30,15 @@ layer(layerGateway(), live)("without EXTRA_SURFACES", (it) => {
             const withoutId = ({ headers: sent, status, text }: typeof answer) => {
               const id = sent.get("x-request-id") ?? ""
               const kept = [...sent]
-                .filter(([name]) => name !== "date")
+                .filter(([name]) => name !== "date" && name !== "x-hint")
                 .map(([name, value]) => `${name}: ${value}`)
               return { status, text: text.replace(id, "id"), headers: kept.join("\n").replace(id, "id") }
             }
             assert.strictEqual(answer.status, 403)
+            assert.match(
+              answer.headers.get("x-hint") ?? "",
+              /^this surface is off: EXTRA_SURFACES does not name \w+$/
+            )
             assert.deepStrictEqual(withoutId(answer), withoutId(other), `${method} ${path}`)
           }
         }
@@ -72,3 +76,43 @@ layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("with EXTRA_SURFACES=
       assert.strictEqual((yield* call(path, { headers: { "x-api-key": secret } })).status, 401)
   })
 })
+
+layer(layerGateway({ EXTRA_SURFACES: "responses,messages" }), live)(
+  "with EXTRA_SURFACES=responses,messages",
+  (it) => {
+    const test = testWith(it.effect)
+
+    test("when x-api-key has a key, then it is one for the lists of /v1 too, and for no other path", function* () {
+      const { secret } = yield* newKey({ models: ["m"] })
+      const ask = (path: string, headers: Readonly<Record<string, string>>) => call(path, { headers })
+      for (const path of ["/v1/models", "/v1/models/m"]) {
+        assert.strictEqual((yield* ask(path, { "x-api-key": secret })).status, 200)
+        assert.strictEqual((yield* call(path, { secret, headers: { "x-api-key": "tg_other" } })).status, 401)
+      }
+      assert.strictEqual((yield* ask("/api/tags", { "x-api-key": secret })).status, 401)
+    })
+
+    test("when anthropic-version is there, then a list has the form of Anthropic's, else that of OpenAI's", function* () {
+      const { secret } = yield* newKey({ models: ["m"] })
+      const headers = { "x-api-key": secret, "anthropic-version": "2023-06-01" }
+      const listed = JSON.parse((yield* call("/v1/models?limit=1000", { headers })).text)
+      const { created_at: at, ...entry } = listed.data[0]
+      assert.match(at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+      const rest = {
+        type: "model",
+        display_name: "m:latest",
+        max_input_tokens: null,
+        max_tokens: null,
+        capabilities: null
+      }
+      assert.deepStrictEqual(entry, { id: "m:latest", ...rest })
+      assert.deepInclude(listed, { has_more: false, first_id: "m:latest", last_id: "m:latest" })
+      const one = JSON.parse((yield* call("/v1/models/m", { headers })).text)
+      assert.deepStrictEqual(one, { ...rest, id: "m", created_at: at })
+      assert.strictEqual(JSON.parse((yield* call("/v1/models", { secret })).text).object, "list")
+      const none = yield* newKey({ models: [] })
+      const empty = yield* call("/v1/models", { headers: { ...headers, "x-api-key": none.secret } })
+      assert.strictEqual(empty.text, '{"data":[],"has_more":false,"first_id":null,"last_id":null}')
+    })
+  }
+)

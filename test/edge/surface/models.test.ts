@@ -37,6 +37,7 @@ layer(layerGateway(), live)("models", (it) => {
       }
     }
     assert.deepStrictEqual([...seen.values()].length, 1, [...seen.entries()].join("\n"))
+    assert.include([...seen.keys()][0], "not one of this key's models; GET /v1/models lists them")
     assert.include(
       [...seen.keys()][0],
       `{\\"error\\":{\\"message\\":\\"forbidden\\",\\"type\\":\\"forbidden\\",\\"code\\":403}`

@@ -238,8 +238,8 @@ const headerValue = (unit: string): string | undefined => {
   return /[^\t\x20-\x7e\x80-\xff]/.test(value) ? undefined : value
 }
 
-/** Node itself reads these, and refuses a request in which they are wrong. */
-const ofNode = new Set(["content-length", "expect", "host", "transfer-encoding"])
+/** Node itself reads these, and refuses a request in which they are wrong; undici, which sends here, writes `upgrade` itself. */
+const ofNode = new Set(["content-length", "expect", "host", "transfer-encoding", "upgrade"])
 
 /** What makes the parser of a header go on. */
 const starts: Readonly<Record<string, string>> = {

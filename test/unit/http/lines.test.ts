@@ -32,10 +32,10 @@ const textsIn = (value: unknown): ReadonlyArray<string> =>
       ? Object.entries(value).flatMap(([name, inner]) => [name, ...textsIn(inner)])
       : []
 
-/** All texts of an answer of which every line is one of a client: an event, its data, or JSON. */
+/** All texts of an answer of which every line is one of a client: a comment, an event, its data, or JSON. */
 const textsOf = (answer: string): ReadonlyArray<string> =>
   splitLines(answer).flatMap((line) => {
-    if (line === "data: [DONE]" || /^event: [a-z._]+$/.test(line)) return []
+    if (line === "data: [DONE]" || /^(?:event: [a-z._]+|: waiting)$/.test(line)) return []
     return textsIn(JSON.parse(line.startsWith("data: ") ? line.slice("data: ".length) : line))
   })
 

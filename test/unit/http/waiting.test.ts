@@ -1,24 +1,33 @@
-/** A client whose model server has not begun hears that it waits, and then gets its answer or its failure. */
+/** A client of server-sent events that hears nothing for a while hears that it waits; one of NDJSON does not. */
 import { assert, it } from "@effect/vitest"
-import { Context, Deferred, Effect, Layer, type Stream } from "effect"
+import { Context, Deferred, Effect, Layer, Stream } from "effect"
 import { HttpServer } from "effect/http"
 import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
-import type { ExtraSurface } from "../../../src/domain/Surface.ts"
+import { extraSurfaces } from "../../../src/domain/Surface.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
+import { routes, type Route } from "../../../src/http/routes.ts"
+import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
 import { layerInMemory } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
-type Begun = Deferred.Deferred<Stream.Stream<Frame>, BackendFailed>
+type Begun = Deferred.Deferred<Stream.Stream<Frame, BackendFailed>, BackendFailed>
 
-/** What a client reads before and after the model server begins, as `begin` says. */
-const heard = Effect.fnUntraced(function* (
-  begin: (begun: Begun) => Effect.Effect<unknown>,
-  surface: ExtraSurface = "messages"
-) {
-  const begun = yield* Deferred.make<Stream.Stream<Frame>, BackendFailed>()
+const all: ReadonlyArray<Route> = routes
+/** Of every route that streams: its path, and whether its streams are server-sent events. */
+const streams = all.flatMap((route) =>
+  route.handler === "generate"
+    ? [{ path: route.path, isEvents: route.dialect.contentType === "text/event-stream" }]
+    : []
+)
+
+const timeouts = ClientTimeouts.defaultValue()
+
+/** Asks for a stream of a model that begins when the test says so. */
+const ask = Effect.fnUntraced(function* (path: string, silence = 5) {
+  const begun = yield* Deferred.make<Stream.Stream<Frame, BackendFailed>, BackendFailed>()
   const [keys, key] = [makeKeys(), memoryKey({})]
   keys.add(key)
   const gateway = layerInMemory({
@@ -27,61 +36,143 @@ const heard = Effect.fnUntraced(function* (
       models: Effect.succeed([modelNamed("m:latest")]),
       reply: () => Deferred.await(begun)
     }),
-    server: { extraSurfaces: new Set([surface]), answerPatienceMs: 5 }
-  })
+    server: { extraSurfaces: new Set(extraSurfaces) }
+  }).pipe(Layer.provide(Layer.succeed(ClientTimeouts, { ...timeouts, silence })))
   const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
-  const response = yield* Effect.promise(() =>
-    fetch(new URL(`/v1/${surface}`, HttpServer.formatAddress(address)), {
-      method: "POST",
-      headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
-      body: JSON.stringify({
-        model: "m",
-        max_tokens: 9,
-        stream: true,
-        messages: [{ role: "user", content: "hi" }],
-        input: "hi"
-      })
+  const response = fetch(new URL(path, HttpServer.formatAddress(address)), {
+    method: "POST",
+    headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
+    body: JSON.stringify({
+      model: "m",
+      max_tokens: 9,
+      stream: true,
+      messages: [{ role: "user", content: "hi" }],
+      ...(path === "/v1/responses" ? { input: "hi" } : { prompt: "hi" })
     })
-  )
-  assert.strictEqual(response.status, 200)
+  })
+  return { begun, response }
+})
+
+const readerOf = (response: Response) => {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
   const read = Effect.promise(async () => (await reader?.read())?.value ?? "")
+  const rest = Effect.gen(function* () {
+    let all = ""
+    for (let text = yield* read; text !== ""; text = yield* read) all += text
+    return all
+  })
+  return { read, rest }
+}
+
+/** What a client reads before and after the model server begins, as `begin` says. */
+const heard = Effect.fnUntraced(function* (begin: (begun: Begun) => Effect.Effect<unknown>, path: string) {
+  const { begun, response: answer } = yield* ask(path)
+  const response = yield* Effect.promise(() => answer)
+  assert.strictEqual(response.status, 200, path)
+  const { read, rest } = readerOf(response)
   const before = yield* read
   yield* begin(begun)
-  let after = ""
-  for (let text = yield* read; text !== ""; text = yield* read) after += text
-  const names = (text: string) => [...text.matchAll(/^event: ([\w.]+)$/gm)].map(([, name]) => name)
-  // On a busy machine it hears more than once that it waits.
-  const isAgain = (name: string | undefined) => name === "ping" || name === "response.in_progress"
-  return { before: names(before).slice(0, 2), after: names(after).filter((name) => !isAgain(name)) }
+  return { before, after: yield* rest }
 })
+
+const names = (text: string) => [...text.matchAll(/^event: ([\w.]+)$/gm)].map(([, name]) => name)
+// On a busy machine it hears more than once that it waits.
+const isAgain = (name: string | undefined) => name === "ping" || name === "response.in_progress"
+const answers = (begun: Begun) => Deferred.succeed(begun, replyWith(["a", "b"], 9))
+const fails = (begun: Begun) => Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
 
 const test = testWith(it.live)
 
-test("when the first frame takes long, then the client hears the start and a ping, and then the answer", function* () {
-  const { after, before } = yield* heard((begun) => Deferred.succeed(begun, replyWith(["a", "b"], 9)))
-  assert.deepStrictEqual(before, ["message_start", "ping"])
-  assert.deepStrictEqual(after, [
-    "content_block_start",
-    "content_block_delta",
-    "content_block_delta",
-    "content_block_stop",
-    "message_delta",
-    "message_stop"
-  ])
+test("when the first frame takes long, then every stream of events says that it waits, and then has its answer", function* () {
+  for (const { path } of streams.filter(({ isEvents }) => isEvents)) {
+    const { after, before } = yield* heard(answers, path)
+    assert.match(before, /^: waiting$|^event: (?:ping|response.in_progress)$/m, path)
+    assert.match(after, /"a"[^]*"b"[^]*(?:\[DONE\]|message_stop|response.completed)/, path)
+  }
 })
 
 test("when the model server fails after the client has heard that it waits, then the failure is the last event", function* () {
-  const { after, before } = yield* heard((begun) =>
-    Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
-  )
-  assert.deepStrictEqual(before, ["message_start", "ping"])
-  assert.deepStrictEqual(after, ["error"])
+  for (const { path } of streams.filter(({ isEvents }) => isEvents)) {
+    const { after } = yield* heard(fails, path)
+    const [last = ""] = after.trimEnd().split("\n\n").slice(-1)
+    assert.match(last, /^(?:event: (?:error|response.failed)\n)?data: .*model backend unavailable/, path)
+    assert.notInclude(after, "[DONE]", path)
+  }
 })
 
-test("when a client of Responses has heard that it waits, then a failure is response.failed", function* () {
-  const fails = (begun: Begun) => Deferred.fail(begun, new BackendFailed({ fault: "timeout" }))
-  const { after, before } = yield* heard(fails, "responses")
-  assert.deepStrictEqual(before, ["response.created", "response.in_progress"])
-  assert.deepStrictEqual(after, ["response.failed"])
+test("when the first frame takes long, then a stream of NDJSON has no byte before it, and a failure is a status", function* () {
+  const lines = streams.filter(({ isEvents }) => !isEvents)
+  assert.deepStrictEqual(
+    lines.map(({ path }) => path),
+    ["/api/chat", "/api/generate"]
+  )
+  for (const { path } of lines) {
+    for (const [begin, status] of [
+      [answers, 200],
+      [fails, 502]
+    ] as const) {
+      const { begun, response } = yield* ask(path, 1)
+      // Real time: many times as long as a stream of events is silent.
+      const early = yield* Effect.promise(() =>
+        Promise.race([response, new Promise((go) => setTimeout(go, 50))])
+      )
+      assert.isUndefined(early, path)
+      yield* begin(begun)
+      const answer = yield* Effect.promise(() => response)
+      assert.strictEqual(answer.status, status, path)
+      assert.match(yield* readerOf(answer).rest, status === 200 ? /^\{"model":"m"/ : /^\{"error"/, path)
+    }
+  }
+})
+
+test("when the model is silent within its answer, then events say that it waits, and lines do not", function* () {
+  for (const { isEvents, path } of streams) {
+    const { begun, response } = yield* ask(path)
+    const more = yield* Deferred.make<void>()
+    const frames = replyWith(["a", "b"], 9)
+    yield* Deferred.succeed(
+      begun,
+      Stream.concat(
+        Stream.take(frames, 1),
+        Stream.unwrap(Effect.as(Deferred.await(more), Stream.drop(frames, 1)))
+      )
+    )
+    const { read, rest } = readerOf(yield* Effect.promise(() => response))
+    let before = yield* read
+    // Real time: nothing must come.
+    const saysSo = /^: waiting$|^event: ping$|"a"[^]*^event: response.in_progress$/m
+    if (!isEvents) yield* Effect.sleep("50 millis")
+    else for (let text = before; text !== "" && !saysSo.test(before); before += text) text = yield* read
+    yield* Deferred.succeed(more, undefined)
+    const after = yield* rest
+    assert.strictEqual(saysSo.test(before), isEvents, `${path}: ${before}`)
+    assert.match(before + after, /"a"[^]*"b"/, path)
+  }
+})
+
+test("when clients of messages and responses hear that they wait, then it is by the events of their own streams", function* () {
+  const messages = yield* heard(answers, "/v1/messages")
+  assert.deepStrictEqual(names(messages.before).slice(0, 2), ["message_start", "ping"])
+  assert.deepStrictEqual(
+    names(messages.after).filter((name) => !isAgain(name)),
+    [
+      "content_block_start",
+      "content_block_delta",
+      "content_block_delta",
+      "content_block_stop",
+      "message_delta",
+      "message_stop"
+    ]
+  )
+  const failed = yield* heard(fails, "/v1/messages")
+  assert.deepStrictEqual(
+    names(failed.after).filter((name) => !isAgain(name)),
+    ["error"]
+  )
+  const { after, before } = yield* heard(fails, "/v1/responses")
+  assert.deepStrictEqual(names(before).slice(0, 2), ["response.created", "response.in_progress"])
+  assert.deepStrictEqual(
+    names(after).filter((name) => !isAgain(name)),
+    ["response.failed"]
+  )
 })

@@ -108,6 +108,8 @@ const encoder = (
     frames: (frames) => joined(frames, chunksOf),
     // No `[DONE]` follows, which would mean success.
     failure: (error, requestId) => event(errorBody(error, requestId)),
+    // A comment: a chunk without text would be the first one of an answer that may still fail.
+    waiting: () => ": waiting\n\n",
     object: (run) =>
       jsonText({ ...objectOf(choices.objects.whole, run, choices.whole(run)), usage: usageOf(run) })
   }
