@@ -4,7 +4,7 @@ import { type BackendFault, forbidden, type Gate } from "../src/domain/Errors.ts
 import { limitWords } from "../src/domain/refusal.ts"
 import { amount, escapeText, shellWord } from "./terminal.ts"
 
-type Row = Pick<RequestRow, "detail" | "errorType" | "key" | "model" | "status" | "tenant">
+type Row = Pick<RequestRow, "detail" | "error_type" | "key" | "model" | "status" | "tenant">
 
 const command = (name: string, ...options: ReadonlyArray<string>): string =>
   `tollgate ${[name, ...options].join(" ")}`
@@ -123,7 +123,7 @@ const sentences: Readonly<Record<string, (what: string, row: Row) => string>> = 
 export const whyOf = (row: Row): string | undefined => {
   if (row.status < 400) return undefined
   if (row.status === 499) return "The client left before the end."
-  if (row.detail === null) return row.errorType === null ? undefined : row.errorType.replaceAll("_", " ")
+  if (row.detail === null) return row.error_type === null ? undefined : row.error_type.replaceAll("_", " ")
   if (row.detail === "*") return "Several requests were refused for different reasons."
   if (has(forbiddenSentences, row.detail)) return forbiddenSentences[row.detail](row)
   const [, kind = "", what = ""] = /^([a-z ]+): (.*)$/s.exec(row.detail) ?? []

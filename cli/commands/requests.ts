@@ -32,26 +32,26 @@ const orNothing = (text: string | null): string => (text === null ? "-" : escape
 
 /** `*` marks a corrected row, `×3` a row that stands for three requests. */
 const columns: { readonly [header: string]: (row: RequestRow) => string } = {
-  "ARRIVED (UTC)": ({ arrivedAt }) => arrivedAt.toISOString().slice(0, 19).replace("T", " "),
+  "ARRIVED (UTC)": ({ arrived_at }) => arrived_at.slice(0, 19).replace("T", " "),
   STATUS: ({ corrected, repeats, status }) =>
     `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
   TENANT: ({ tenant }) => orNothing(tenant),
   KEY: ({ key }) => orNothing(key),
   NAME: ({ name }) => orNothing(name),
-  USER: ({ endUser }) => orNothing(endUser),
+  USER: ({ end_user }) => orNothing(end_user),
   MODEL: ({ model }) => orNothing(model),
-  IN: ({ tokensIn }) => amount(tokensIn),
-  OUT: ({ tokensOut }) => amount(tokensOut),
-  MS: ({ latencyMs }) => amount(latencyMs),
-  REQUEST: ({ requestId }) => requestId,
+  IN: ({ tokens_in }) => amount(tokens_in),
+  OUT: ({ tokens_out }) => amount(tokens_out),
+  MS: ({ latency_ms }) => amount(latency_ms),
+  REQUEST: ({ request_id }) => request_id,
   WHY: (row) => whyOf(row) ?? ""
 }
 
 const requestTable = (rows: ReadonlyArray<RequestRow>): string => tableOf(rows, columns)
 
 const sumLine = (rows: ReadonlyArray<RequestRow>): string => {
-  const sum = (of: "repeats" | "tokensIn" | "tokensOut") => rows.reduce((total, row) => total + row[of], 0)
-  return `${counted(sum("repeats"), "request")}, ${amount(sum("tokensIn"))} tokens in, ${amount(sum("tokensOut"))} tokens out`
+  const sum = (of: "repeats" | "tokens_in" | "tokens_out") => rows.reduce((total, row) => total + row[of], 0)
+  return `${counted(sum("repeats"), "request")}, ${amount(sum("tokens_in"))} tokens in, ${amount(sum("tokens_out"))} tokens out`
 }
 
 const widths = [19, 6, 12, 12, 12, 12, 20, 7, 7, 7, 36, 0]
@@ -80,8 +80,8 @@ export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) 
   let since: number | undefined
   const read = Effect.fnUntraced(function* () {
     const found = yield* records.writtenSince(filter, since)
-    const fresh = found.rows.filter(({ requestId }) => !seen.has(requestId))
-    for (const row of fresh) seen.set(row.requestId, row.completedAt.getTime())
+    const fresh = found.rows.filter(({ request_id }) => !seen.has(request_id))
+    for (const row of fresh) seen.set(row.request_id, row.completed_at.getTime())
     since = found.now - overlapMs
     // A second more, because times are cut to milliseconds.
     const oldest = since - 1000
@@ -156,12 +156,12 @@ export const requests = Command.make(
         [requestTable(rows), "", sumLine(rows), periodLine(period)].join("\n")
       )
     }
-    const shown = new Set(rows.map(({ requestId }) => requestId))
+    const shown = new Set(rows.map(({ request_id }) => request_id))
     yield* printRows(listed)
     for (;;) {
       // Those that were written between the first look and the list are in both.
       const fresh = yield* untilAnswered(next())
-      yield* printRows(fresh.filter(({ requestId }) => !shown.delete(requestId)))
+      yield* printRows(fresh.filter(({ request_id }) => !shown.delete(request_id)))
       yield* Effect.sleep("1 second")
     }
   })
@@ -173,16 +173,18 @@ export const requests = Command.make(
   )
 )
 
-/** `tokensIn` as `tokens in` */
-const words = (name: string): string => name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
-
 const shown = (value: unknown): string =>
   value === null ? "-" : value instanceof Date ? value.toISOString() : escapeText(String(value))
 
 const block = (title: string, fields: object | undefined): ReadonlyArray<string> =>
   fields === undefined
     ? []
-    : [title, ...Object.entries(fields).map(([name, value]) => `  ${words(name).padEnd(18)} ${shown(value)}`)]
+    : [
+        title,
+        ...Object.entries(fields).map(
+          ([name, value]) => `  ${name.replaceAll("_", " ").padEnd(18)} ${shown(value)}`
+        )
+      ]
 
 /** As the client got it. */
 const whyNow = ({ correction, row }: RequestDetails): string | undefined =>
@@ -205,11 +207,11 @@ const describe = (details: RequestDetails): string => {
 const toJson = (details: RequestDetails) => {
   const { correction, open, row } = details
   return {
-    requestId: row?.requestId ?? open?.requestId ?? null,
+    request_id: row?.request_id ?? open?.request_id ?? null,
     state: row === undefined ? "open" : "ended",
     status: correction?.status ?? row?.status ?? null,
-    tokensIn: (row?.tokensIn ?? 0) + (correction?.tokensIn ?? 0),
-    tokensOut: (row?.tokensOut ?? 0) + (correction?.tokensOut ?? 0),
+    tokens_in: (row?.tokens_in ?? 0) + (correction?.tokens_in ?? 0),
+    tokens_out: (row?.tokens_out ?? 0) + (correction?.tokens_out ?? 0),
     row: row ?? null,
     correction: correction ?? null,
     open: open ?? null,

@@ -18,7 +18,9 @@ import { Effect, Schema } from "effect"
 import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { claimsWithoutLimits } from "../domain/Reservation.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
 import type { AuditRow } from "./rows.ts"
+import { logColumns } from "./statements.ts"
 import type { Reconciler } from "../gates/limits/Reconciler.ts"
 
 const Correction = Schema.Struct({
@@ -40,15 +42,14 @@ const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
 
 /**
  * Corrects the stored rows of the requests of `rows`, and returns the corrections it made. It locks the ledger's rows in
- * the same order as `closeIntents`. The row of a request that was not admitted has no time of admission; the correction
+ * the same order as `writeRows`. The row of a request that was not admitted has no time of admission; the correction
  * then has its time of arrival.
  */
 export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.flatMap(
     pg`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, tokens_in bigint, tokens_out bigint,
-        usage_source text, status integer, error_type text)
+      ${logColumns(pg).sorted(rows)}
     ), late AS (
       INSERT INTO audit_corrections (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out,
         usage_source, status, error_type)
@@ -73,7 +74,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
       WHERE l.key_id = sums.key_id AND l.day = sums.day AND l.tenant_id = sums.tenant_id
     )
     SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
-      coalesce((SELECT k.budget_account FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,
+      coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,
       a.user_account::text,
       (extract(epoch FROM late.admitted_at) * 1000)::float8 AS admitted_at,
       (late.tokens_in + late.tokens_out)::float8 AS tokens,

@@ -15,7 +15,7 @@ import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
-import { type Late, makeGroupCommit, type QueueClosed, type QueueFull } from "./GroupCommit.ts"
+import { type GroupCommit, type Late, makeGroupCommit } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
@@ -24,7 +24,6 @@ import {
   auditRow,
   type AuditRow,
   completionRow,
-  type CompletionRow,
   type IntentRow,
   intentRow,
   type Progress,
@@ -32,7 +31,7 @@ import {
   progressRow
 } from "./rows.ts"
 import { makeTally } from "./Tally.ts"
-import { closeIntents, insertAudit, insertIntents, renewIntents } from "./statements.ts"
+import { insertIntents, renewIntents, writeRows } from "./statements.ts"
 
 export interface AuditOptions {
   /** `CONCURRENCY_LEASE_S`: how long an intent outlives its process */
@@ -157,22 +156,22 @@ const make = (options: AuditOptions) =>
         discard: true
       })
     })
+    const write = (rows: ReadonlyArray<AuditRow>) =>
+      Effect.flatMap(writeRows(pg)(rows), (logged) => correct(rows, logged))
     // Unbounded here: only open requests are closed, and admission bounds those.
     const closing = yield* lane(
       "audit_completions",
-      (rows) => Effect.flatMap(closeIntents(pg)(rows), (logged) => correct(rows, logged)),
+      write,
       "keep",
       Number.POSITIVE_INFINITY,
       closeTimeoutMs,
-      { settled: (row: CompletionRow) => void open.delete(row.request_id) }
+      { settled: (row: AuditRow) => void open.delete(row.request_id) }
     )
-    const writeRefusals = (rows: ReadonlyArray<AuditRow>) =>
-      Effect.flatMap(insertAudit(pg)(rows), (logged) => correct(rows, logged))
     const refusedCapacity = options.refusedCapacity ?? 20_000
-    const refusing = yield* lane("audit_refusals", writeRefusals, "keep", refusedCapacity, refuseTimeoutMs)
+    const refusing = yield* lane("audit_refusals", write, "keep", refusedCapacity, refuseTimeoutMs)
     const refusingAnonymous = yield* lane(
       "audit_anonymous_refusals",
-      writeRefusals,
+      write,
       "keep",
       options.anonymousCapacity ?? 5000,
       refuseTimeoutMs
@@ -253,9 +252,9 @@ const make = (options: AuditOptions) =>
      * The client gets a 503 because its row is late. When the database may already have the row as an answer, the row is
      * sent again: it is then corrected.
      */
-    const recordLate = <Row extends AuditRow>(
-      { offer }: { readonly offer: (row: Row) => Effect.Effect<unknown, QueueFull | QueueClosed> },
-      row: Row,
+    const recordLate = (
+      { offer }: Pick<GroupCommit<AuditRow, WriteError>, "offer">,
+      row: AuditRow,
       { isBeingWritten }: Late
     ): Effect.Effect<void> =>
       Effect.suspend(() =>

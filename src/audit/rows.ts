@@ -1,4 +1,9 @@
-/** Turns records into rows of the tables, with texts cleaned and cut. No text of a client can make an insert fail. */
+/**
+ * The rows of the audit: each column with its types, and its value from a record. Statements, recovery and `show-request` take the
+ * columns from here. Texts are cleaned and cut, so no text of a client can make an insert fail.
+ */
+import { Schema, Struct, type Types } from "effect"
+import { flag, integer, text, time, tokens, uuid } from "../infra/columns.ts"
 import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
 import type { Facts } from "../domain/Evidence.ts"
@@ -11,34 +16,88 @@ const cleanOrNull = (text: string | undefined, maxLength: number): string | null
   text === undefined ? null : clientText(text, maxLength)
 
 /** A whole number that both JavaScript and Postgres store exactly. */
-const count = (tokens: number): number =>
-  Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(tokens) || 0))
+const count = (amount: number): number =>
+  Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.trunc(amount) || 0))
+
+const milliseconds = (ms: number): number => Math.min(2_147_483_647, count(ms))
 
 const isoOf = (epochMs: number): string => new Date(epochMs).toISOString()
 
-const arrivalColumns = (arrival: Arrival) => ({
+const source = Schema.Literals(["backend", "counted", "estimated"]).annotate({ postgres: "text" })
+
+/** What is known of any request. */
+const request = {
+  request_id: uuid,
+  arrived_at: time,
+  method: text,
+  endpoint: text,
+  client_ip: text,
+  client_request_id: Schema.NullOr(text),
+  alias: Schema.NullOr(text),
+  end_user: Schema.NullOr(text),
+  user_account: Schema.NullOr(uuid),
+  streamed: flag,
+  tokens_in: tokens
+}
+
+/** What is known of an admitted request. */
+const admitted = { tenant_id: uuid, key_id: uuid, key_prefix: text, model: text, admitted_at: time }
+
+/** Columns of `intents`, which are written before the backend is called: the request may cost tokens from then on. */
+export const IntentRow = Schema.Struct({ ...request, ...admitted, held: tokens })
+export type IntentRow = typeof IntentRow.Type
+
+/** Columns of `audit_log`. */
+export const AuditRow = Schema.Struct({
+  ...request,
+  ...Struct.map(admitted, Schema.NullOr),
+  tokens_cached: Schema.NullOr(tokens),
+  tokens_out: tokens,
+  usage_source: source,
+  status: integer,
+  error_type: Schema.NullOr(text),
+  detail: Schema.NullOr(text),
+  latency_ms: integer,
+  queued_ms: Schema.NullOr(integer),
+  load_ms: Schema.NullOr(integer),
+  truncated: Schema.NullOr(flag),
+  /** number of requests that the row stands for (`Tally.ts`) */
+  repeats: integer
+})
+export type AuditRow = Types.Mutable<typeof AuditRow.Type>
+
+/** What an open request has used so far. */
+export const ProgressRow = Schema.Struct({
+  request_id: uuid,
+  held: tokens,
+  tokens_in: tokens,
+  tokens_out: tokens
+})
+export type ProgressRow = typeof ProgressRow.Type
+
+interface Asked {
+  readonly arrival: Arrival
+  readonly alias?: string
+  readonly endUser?: string
+}
+
+const requestColumns = ({ alias, arrival, endUser }: Asked) => ({
   request_id: arrival.requestId,
   arrived_at: isoOf(arrival.arrivedAt),
   method: clientText(arrival.method, 16),
   endpoint: clientText(arrival.endpoint, 256),
   client_ip: clientText(arrival.clientIp, 64),
-  client_request_id: cleanOrNull(arrival.clientRequestId, 64)
-})
-
-/** The optional facts that a client and the operator give a request. */
-const claimColumns = ({ alias, endUser }: { readonly alias?: string; readonly endUser?: string }) => ({
+  client_request_id: cleanOrNull(arrival.clientRequestId, 64),
   alias: cleanOrNull(alias, 128),
   end_user: cleanOrNull(endUser, maxEndUser)
 })
 
-/** Stored before the backend is called, because the request may cost tokens from then on. */
-export const intentRow = (facts: Facts<"Queue">) => ({
-  ...arrivalColumns(facts.arrival),
+export const intentRow = (facts: Facts<"Queue">): IntentRow => ({
+  ...requestColumns(facts),
   tenant_id: facts.caller.tenantId,
   key_id: facts.caller.keyId,
   key_prefix: facts.caller.keyPrefix,
   model: clientText(facts.model.name, 128),
-  ...claimColumns(facts),
   user_account: facts.reservation.claims.user?.id ?? null,
   streamed: facts.request.stream,
   admitted_at: isoOf(facts.reservation.admittedAt),
@@ -46,13 +105,13 @@ export const intentRow = (facts: Facts<"Queue">) => ({
   tokens_in: count(facts.request.promptEstimate)
 })
 
-export const auditRow = (record: AuditRecord) => ({
-  ...arrivalColumns(record.arrival),
+/** `admittedAt`: of a request that was admitted */
+export const auditRow = (record: AuditRecord, admittedAt: string | null = null): AuditRow => ({
+  ...requestColumns(record),
   tenant_id: record.caller?.tenantId ?? null,
   key_id: record.caller?.keyId ?? null,
   key_prefix: record.caller?.keyPrefix ?? null,
   model: cleanOrNull(record.model, 128),
-  ...claimColumns(record),
   user_account: record.userAccount ?? null,
   truncated: record.truncated ?? null,
   streamed: record.streamed,
@@ -63,19 +122,16 @@ export const auditRow = (record: AuditRecord) => ({
   status: record.status,
   error_type: record.errorType ?? null,
   detail: cleanOrNull(record.detail, maxRefusal),
-  latency_ms: Math.min(2_147_483_647, count(record.latencyMs)),
-  queued_ms: record.queuedMs === undefined ? null : Math.min(2_147_483_647, count(record.queuedMs)),
-  load_ms: record.loadMs === undefined ? null : Math.min(2_147_483_647, count(record.loadMs)) || null,
-  /** number of requests that the row stands for (`Tally.ts`) */
+  latency_ms: milliseconds(record.latencyMs),
+  queued_ms: record.queuedMs === undefined ? null : milliseconds(record.queuedMs),
+  load_ms: milliseconds(record.loadMs ?? 0) || null,
   repeats: 1,
-  admitted_at: null
+  admitted_at: admittedAt
 })
 
 /** The row of an admitted request, with the time of its intent. */
-export const completionRow = (record: AuditRecord, admittedAt = isoOf(record.arrival.arrivedAt)) => ({
-  ...auditRow(record),
-  admitted_at: admittedAt
-})
+export const completionRow = (record: AuditRecord, admittedAt = isoOf(record.arrival.arrivedAt)): AuditRow =>
+  auditRow(record, admittedAt)
 
 /**
  * The row was late, so the client got a 503. The row records that. The tokens are charged all the same. Returns whether
@@ -94,14 +150,9 @@ export interface Progress extends Usage {
   readonly held: number
 }
 
-export const progressRow = (requestId: string, usage: Progress) => ({
+export const progressRow = (requestId: string, usage: Progress): ProgressRow => ({
   request_id: requestId,
   held: count(usage.held),
   tokens_in: count(usage.tokensIn),
   tokens_out: count(usage.tokensOut)
 })
-
-export type CompletionRow = ReturnType<typeof completionRow>
-export type AuditRow = ReturnType<typeof auditRow> | CompletionRow
-export type IntentRow = ReturnType<typeof intentRow>
-export type ProgressRow = ReturnType<typeof progressRow>

@@ -1,78 +1,22 @@
-/**
- * The SQL statements of the audit. Each handles a whole batch of rows in one round trip. A batch is one jsonb document.
- */
+/** The SQL statements of the audit. Each handles a whole batch of rows in one round trip. */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
-import type { AuditRow, CompletionRow, IntentRow, ProgressRow } from "./rows.ts"
+import type { Statement } from "effect/sql"
+import { outcomes } from "../domain/Outcome.ts"
+import type { Account } from "../domain/Reservation.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
+import { columnsOf } from "../infra/columns.ts"
+import { timeoutDetached } from "../infra/time.ts"
+import { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
 
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
 const idsOf = Effect.fnUntraced(function* (found: ReadonlyArray<unknown>) {
   return (yield* decodeIds(found)).map(({ id }) => id)
 })
 
-/** The columns that a batch of rows fills, in SQL. The compiler asks for each column of a row. */
-const columnsOf = <Row>(types: Readonly<Record<keyof Row & string, string>>) => {
-  const columns = Object.entries<string>(types)
-  const names = columns.map(([name]) => name)
-  const typed = columns.map(([name, type]) => `${name} ${type}`).join(", ")
-  return (pg: PgClient.PgClient) => ({
-    names: pg.literal(names.join(", ")),
-    values: pg.literal(names.map((name) => `r.${name}`).join(", ")),
-    /** the rows in the order of their ids: two batches with the same requests lock them in the same order */
-    sorted: (rows: ReadonlyArray<Row>) =>
-      pg`(SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(${pg.literal(typed)}) ORDER BY request_id)`
-  })
-}
-
-const intentColumns = columnsOf<IntentRow>({
-  request_id: "uuid",
-  tenant_id: "uuid",
-  key_id: "uuid",
-  key_prefix: "text",
-  model: "text",
-  alias: "text",
-  endpoint: "text",
-  method: "text",
-  streamed: "boolean",
-  client_ip: "text",
-  client_request_id: "text",
-  end_user: "text",
-  user_account: "uuid",
-  arrived_at: "timestamptz",
-  admitted_at: "timestamptz",
-  held: "bigint",
-  tokens_in: "bigint"
-})
-
-const logColumns = columnsOf<AuditRow>({
-  request_id: "uuid",
-  arrived_at: "timestamptz",
-  admitted_at: "timestamptz",
-  tenant_id: "uuid",
-  key_id: "uuid",
-  key_prefix: "text",
-  method: "text",
-  endpoint: "text",
-  model: "text",
-  alias: "text",
-  streamed: "boolean",
-  tokens_in: "bigint",
-  tokens_cached: "bigint",
-  tokens_out: "bigint",
-  usage_source: "text",
-  status: "integer",
-  error_type: "text",
-  detail: "text",
-  latency_ms: "integer",
-  queued_ms: "integer",
-  load_ms: "integer",
-  truncated: "boolean",
-  client_ip: "text",
-  client_request_id: "text",
-  end_user: "text",
-  user_account: "uuid",
-  repeats: "integer"
-})
+const intentColumns = columnsOf(IntentRow)
+export const logColumns = columnsOf(AuditRow)
+const progressColumns = columnsOf(ProgressRow)
 
 /**
  * Opens intents. An intent that is already open does not change. No intent is opened for a request that has already
@@ -88,7 +32,7 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
     Effect.asVoid(pg`
       INSERT INTO intents (${names}, lease_until)
       SELECT ${values}, now() + make_interval(secs => ${leaseS}::float8)
-      FROM set_config('synchronous_commit', 'off', true), ${sorted(rows)} AS r
+      FROM set_config('synchronous_commit', 'off', true), (${sorted(rows)}) AS r
       WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)
       ON CONFLICT (request_id) DO NOTHING`)
 }
@@ -102,8 +46,7 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
   pg`
     WITH r AS (
-      SELECT * FROM jsonb_to_recordset(${pg.json(rows)}) AS r(request_id uuid, held bigint, tokens_in bigint,
-        tokens_out bigint)
+      ${progressColumns(pg).sorted(rows)}
     ), mine AS (
       SELECT i.request_id FROM intents AS i JOIN r USING (request_id)
       ORDER BY i.request_id FOR UPDATE OF i SKIP LOCKED
@@ -121,18 +64,15 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
       AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
 
 /**
- * Closes intents: writes their audit rows and ledger entries and deletes the intents, in one statement. The primary key of
- * the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in key order, so that replicas
- * that close requests of the same keys do not deadlock. A request whose intent was lost is booked all the same. The join with
- * `ended` makes Postgres delete the intents first: crash recovery locks them first too.
- *
- * Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`).
+ * Writes the rows `r` and ends the intents of their requests. Those that were admitted are added to the ledger. It is one
+ * statement, and the primary key of the log makes it happen once: only inserted rows reach the ledger. The ledger is locked in
+ * key order, so that replicas that close requests of the same keys do not deadlock. A request whose intent was lost is booked all
+ * the same. The join with `ended` makes Postgres delete the intents first.
  */
-export const closeIntents = (pg: PgClient.PgClient) => {
-  const { names, sorted, values } = logColumns(pg)
-  return (rows: ReadonlyArray<CompletionRow>) =>
-    pg`
-      WITH r AS ${sorted(rows)}, ended AS (
+const write = (pg: PgClient.PgClient, r: Statement.Fragment, found: Statement.Fragment) => {
+  const { names, values } = logColumns(pg)
+  return pg`
+      WITH r AS (${r}), ended AS (
         DELETE FROM intents USING r WHERE intents.request_id = r.request_id RETURNING intents.request_id
       ), logged AS (
         INSERT INTO audit_log (${names}) SELECT ${values} FROM r LEFT JOIN ended USING (request_id)
@@ -142,33 +82,68 @@ export const closeIntents = (pg: PgClient.PgClient) => {
         INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
         SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date, tenant_id, count(*), sum(tokens_in), sum(tokens_out)
         FROM logged
-        WHERE key_id IS NOT NULL
+        WHERE key_id IS NOT NULL AND admitted_at IS NOT NULL
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
         ON CONFLICT (key_id, day, tenant_id) DO UPDATE SET
           requests = ledger.requests + excluded.requests,
           tokens_in = ledger.tokens_in + excluded.tokens_in,
           tokens_out = ledger.tokens_out + excluded.tokens_out
       )
-      SELECT request_id::text AS id FROM r
-      WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
+      SELECT ${found}`
 }
 
+/** Writes rows. Returns the ids that were already in the log: sent twice, or closed by another replica (`corrections.ts`). */
+export const writeRows = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
+  write(
+    pg,
+    logColumns(pg).sorted(rows),
+    pg`request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`
+  ).pipe(Effect.flatMap(idsOf))
+
+/** What the row of a dead request says beside its intent. */
+const aborted = {
+  usage_source: "counted",
+  status: outcomes.aborted.status,
+  error_type: outcomes.aborted.type,
+  detail: "gateway: its process died",
+  repeats: 1
+} as const satisfies Partial<AuditRow>
+
+const decodeAccounts = Schema.decodeUnknownEffect(
+  Schema.Array(
+    Schema.Struct({ group: Schema.String, key: Schema.String, user: Schema.NullOr(Schema.String) })
+  )
+)
+
+/** One request, or up to `limit` requests other than those of `but`. */
+export type Which =
+  | { readonly only: string }
+  | { readonly but: ReadonlyArray<string>; readonly limit: number }
+
 /**
- * Writes rows of requests that were not admitted, without ledger entries. It also deletes an intent of the request that
- * was written after the request had stopped waiting for it. Returns the ids that were already in the log, as
- * `closeIntents` does.
+ * Ends requests whose lease has ended: as aborted, with the tokens of their last heartbeat. Returns the account of each, or that of
+ * its end user. Skips requests that another replica is closing. Fails as a whole when one row breaks the statement.
  */
-export const insertAudit = (pg: PgClient.PgClient) => {
-  const { names, sorted, values } = logColumns(pg)
-  return (rows: ReadonlyArray<AuditRow>) =>
-    pg`
-      WITH r AS ${sorted(rows)}, ended AS (
-        DELETE FROM intents USING r WHERE intents.request_id = r.request_id RETURNING intents.request_id
-      ), logged AS (
-        INSERT INTO audit_log (${names}) SELECT ${values} FROM r LEFT JOIN ended USING (request_id)
-        ON CONFLICT (request_id) DO NOTHING
-        RETURNING request_id
-      )
-      SELECT request_id::text AS id FROM r
-      WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`.pipe(Effect.flatMap(idsOf))
+export const endExpired = (pg: PgClient.PgClient, which: Which) => {
+  const chosen =
+    "only" in which
+      ? pg`request_id = ${which.only}::text::uuid`
+      : pg`request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
+  return timeoutDetached("10 seconds")(
+    write(
+      pg,
+      pg`SELECT a.* FROM (
+          SELECT *, least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
+          FROM intents WHERE lease_until < now() AND ${chosen}
+          ORDER BY request_id LIMIT ${"only" in which ? 1 : which.limit} FOR UPDATE SKIP LOCKED
+        ) i, jsonb_populate_record(NULL::audit_log, to_jsonb(i) || ${pg.json(aborted)}) a`,
+      pg`tenant_id::text AS group, user_account::text AS user,
+        coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = r.key_id), key_id)::text AS key FROM r`
+    )
+  ).pipe(
+    Effect.flatMap(decodeAccounts),
+    Effect.map((found) =>
+      found.map(({ user, ...account }): Account => (user === null ? account : { ...account, user }))
+    )
+  )
 }

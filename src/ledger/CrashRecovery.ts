@@ -15,7 +15,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered } from "../observability/background.ts"
-import { closeExpired, type Which } from "./expiredIntents.ts"
+import { endExpired, type Which } from "../audit/statements.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
 
@@ -61,7 +61,7 @@ const make = (options: CrashRecoveryOptions) =>
 
     /** Returns how many requests it closed. */
     const close = Effect.fnUntraced(function* (which: Which) {
-      const accounts = yield* closeExpired(pg, which)
+      const accounts = yield* endExpired(pg, which)
       yield* Effect.forEach(accounts, reconciler.compareSoon, { discard: true })
       return accounts.length
     })

@@ -6,7 +6,7 @@ import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { Counters } from "../../src/admin/books/Books.ts"
 import { completionRow } from "../../src/audit/rows.ts"
-import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
+import { insertIntents, writeRows } from "../../src/audit/statements.ts"
 import { claimsWithoutLimits } from "../../src/domain/Reservation.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
@@ -92,7 +92,7 @@ const open = Effect.fnUntraced(function* (caller: Caller) {
 const book = Effect.fnUntraced(function* (caller: Caller, out: number) {
   const pg = yield* PgClient.PgClient
   const intent = intentOf({ caller, arrivedAt: Date.now() })
-  yield* closeIntents(pg)([completionRow(endOf(intent, usageOf(5, out)))])
+  yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, out)))])
   return intent.arrival.requestId
 })
 
@@ -245,7 +245,7 @@ const kinds: ReadonlyArray<{
         const intent = yield* open(caller)
         const sql = yield* SqlClient.SqlClient
         yield* sql`CREATE TABLE kept AS SELECT * FROM intents`
-        yield* closeIntents(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(0, 0)))])
+        yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(0, 0)))])
         yield* sql`INSERT INTO intents SELECT * FROM kept`
         yield* stale(intent.arrival.requestId)
         return {
@@ -330,7 +330,7 @@ test("when the ledger of an end user was changed or lacks a request, then it is 
   const ids: Array<string> = []
   for (const userAccount of [one, one, two]) {
     const intent = intentOf({ caller, arrivedAt: Date.now() })
-    yield* closeIntents(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
+    yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
     ids.push(intent.arrival.requestId)
   }
   const books = pg`SELECT user_account::text AS user, requests::int, tokens_in::int, tokens_out::int FROM user_ledger ORDER BY 2 DESC`
@@ -394,7 +394,7 @@ test("when it waits for a key in use, then it looks on until the request has end
   // More than without --wait.
   assert.isTrue(yield* TestClock.withLive(comesTrue(() => looks > before + 30)))
   assert.isUndefined(waiting.pollUnsafe())
-  yield* closeIntents(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(5, 10)))])
+  yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(5, 10)))])
   const { counters, differences } = yield* Fiber.join(waiting)
   assert.deepStrictEqual(counters, { compared: 1, busy: 0 })
   assert.match(differences[0]?.text ?? "", /has 400 tokens; the ledger has 30/)

@@ -89,7 +89,7 @@ it.effect("when rows are committed late or out of order, then the list that grow
   Effect.gen(function* () {
     const { acme, umbra } = yield* setUp
     const next = yield* makeFollower({ key: acme })
-    const follow = Effect.map(next(), (rows) => rows.map(({ requestId }) => requestId))
+    const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
     yield* insert(acme)
     assert.lengthOf(yield* follow, 1)
     assert.deepStrictEqual(yield* follow, [])
@@ -132,7 +132,7 @@ it.effect("when many rows were written at one moment, then none is lost or repea
     const { now } = yield* records.writtenSince({}, undefined)
     const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
     const found = yield* records.writtenSince({}, now - 1000)
-    assert.deepStrictEqual(found.rows.map(({ requestId }) => requestId).toSorted(), ids.toSorted())
+    assert.deepStrictEqual(found.rows.map(({ request_id }) => request_id).toSorted(), ids.toSorted())
   }).pipe(Effect.provide(World))
 )
 

@@ -49,7 +49,7 @@ it("when there is an error of any kind, then the audit has a fixed reason, and a
     const detail = refusalOf(error)
     assert.isAtMost(detail.length, 256)
     const { status, type } = toErrorResponse(error)
-    const why = whyOf({ ...row, detail, status, errorType: type }) ?? ""
+    const why = whyOf({ ...row, detail, status, error_type: type }) ?? ""
     assert.match(why, /^[A-Zm].{30,}/, detail)
     assert.notInclude(why, "NaN", detail)
     if (status === 413) assert.include(why, "raise MAX_REQUEST_BODY_BYTES")

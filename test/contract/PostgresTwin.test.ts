@@ -13,7 +13,7 @@ import { Postgres } from "../support/seeded/Postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { correctAudit } from "../../src/audit/corrections.ts"
 import { auditRow, completionRow, progressRow } from "../../src/audit/rows.ts"
-import { closeIntents, insertAudit, insertIntents, renewIntents } from "../../src/audit/statements.ts"
+import { insertIntents, renewIntents, writeRows } from "../../src/audit/statements.ts"
 import { userAccountId } from "../../src/domain/EndUser.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
@@ -24,7 +24,7 @@ import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { readAccounts, readLedgerTotals } from "../../src/ledger/counterTruths.ts"
 import { settleExpired } from "../../src/ledger/expiredHolds.ts"
-import { closeExpired } from "../../src/ledger/expiredIntents.ts"
+import { endExpired } from "../../src/audit/statements.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { intentRowOf } from "../support/permits.ts"
@@ -187,10 +187,10 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         break
       }
       case "close":
-        yield* withPg((pg) => Effect.map(closeIntents(pg)(ends), inOrder))
+        yield* withPg((pg) => Effect.map(writeRows(pg)(ends), inOrder))
         break
       case "refuse":
-        yield* withPg((pg) => Effect.map(insertAudit(pg)(refusals), inOrder))
+        yield* withPg((pg) => Effect.map(writeRows(pg)(refusals), inOrder))
         break
       case "correct":
       case "late":
@@ -199,7 +199,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
       case "recover":
         // Other runs left intents too.
         yield* withPg((pg) =>
-          Effect.map(closeExpired(pg, { but: [], limit: 200 }), (found) =>
+          Effect.map(endExpired(pg, { but: [], limit: 200 }), (found) =>
             inOrder(found.filter((account) => account.group === group))
           )
         )

@@ -8,7 +8,7 @@ import * as Metrics from "../../src/observability/Metrics.ts"
 import { progressRow } from "../../src/audit/rows.ts"
 import { renewIntents } from "../../src/audit/statements.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
-import { closeExpired } from "../../src/ledger/expiredIntents.ts"
+import { endExpired } from "../../src/audit/statements.ts"
 import { noReconciler } from "../support/noReconciler.ts"
 import { layerMemory as layerMeter } from "../../src/gates/meter/memory/layer.ts"
 import {
@@ -47,7 +47,7 @@ const layerWrittenLive = Layer.effect(
           Effect.gen(function* () {
             const pg = yield* PgClient.PgClient
             yield* pg`UPDATE intents SET lease_until = now() - interval '1 second' WHERE request_id = ${id}::text::uuid`
-            yield* closeExpired(pg, { only: id })
+            yield* endExpired(pg, { only: id })
           })
         )
     }

@@ -7,7 +7,7 @@ import { SqlClient } from "effect/sql"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { correctAudit } from "../../src/audit/corrections.ts"
 import { completionRow } from "../../src/audit/rows.ts"
-import { closeIntents, insertAudit } from "../../src/audit/statements.ts"
+import { writeRows } from "../../src/audit/statements.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { eventually, hello, layerFake } from "../support/Gateway.ts"
@@ -136,7 +136,7 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
       "tollgate_gateway",
       Effect.flatMap(PgClient.PgClient, (pg) =>
         Effect.andThen(
-          Effect.andThen(closeIntents(pg)([aborted]), insertAudit(pg)([ended])),
+          Effect.andThen(writeRows(pg)([aborted]), writeRows(pg)([ended])),
           correctAudit(pg)([ended])
         )
       )

@@ -73,7 +73,7 @@ layer(layerGateway(), live)("a chat through the whole gateway", (it) => {
         }
         const { rows } = yield* records.requests({ tenant, since: { agoMs: 60_000 }, limit: 10 })
         assert.deepStrictEqual(
-          rows.map(({ tokensCached }) => tokensCached),
+          rows.map(({ tokens_cached }) => tokens_cached),
           [null, 5, 5]
         )
         const { text } = yield* call("/metrics")

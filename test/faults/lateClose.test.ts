@@ -4,7 +4,7 @@ import { assert, layer } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
 import { completionRow } from "../../src/audit/rows.ts"
-import { closeIntents, insertIntents } from "../../src/audit/statements.ts"
+import { insertIntents, writeRows } from "../../src/audit/statements.ts"
 import { Meter, Reserved } from "../../src/gates/meter/Meter.ts"
 import { Reconciler } from "../../src/gates/limits/Reconciler.ts"
 import type { CounterOwner } from "../../src/domain/Reservation.ts"
@@ -34,7 +34,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
     const [cut, whole] = [intentOf({ caller }), intentOf({ caller })]
     const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
     yield* insertIntents(pg, 30)([intentRowOf(cut), intentRowOf(whole)])
-    const close = closeIntents(pg)
+    const close = writeRows(pg)
     const done = completionRow(endOf(whole, usageOf(1, 2)))
     assert.deepStrictEqual(yield* close([done]), [])
     assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
@@ -67,7 +67,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
     ]
     const other = pg.withTransaction(
       Effect.gen(function* () {
-        yield* closeIntents(pg)([aborted])
+        yield* writeRows(pg)([aborted])
         yield* Deferred.succeed(begun, undefined)
         // Until the other one waits for the row.
         assert.isTrue(yield* eventually(waitsForLock, Boolean))
@@ -75,7 +75,7 @@ layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
     )
     const closing = yield* Effect.forkChild(other)
     yield* Deferred.await(begun)
-    const known = yield* closeIntents(pg)([late])
+    const known = yield* writeRows(pg)([late])
     assert.deepStrictEqual(known, [cut.arrival.requestId])
     yield* correctAudit(pg)([late])
     yield* Fiber.join(closing)

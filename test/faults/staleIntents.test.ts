@@ -3,8 +3,8 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { auditRow } from "../../src/audit/rows.ts"
-import { insertAudit, insertIntents } from "../../src/audit/statements.ts"
-import { closeExpired } from "../../src/ledger/expiredIntents.ts"
+import { insertIntents, writeRows } from "../../src/audit/statements.ts"
+import { endExpired } from "../../src/audit/statements.ts"
 import { hasIntent, ledgerOf, storedRow } from "../support/auditDatabase.ts"
 import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
@@ -20,7 +20,7 @@ it.live(
       const { requestId } = refused.arrival
       // Both statements began at the same time, so neither saw what the other wrote.
       const elsewhere = intentOf({ caller })
-      yield* insertAudit(pg)([auditRow(endOf(refused, usageOf(0, 0), { status: 429 }))])
+      yield* writeRows(pg)([auditRow(endOf(refused, usageOf(0, 0), { status: 429 }))])
       yield* insertIntents(
         pg,
         30
@@ -32,14 +32,14 @@ it.live(
 
       const account = { group: caller.tenantId, key: caller.keyId }
       assert.deepStrictEqual(
-        yield* closeExpired(pg, { only: requestId }),
+        yield* endExpired(pg, { only: requestId }),
         [account],
         "its counters are compared"
       )
       assert.isFalse(yield* hasIntent(requestId))
       assert.deepInclude(yield* storedRow(requestId), { status: 429 })
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), [])
-      yield* closeExpired(pg, { only: dead.arrival.requestId })
+      yield* endExpired(pg, { only: dead.arrival.requestId })
       assert.deepInclude(yield* storedRow(dead.arrival.requestId), { status: 500, error_type: "aborted" })
       assert.lengthOf(yield* ledgerOf(caller.keyId), 1)
     }).pipe(Effect.provide(TestPostgres))

@@ -6,7 +6,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader, oneRow } from "../../infra/rows.ts"
-import { closeExpired } from "../../ledger/expiredIntents.ts"
+import { endExpired } from "../../audit/statements.ts"
 import { mostDifferences, mostRequests } from "./proof.ts"
 
 const isLeft = (sql: SqlClient.SqlClient, leaseS: number) =>
@@ -55,7 +55,7 @@ export const endLeftIntents = Effect.fnUntraced(function* (pg: PgClient.PgClient
         ORDER BY request_id LIMIT ${batch}`)
     for (const { id } of found) {
       const accounts = yield* Effect.catchTag(
-        closeExpired(pg, { only: id }),
+        endExpired(pg, { only: id }),
         ["SqlError", "SchemaError"],
         (error) =>
           error._tag === "SqlError" && error.reason._tag === "ConnectionError"

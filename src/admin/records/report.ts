@@ -1,6 +1,7 @@
 /** Sums of `usage_daily` by tenant, key, model or day, and of the audit by user. Both have the sums of the ledger, to the token. */
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { snakeCase } from "../../domain/text.ts"
 import { makeRowReader } from "../../infra/rows.ts"
 import type { Bounds, Period } from "./period.ts"
 import { isModel, type RequestFilter } from "./requests.ts"
@@ -74,11 +75,15 @@ const parts = {
   day: { part: "day", tenantId: "NULL::uuid", name: "s.part::text", label: noName, tenant: noName }
 } as const satisfies { readonly [C in ReportColumn]: unknown }
 
-const figures =
-  "sum(requests) AS requests, sum(tokens_in) AS tokens_in, sum(tokens_cached) AS tokens_cached, sum(tokens_out) AS tokens_out, sum(errors) AS errors, sum(loads) AS loads, sum(load_ms) AS load_ms"
-const money = "sum(cost) AS cost, sum(unpriced) AS unpriced"
-const columns = `requests::float8, tokens_in::float8 AS "tokensIn", tokens_cached::float8 AS "tokensCached",
-  tokens_out::float8 AS "tokensOut", errors::float8, loads::float8, load_ms::float8 AS "loadMs", cost::float8, unpriced::float8`
+const sumsOf = (fields: object): string =>
+  Object.keys(fields)
+    .map((field) => `sum(${snakeCase(field)}) AS ${snakeCase(field)}`)
+    .join(", ")
+const figures = sumsOf(Struct.omit(Totals.fields, ["cost", "unpriced"]))
+const money = sumsOf(Struct.pick(Totals.fields, ["cost", "unpriced"]))
+const columns = Object.keys(Totals.fields)
+  .map((field) => `${snakeCase(field)}::float8 AS "${field}"`)
+  .join(", ")
 
 type Query = Omit<ReportQuery, keyof Bounds> & { readonly period: Period }
 

@@ -1,71 +1,54 @@
 /** Reads rows of the audit with their corrections. */
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { endUserOf } from "../../domain/EndUser.ts"
+import { AuditRow, IntentRow } from "../../audit/rows.ts"
+import { readColumns, time, tokens } from "../../infra/columns.ts"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
 import type { Bounds, Period } from "./period.ts"
 
 const Text = Schema.NullOr(Schema.String)
 
-/** A row of the audit as it is after its correction. */
+/** The columns of the log that operators see. */
+const logged = Struct.omit(AuditRow.fields, [
+  "admitted_at",
+  "tenant_id",
+  "key_id",
+  "key_prefix",
+  "user_account"
+])
+
+/** A row of the audit as it is after its correction. `name`: of the key */
 export const RequestRow = Schema.Struct({
-  requestId: Schema.String,
-  arrivedAt: Schema.Date,
-  completedAt: Schema.Date,
+  ...Struct.pick(logged, ["request_id", "arrived_at"]),
+  completed_at: Schema.Date,
   tenant: Text,
   key: Text,
-  /** of the key */
   name: Text,
-  method: Schema.String,
-  endpoint: Schema.String,
-  model: Text,
-  alias: Text,
-  endUser: Text,
-  streamed: Schema.Boolean,
-  status: Schema.Finite,
-  errorType: Text,
-  /** why it was refused */
-  detail: Text,
-  tokensIn: Schema.Finite,
-  /** part of `tokensIn`; null: the model server did not say */
-  tokensCached: Schema.NullOr(Schema.Finite),
-  tokensOut: Schema.Finite,
-  usageSource: Text,
-  latencyMs: Schema.Finite,
-  queuedMs: Schema.NullOr(Schema.Finite),
-  loadMs: Schema.NullOr(Schema.Finite),
-  clientIp: Schema.String,
-  clientRequestId: Text,
-  truncated: Schema.NullOr(Schema.Boolean),
-  /** number of requests that the row stands for */
-  repeats: Schema.Finite,
+  ...logged,
   /** whether a correction changed status or tokens */
   corrected: Schema.Boolean
 })
 export type RequestRow = typeof RequestRow.Type
 
-export const Correction = Schema.Struct({
-  tokensIn: Schema.Finite,
-  tokensOut: Schema.Finite,
-  status: Schema.Finite,
-  errorType: Text,
-  correctedAt: Schema.Date
-})
+const correction = {
+  ...Struct.pick(logged, ["request_id", "tokens_in", "tokens_out", "status", "error_type"]),
+  corrected_at: time
+}
+const Correction = Schema.Struct(correction)
 
+const intent = {
+  ...Struct.omit(IntentRow.fields, ["tenant_id", "key_id", "key_prefix", "user_account"]),
+  tokens_out: tokens,
+  lease_until: time
+}
 /** A request that is running, or whose process died. */
-export const OpenRequest = Schema.Struct({
-  requestId: Schema.String,
+const OpenRequest = Schema.Struct({
+  ...Struct.pick(intent, ["request_id"]),
   tenant: Text,
   key: Schema.String,
-  model: Schema.String,
-  endpoint: Schema.String,
-  arrivedAt: Schema.Date,
-  admittedAt: Schema.Date,
-  held: Schema.Finite,
-  tokensIn: Schema.Finite,
-  tokensOut: Schema.Finite,
-  leaseUntil: Schema.Date
+  ...intent
 })
 
 export interface RequestFilter {
@@ -93,26 +76,21 @@ export interface RequestDetails {
 /** How many rows of the log one query reads when no index helps. */
 export const maxScanned = 100_000
 
-const ofRequest = ({ requestId }: Row) => `request ${String(requestId)}`
+const ofRequest = ({ request_id }: Row) => `request ${String(request_id)}`
 const requestRows = makeRowReader(ofRequest, RequestRow)
 
-/**
- * Columns of `a` (the log), `c` (its correction, or nothing), `t` (the tenant) and `k` (the key), under the names of
- * `RequestRow`.
- */
+/** Columns of `a` (the log), `c` (its correction, or nothing), `t` (the tenant) and `k` (the key), for `RequestRow`. */
 const columns = (corrected: boolean): string => {
-  const effective = (column: string) => (corrected ? `coalesce(c.${column}, a.${column})` : `a.${column}`)
-  const sum = (column: string) => (corrected ? `a.${column} + coalesce(c.${column}, 0)` : `a.${column}`)
-  return `a.request_id::text AS "requestId", a.arrived_at AS "arrivedAt", a.completed_at AS "completedAt", t.name AS tenant,
-    a.key_prefix AS key, k.name, a.method, a.endpoint, a.model, a.alias, a.end_user AS "endUser", a.streamed,
-    ${effective("status")} AS status,
-    ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.error_type ELSE c.error_type END" : "a.error_type"} AS "errorType",
-    ${corrected ? "CASE WHEN c.request_id IS NULL THEN a.detail END" : "a.detail"} AS detail,
-    (${sum("tokens_in")})::float8 AS "tokensIn", a.tokens_cached::float8 AS "tokensCached",
-    (${sum("tokens_out")})::float8 AS "tokensOut",
-    ${effective("usage_source")} AS "usageSource", a.latency_ms AS "latencyMs", a.queued_ms AS "queuedMs",
-    a.load_ms AS "loadMs",
-    a.client_ip AS "clientIp", a.client_request_id AS "clientRequestId", a.truncated, a.repeats,
+  const [uncorrected, change] = ["CASE WHEN c.request_id IS NULL THEN", "coalesce(c.tokens"]
+  const instead = {
+    status: "coalesce(c.status, a.status)",
+    usage_source: "coalesce(c.usage_source, a.usage_source)",
+    error_type: `${uncorrected} a.error_type ELSE c.error_type END`,
+    detail: `${uncorrected} a.detail END`,
+    tokens_in: `a.tokens_in + ${change}_in, 0)`,
+    tokens_out: `a.tokens_out + ${change}_out, 0)`
+  }
+  return `${readColumns("a", logged, corrected ? instead : {})}, a.completed_at, t.name AS tenant, a.key_prefix AS key, k.name,
     c.request_id IS NOT NULL AS corrected`
 }
 const joined =
@@ -186,17 +164,14 @@ export const readWrittenSince = Effect.fnUntraced(function* (
     rows.push(...found)
     const last = found.at(-1)
     if (found.length < page || last === undefined) return { now, rows }
-    from = last.completedAt
+    from = last.completed_at
     // A time of the database has microseconds, which a date of JavaScript has not.
     after = sql`(a.completed_at, a.request_id) >
-      (SELECT l.completed_at, l.request_id FROM audit_log l WHERE l.request_id = ${last.requestId}::text::uuid)`
+      (SELECT l.completed_at, l.request_id FROM audit_log l WHERE l.request_id = ${last.request_id}::text::uuid)`
   }
 })
 
-const corrections = makeRowReader(
-  (row) => `the correction of ${ofRequest(row)}`,
-  Schema.Struct({ requestId: Schema.String, ...Correction.fields })
-)
+const corrections = makeRowReader((row) => `the correction of ${ofRequest(row)}`, Correction)
 const openRequests = makeRowReader((row) => `open ${ofRequest(row)}`, OpenRequest)
 
 export const isRequestId = (id: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)
@@ -214,25 +189,20 @@ export const readRequest = Effect.fnUntraced(function* (sql: SqlClient.SqlClient
   const rows = yield* requestRows.all(
     sql`SELECT ${sql.literal(columns(false))} FROM (${found}) a ${sql.literal(joined)} ORDER BY a.request_id DESC`
   )
-  const open =
-    yield* openRequests.all(sql`SELECT i.request_id::text AS "requestId", t.name AS tenant, i.key_prefix AS key, i.model, i.endpoint,
-        i.arrived_at AS "arrivedAt", i.admitted_at AS "admittedAt", i.held::float8, i.tokens_in::float8 AS "tokensIn",
-        i.tokens_out::float8 AS "tokensOut", i.lease_until AS "leaseUntil"
-      FROM intents i LEFT JOIN tenants t ON t.id = i.tenant_id
-      WHERE ${own ? sql`i.request_id = ${id}::text::uuid` : sql`i.client_request_id = ${id}`}
-      ORDER BY i.request_id DESC LIMIT ${maxSameId}`)
-  const corrected =
-    yield* corrections.all(sql`SELECT request_id::text AS "requestId", tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut", status,
-        error_type AS "errorType", corrected_at AS "correctedAt"
-      FROM audit_corrections WHERE ${sql.or([
-        sql`false`,
-        ...rows.map(({ requestId }) => sql`request_id = ${requestId}::text::uuid`)
-      ])}`)
-  const ids = [...new Set([...open, ...rows].map(({ requestId }) => requestId))]
-  return ids.map((requestId): RequestDetails => ({
-    row: rows.find((row) => row.requestId === requestId),
-    correction: corrected.find((correction) => correction.requestId === requestId),
-    open: open.find((intent) => intent.requestId === requestId)
+  const open = yield* openRequests.all(sql`
+    SELECT ${sql.literal(readColumns("i", intent))}, t.name AS tenant, i.key_prefix AS key
+    FROM intents i LEFT JOIN tenants t ON t.id = i.tenant_id
+    WHERE ${own ? sql`i.request_id = ${id}::text::uuid` : sql`i.client_request_id = ${id}`}
+    ORDER BY i.request_id DESC LIMIT ${maxSameId}`)
+  const corrected = yield* corrections.all(sql`
+    SELECT ${sql.literal(readColumns("c", correction))} FROM audit_corrections c
+    WHERE ${sql.or([sql`false`, ...rows.map(({ request_id }) => sql`c.request_id = ${request_id}::text::uuid`)])}`)
+  const of = (id: string) => (one: { readonly request_id: string }) => one.request_id === id
+  const ids = new Set([...open, ...rows].map(({ request_id }) => request_id))
+  return [...ids].map((id): RequestDetails => ({
+    row: rows.find(of(id)),
+    correction: corrected.find(of(id)),
+    open: open.find(of(id))
   }))
 })
 

@@ -13,7 +13,7 @@ import { layerMemory } from "../../../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
 import { type Claims, userAccountOf } from "../../../src/domain/Reservation.ts"
 import { completionRow } from "../../../src/audit/rows.ts"
-import { closeIntents } from "../../../src/audit/statements.ts"
+import { writeRows } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
@@ -189,7 +189,7 @@ layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices
           }
           const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
           // It is booked at more than it held, and nobody tells the counters.
-          yield* closeIntents(yield* PgClient.PgClient)([completionRow(end)])
+          yield* writeRows(yield* PgClient.PgClient)([completionRow(end)])
           // All that remains, for somebody who is no more.
           yield* reserve(claims, killed, 10_000)
           const state = Effect.map(

@@ -5,7 +5,7 @@
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import type { Notification } from "@effect/sql-pg/PgConnection"
-import { Effect, Queue, Stream } from "effect"
+import { Effect, Queue, Stream, Struct, type Types } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Connection } from "effect/sql/SqlConnection"
 import { ConnectionError, SqlError } from "effect/sql/SqlError"
@@ -16,7 +16,7 @@ import type { Period } from "../../../src/domain/Limits.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import { KeySettings, TenantSettings } from "../../../src/domain/settings.ts"
 import type { Process, Simulation } from "./Simulation.ts"
-import { blocked, short, Store } from "./Store.ts"
+import { short, Store } from "./Store.ts"
 
 export interface TenantRow {
   readonly id: string
@@ -32,7 +32,7 @@ export interface KeyRow {
   readonly account: string
   readonly settings: KeySettings
 }
-export interface StoredIntent extends IntentRow {
+export interface StoredIntent extends Types.Mutable<IntentRow> {
   readonly written: number
   leaseUntil: number
   tokens_out: number
@@ -55,13 +55,6 @@ interface LedgerRow {
 }
 type Row = Readonly<Record<string, unknown>>
 type Params = ReadonlyArray<unknown>
-
-/** A connection with a transaction: what it has locked, and what it writes when it commits. */
-interface Session {
-  locked: ReadonlyArray<string>
-  writes: Array<() => void>
-  isOpen: boolean
-}
 
 const isList = <A>(value: unknown): value is ReadonlyArray<A> => Array.isArray(value)
 /** The rows or ids of a jsonb document. Only statements of `src` make them, so their form is known. */
@@ -93,7 +86,6 @@ export class Postgres extends Store {
   /** Called when a row is written, with the intent that it ends. */
   onRow: (row: AuditRow, intent: StoredIntent | undefined, by: Process) => void = () => undefined
   readonly #versions = new Map<string, { readonly of: ReadonlyArray<unknown>; readonly version: string }>()
-  readonly #sessions = new Set<Session>()
   readonly #listeners = new Set<{
     readonly of: Process
     readonly queue: Queue.Queue<Notification, SqlError>
@@ -110,7 +102,6 @@ export class Postgres extends Store {
 
   override drop(): void {
     super.drop()
-    for (const session of this.#sessions) this.#end(session)
     for (const { of, queue } of this.#listeners)
       this.simulation.after(
         1,
@@ -193,37 +184,20 @@ export class Postgres extends Store {
     if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, { user })
   }
 
-  #end(session: Session): void {
-    session.locked = []
-    session.writes = []
-    session.isOpen = false
-    this.#sessions.delete(session)
-  }
-
-  #isLocked(id: string, by: Session | undefined): boolean {
-    return [...this.#sessions].some((session) => session !== by && session.locked.includes(id))
-  }
-
   /** Ends intents and writes rows that are not there; returns the ids of those that are. */
-  #log(rows: ReadonlyArray<AuditRow>, books: boolean, session: Session | undefined, by: Process) {
-    if (rows.some(({ request_id }) => this.#isLocked(request_id, session))) return blocked
-    const there = rows.flatMap(({ request_id }) => (this.audit.has(request_id) ? [request_id] : []))
-    const write = () => {
-      for (const row of rows) {
-        const intent = this.intents.get(row.request_id)
-        this.intents.delete(row.request_id)
-        if (this.audit.has(row.request_id)) continue
-        this.onRow(row, intent, by)
-        this.audit.set(row.request_id, row)
-        this.loggedAt.set(row.request_id, this.simulation.now)
-        if (books && row.admitted_at !== null)
-          this.#book(row, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
-      }
-      this.#flushedAt = this.simulation.now
+  #log(rows: ReadonlyArray<AuditRow>, by: Process) {
+    const there = rows.filter(({ request_id }) => this.audit.has(request_id))
+    for (const row of rows) {
+      const intent = this.intents.get(row.request_id)
+      this.intents.delete(row.request_id)
+      if (this.audit.has(row.request_id)) continue
+      this.onRow(row, intent, by)
+      this.audit.set(row.request_id, row)
+      this.loggedAt.set(row.request_id, this.simulation.now)
+      if (row.admitted_at !== null) this.#book(row, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
     }
-    if (session === undefined) write()
-    else session.writes.push(write)
-    return idRows(there)
+    this.#flushedAt = this.simulation.now
+    return idRows(there.map(({ request_id }) => request_id))
   }
 
   #correct(rows: ReadonlyArray<AuditRow>): ReadonlyArray<Row> {
@@ -265,6 +239,22 @@ export class Postgres extends Store {
     return sorted<StoredIntent>([...this.intents.values()]).filter(
       ({ leaseUntil, request_id }) => leaseUntil < this.simulation.now && !but.includes(request_id)
     )
+  }
+
+  #aborted(stored: StoredIntent): AuditRow {
+    return {
+      ...Struct.omit(stored, ["leaseUntil", "held", "written"]),
+      tokens_cached: null,
+      usage_source: "counted",
+      status: outcomes.aborted.status,
+      error_type: outcomes.aborted.type,
+      detail: "gateway: its process died",
+      latency_ms: 1,
+      queued_ms: null,
+      load_ms: null,
+      truncated: null,
+      repeats: 1
+    }
   }
 
   #truth(isOwn: (keyId: string, tenantId: string) => boolean, at: string): Row {
@@ -320,7 +310,7 @@ export class Postgres extends Store {
     readonly [
       text: string,
       says: (params: Params) => string,
-      work: (params: Params, session: Session | undefined, of: Process) => ReadonlyArray<Row> | typeof blocked
+      work: (params: Params, of: Process) => ReadonlyArray<Row>
     ]
   > = [
     [
@@ -341,7 +331,7 @@ export class Postgres extends Store {
         const all = sorted<ProgressRow>(rows)
         for (const { held, request_id, tokens_in, tokens_out } of all) {
           const intent = this.intents.get(request_id)
-          if (intent === undefined || this.#isLocked(request_id, undefined)) continue
+          if (intent === undefined) continue
           intent.leaseUntil = this.simulation.now + 1000 * Number(leaseS)
           intent.held = Math.max(intent.held, held)
           intent.tokens_in = Math.max(intent.tokens_in, tokens_in)
@@ -358,14 +348,28 @@ export class Postgres extends Store {
       ([rows]) => this.#correct(sorted<AuditRow>(rows))
     ],
     [
-      "INSERT INTO ledger",
-      ([rows]) => `closes ${names(sorted<AuditRow>(rows))}`,
-      ([rows], session, of) => this.#log(sorted<AuditRow>(rows), true, session, of)
+      "jsonb_populate_record",
+      () => "ends the requests of dead processes",
+      ([which, limit], of) => {
+        const found = this.#expired(listed<string>(which)).filter(
+          ({ request_id }) => typeof which !== "string" || request_id === which
+        )
+        const ended = found.slice(0, Number(limit))
+        this.#log(
+          ended.map((intent) => this.#aborted(intent)),
+          of
+        )
+        return ended.map(({ key_id, tenant_id, user_account }) => ({
+          group: tenant_id,
+          key: this.accountOf(key_id),
+          user: user_account
+        }))
+      }
     ],
     [
-      "INSERT INTO audit_log",
-      ([rows]) => `writes the refusals of ${names(sorted<AuditRow>(rows))}`,
-      ([rows], session, of) => this.#log(sorted<AuditRow>(rows), false, session, of)
+      "INSERT INTO ledger",
+      ([rows]) => `writes the rows of ${names(sorted<AuditRow>(rows))}`,
+      ([rows], of) => this.#log(sorted<AuditRow>(rows), of)
     ],
     [
       "JOIN user_ledger l ON l.day >=",
@@ -434,21 +438,6 @@ export class Postgres extends Store {
         })
     ],
     [
-      "FOR UPDATE SKIP LOCKED",
-      () => "locks the intents of dead processes",
-      ([which, limit], session) => {
-        const only = typeof which === "string" ? which : undefined
-        const found = this.#expired(listed<string>(which))
-          .filter(
-            ({ request_id }) =>
-              (only === undefined || request_id === only) && !this.#isLocked(request_id, session)
-          )
-          .slice(0, Number(limit))
-        if (session !== undefined) session.locked = found.map(({ request_id }) => request_id)
-        return found.map((row) => ({ ...row, latency_ms: 1, account: this.accountOf(row.key_id) }))
-      }
-    ],
-    [
       "AS account FROM api_keys k",
       () => "reads the accounts of a tenant",
       ([tenant]) => {
@@ -490,7 +479,7 @@ export class Postgres extends Store {
     ["SELECT 1", () => "answers", () => []]
   ]
 
-  #run(of: Process, sql: string, params: Params, session: Session | undefined) {
+  #run(of: Process, sql: string, params: Params) {
     const found = this.#statements.find(([text]) => sql.includes(text))
     if (found === undefined) return Effect.die(new Error(`the twin of Postgres does not know: ${sql}`))
     const [, says, work] = found
@@ -501,39 +490,13 @@ export class Postgres extends Store {
     return this.ask(
       of,
       () => says(sent),
-      () => work(sent, session, of),
+      () => work(sent, of),
       lost
     )
   }
 
-  #transaction(of: Process): Effect.Effect<Session, SqlError> {
-    return Effect.sync(() => {
-      const session: Session = { locked: [], writes: [], isOpen: true }
-      this.#sessions.add(session)
-      // The server finds out that a process has died.
-      const watch = (): void => {
-        if (of.isDead) this.#end(session)
-        else if (session.isOpen) this.simulation.after(50, undefined, watch)
-      }
-      watch()
-      return session
-    })
-  }
-
-  #connection(of: Process, session?: Session): Connection {
-    const control = (sql: string) =>
-      this.ask(
-        of,
-        () => `does ${sql}`,
-        () => {
-          if (session !== undefined && sql === "COMMIT") for (const write of session.writes) write()
-          if (session !== undefined && sql !== "BEGIN") this.#end(session)
-          return []
-        },
-        lost
-      )
-    const run = (sql: string, params: Params) =>
-      ["BEGIN", "COMMIT", "ROLLBACK"].includes(sql) ? control(sql) : this.#run(of, sql, params, session)
+  #connection(of: Process): Connection {
+    const run = (sql: string, params: Params) => this.#run(of, sql, params)
     return {
       execute: run,
       executeRaw: run,
@@ -559,10 +522,7 @@ export class Postgres extends Store {
       )
     const client = SqlClient.make({
       acquirer: Effect.succeed(this.#connection(of)),
-      transactionAcquirer: Effect.map(
-        Effect.acquireRelease(this.#transaction(of), (session) => Effect.sync(() => this.#end(session))),
-        (session) => this.#connection(of, session)
-      ),
+      transactionAcquirer: Effect.die("not in the twin"),
       compiler: PgClient.makeCompiler(),
       driver: "twin",
       spanAttributes: []

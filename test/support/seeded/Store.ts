@@ -2,9 +2,6 @@
 import { Effect } from "effect"
 import type { Process, Simulation } from "./Simulation.ts"
 
-/** The answer of work that must wait for a lock. */
-export const blocked = Symbol("blocked")
-
 /** `00000000-0000-7000-8000-00000000000c` is `r12`. */
 export const short = (id: string): string => `r${Number.parseInt(id.slice(-12), 16)}`
 
@@ -51,12 +48,7 @@ export class Store {
   }
 
   /** Does `work` at the store, all at once. `lost` makes the error of a connection that broke. */
-  ask<A, E>(
-    of: Process,
-    what: () => string,
-    work: () => A | typeof blocked,
-    lost: (why: string) => E
-  ): Effect.Effect<A, E> {
+  ask<A, E>(of: Process, what: () => string, work: () => A, lost: (why: string) => E): Effect.Effect<A, E> {
     return Effect.callback<A, E>((resume) => {
       const { simulation } = this
       const { dice } = simulation
@@ -70,7 +62,6 @@ export class Store {
         // The cancellation may come first.
         if (!isWanted && dice.chance(0.5)) return
         const answer = work()
-        if (answer === blocked) return void simulation.after(dice.between(1, 9), undefined, arrive)
         simulation.say(this.name, () => `${what()} for ${of.name}`)
         of.onEffect()
         if (dice.chance(this.losesReplies)) {
