@@ -494,8 +494,8 @@ export class Invariants {
         add(`${owner} day ${day}`, tokens)
         add(`${owner} total`, tokens)
       }
-    for (const { day, tokens, user = "" } of userLedger.values())
-      add(`${users.get(user)?.account ?? ""} user ${user} ${day}`, tokens)
+    for (const { day, tokens, user_account } of userLedger.values())
+      add(`${users.get(user_account ?? "")?.account ?? ""} user ${user_account} ${day}`, tokens)
     for (const [name, tokens] of spent) {
       const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
       if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)

@@ -17,10 +17,7 @@ export class QueueFull extends Data.TaggedError("QueueFull")<{ readonly capacity
 export class QueueClosed extends Data.TaggedError("QueueClosed")<{}> {}
 
 /** The item did not become durable within the time limit of its submitter. */
-export class Late extends Data.TaggedError("Late")<{
-  /** The item is in the batch that is being written: a change of the item may come too late for that batch. */
-  readonly isBeingWritten: boolean
-}> {}
+export class Late extends Data.TaggedError("Late")<{}> {}
 
 /** Waits until an accepted item is durable, or fails when it is late. One fiber may wait for an item. */
 export type Durable<E> = Effect.Effect<void, E | QueueClosed | Late>
@@ -52,6 +49,11 @@ export interface GroupCommitOptions<A, E> {
   readonly lateAfterMs?: number
   /** how many batches are written at a time; default 1. With 2, an item does not wait for the whole write before it. */
   readonly writers?: number
+  /**
+   * Called at the moment at which an item is late, whoever waits for it: a change of the item is written, unless the item is being
+   * written. Then the change may come too late for its batch.
+   */
+  readonly late?: (item: A, isBeingWritten: boolean) => Effect.Effect<void>
   /** called once for each item when it is durable or given up */
   readonly settled?: (item: A) => void
 }
@@ -168,7 +170,9 @@ export const makeGroupCommit = Effect.fnUntraced(function* <A, E>(
         late = inTime.oldest
       ) {
         leave(late)
-        late.end(Exit.fail(new Late({ isBeingWritten: late.isBeingWritten })))
+        const rest = options.late?.(late.item, late.isBeingWritten)
+        late.end(Exit.fail(new Late()))
+        if (rest !== undefined) yield* rest
       }
     }
   })

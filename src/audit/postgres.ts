@@ -6,7 +6,7 @@
  * request is admitted, so the number of queued completions is bounded by the number of open requests.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Cause, Effect, Layer, Predicate, Schedule, Schema } from "effect"
+import { Cause, Effect, Exit, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
 import { Unavailable } from "../domain/Errors.ts"
 import { seal } from "../domain/Evidence.ts"
@@ -15,7 +15,7 @@ import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { OutageLog } from "../infra/OutageLog.ts"
 import { background, later, makeOutage, spaced } from "../observability/background.ts"
 import { Audit } from "./Audit.ts"
-import { type GroupCommit, type Late, makeGroupCommit } from "./GroupCommit.ts"
+import { type GroupCommit, type GroupCommitOptions, makeGroupCommit } from "./GroupCommit.ts"
 import { Meter } from "../gates/meter/Meter.ts"
 import { chargeCorrection, correctAudit } from "./corrections.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
@@ -98,7 +98,7 @@ const make = (options: AuditOptions) =>
       onStoreFailure: "fail" | "keep",
       capacity: number,
       lateAfterMs: number,
-      more: { readonly writers?: number; readonly settled?: (row: A) => void } = {}
+      more: Pick<GroupCommitOptions<A, WriteError>, "writers" | "settled" | "late"> = {}
     ) {
       const outage = yield* makeOutage(task)
       /** Postgres quotes the whole row in its detail, so only the name of the reason is logged. */
@@ -158,21 +158,44 @@ const make = (options: AuditOptions) =>
     })
     const write = (rows: ReadonlyArray<AuditRow>) =>
       Effect.flatMap(writeRows(pg)(rows), (logged) => correct(rows, logged))
+    const rowLane = Effect.fnUntraced(function* (
+      task: BackgroundTask,
+      capacity: number,
+      lateAfterMs: number,
+      settled: (row: AuditRow) => void = () => undefined
+    ) {
+      /**
+       * The client gets a 503, and its row records that. When the database may already have the row as an answer, the row is sent
+       * again: it is then corrected.
+       */
+      const late = (row: AuditRow, isBeingWritten: boolean) =>
+        recordAs503(row) && isBeingWritten && Exit.isFailure(rows.offer({ ...row }))
+          ? Effect.logWarning("audit row of a late answer not corrected", { request_id: row.request_id })
+          : Effect.void
+      const rows: GroupCommit<AuditRow, WriteError> = yield* lane(
+        task,
+        write,
+        "keep",
+        capacity,
+        lateAfterMs,
+        {
+          settled,
+          late
+        }
+      )
+      return rows
+    })
     // Unbounded here: only open requests are closed, and admission bounds those.
-    const closing = yield* lane(
+    const unbounded = Number.POSITIVE_INFINITY
+    const closing = yield* rowLane(
       "audit_completions",
-      write,
-      "keep",
-      Number.POSITIVE_INFINITY,
+      unbounded,
       closeTimeoutMs,
-      { settled: (row: AuditRow) => void open.delete(row.request_id) }
+      ({ request_id }) => void open.delete(request_id)
     )
-    const refusedCapacity = options.refusedCapacity ?? 20_000
-    const refusing = yield* lane("audit_refusals", write, "keep", refusedCapacity, refuseTimeoutMs)
-    const refusingAnonymous = yield* lane(
+    const refusing = yield* rowLane("audit_refusals", options.refusedCapacity ?? 20_000, refuseTimeoutMs)
+    const refusingAnonymous = yield* rowLane(
       "audit_anonymous_refusals",
-      write,
-      "keep",
       options.anonymousCapacity ?? 5000,
       refuseTimeoutMs
     )
@@ -248,26 +271,6 @@ const make = (options: AuditOptions) =>
       Effect.logWarning("audit rows of refusals dropped, queue full", { refusals })
     )
 
-    /**
-     * The client gets a 503 because its row is late. When the database may already have the row as an answer, the row is
-     * sent again: it is then corrected.
-     */
-    const recordLate = (
-      { offer }: Pick<GroupCommit<AuditRow, WriteError>, "offer">,
-      row: AuditRow,
-      { isBeingWritten }: Late
-    ): Effect.Effect<void> =>
-      Effect.suspend(() =>
-        recordAs503(row) && isBeingWritten
-          ? Effect.catch(Effect.asVoid(offer({ ...row })), ({ _tag }) =>
-              Effect.logWarning("audit row of a late answer not corrected", {
-                request_id: row.request_id,
-                reason: _tag
-              })
-            )
-          : Effect.void
-      )
-
     const laneOf = (row: AuditRow) => (row.key_id === null ? refusingAnonymous : refusing)
 
     const tally = yield* makeTally((row) =>
@@ -295,10 +298,7 @@ const make = (options: AuditOptions) =>
           request.ended = true
         }
         const row = completionRow(record, request?.intent.admitted_at)
-        return Effect.flatten(closing.offer(row)).pipe(
-          Effect.tapErrorTag("Late", (late) => recordLate(closing, row, late)),
-          Effect.mapError(unavailable)
-        )
+        return Effect.flatten(closing.offer(row)).pipe(Effect.mapError(unavailable))
       },
       refuse: (record) => {
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
@@ -309,8 +309,7 @@ const make = (options: AuditOptions) =>
           Effect.catchTags({
             QueueFull: (full) => Effect.andThen(suppressed, full),
             // A refusal may go out before its row is durable. An answer may not.
-            Late: (late) =>
-              Effect.andThen(recordLate(lane, row, late), record.status < 400 ? late : Effect.void)
+            Late: (late) => (record.status < 400 ? late : Effect.void)
           }),
           Effect.mapError(unavailable)
         )

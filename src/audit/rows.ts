@@ -53,7 +53,7 @@ export const AuditRow = Schema.Struct({
   ...Struct.map(admitted, Schema.NullOr),
   tokens_cached: Schema.NullOr(tokens),
   tokens_out: tokens,
-  usage_source: source,
+  usage_source: Schema.NullOr(source),
   status: integer,
   error_type: Schema.NullOr(text),
   detail: Schema.NullOr(text),

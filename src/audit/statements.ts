@@ -115,26 +115,32 @@ const decodeAccounts = Schema.decodeUnknownEffect(
   )
 )
 
-/** One request, or up to `limit` requests other than those of `but`. */
-export type Which =
-  | { readonly only: string }
-  | { readonly but: ReadonlyArray<string>; readonly limit: number }
+/** Up to `limit` requests other than those of `but`, whose lease ended more than `overS` ago. */
+export interface Others {
+  readonly but: ReadonlyArray<string>
+  readonly limit: number
+  readonly overS?: number
+}
+type Which = Others | { readonly only: string }
+
+/** The intents of these requests, if their lease has ended. */
+export const isExpired = (pg: PgClient.PgClient, which: Which) =>
+  "only" in which
+    ? pg`lease_until < now() AND request_id = ${which.only}::text::uuid`
+    : pg`lease_until < now() - make_interval(secs => ${which.overS ?? 0}::float8)
+        AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
 
 /**
  * Ends requests whose lease has ended: as aborted, with the tokens of their last heartbeat. Returns the account of each, or that of
  * its end user. Skips requests that another replica is closing. Fails as a whole when one row breaks the statement.
  */
-export const endExpired = (pg: PgClient.PgClient, which: Which) => {
-  const chosen =
-    "only" in which
-      ? pg`request_id = ${which.only}::text::uuid`
-      : pg`request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
-  return timeoutDetached("10 seconds")(
+export const endExpired = (pg: PgClient.PgClient, which: Which) =>
+  timeoutDetached("10 seconds")(
     write(
       pg,
       pg`SELECT a.* FROM (
           SELECT *, least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
-          FROM intents WHERE lease_until < now() AND ${chosen}
+          FROM intents WHERE ${isExpired(pg, which)}
           ORDER BY request_id LIMIT ${"only" in which ? 1 : which.limit} FOR UPDATE SKIP LOCKED
         ) i, jsonb_populate_record(NULL::audit_log, to_jsonb(i) || ${pg.json(aborted)}) a`,
       pg`tenant_id::text AS group, user_account::text AS user,
@@ -146,4 +152,3 @@ export const endExpired = (pg: PgClient.PgClient, which: Which) => {
       found.map(({ user, ...account }): Account => (user === null ? account : { ...account, user }))
     )
   )
-}

@@ -2,13 +2,8 @@
  * Compares live counters with the ledger and repairs differences. They come from a process that died between closing an
  * intent and settling it, from a lost settlement, or from a hold that was counted twice to be safe.
  *
- * Only an idle account is compared. The counters are read first, then the ledger. A request in progress at either moment
- * shows as an open lease or an open intent. A request that came and went in between changes the version of the counters,
- * and then the repair does nothing. A busy account is compared later. An account with tokens held beyond a lease is not
- * idle: `expiredHolds.ts` settles them first.
- *
- * The counters of a tenant (a group of accounts) are compared when all its accounts are idle at once. A tenant with very
- * many accounts is not compared (`counterTruths.ts`). Until then they may be too high, for the reasons above, and never too low.
+ * A busy account is compared later. The counters of a tenant (a group of accounts) are compared when all its accounts are idle at
+ * once. Until then they may be too high, for the reasons above, and never too low.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Effect, Layer } from "effect"
@@ -19,8 +14,7 @@ import { Meter } from "../gates/meter/Meter.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
 import { background, jittered, later } from "../observability/background.ts"
 import { type BackgroundTask, Metrics } from "../observability/Metrics.ts"
-import { compareWithLedger, driftOf, nameOf } from "./counterTruths.ts"
-import { settleExpired } from "./expiredHolds.ts"
+import { type Look, makeComparison, nameOf } from "./comparison.ts"
 
 export interface CounterReconcilerOptions {
   /** seconds between two comparisons; default 10 */
@@ -56,7 +50,7 @@ const logRepair = ({ group, key, user }: CounterOwner, tokens: number) =>
 
 const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   const pg = yield* PgClient.PgClient
-  const meter = yield* Meter
+  const comparison = makeComparison(pg, yield* Meter)
   const metrics = yield* Metrics
   const nowMs = yield* makeMonotonicMs
   /** changed since their last successful comparison */
@@ -70,32 +64,29 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   const suspect = (account: Account): void =>
     add(suspects, nameOf(account), { ...account, until: nowMs() + soonMs })
 
+  /** Mends what a look found. Returns by how many tokens the counters differed. */
+  const mend = Effect.fnUntraced(function* (found: Look, at: number) {
+    const { kind, owner, survey } = found
+    const { group, key, user } = owner
+    if (key !== undefined && survey.lapsed.length > 0 && !suspects.has(nameOf(owner)))
+      suspect({ group, key, ...(user === undefined ? {} : { user }) })
+    // Compare it once more, whether it is busy, is mended now, or a request came in between.
+    if (kind === "busy" || kind === "hold" || kind === "counter") touch(owner)
+    if (kind === "equal") suspects.delete(nameOf(owner))
+    if (!(yield* comparison.mend(found, at)) || kind !== "counter") return 0
+    yield* logRepair(owner, found.by)
+    return found.by
+  })
+
   /** Returns by how many tokens those of the owners that are idle differed. After a failure they are compared again. */
   const compare = Effect.fnUntraced(
     function* (owners: ReadonlyArray<CounterOwner>) {
       const at = yield* Clock.currentTimeMillis
       // A change from here on touches it again.
       for (const owner of owners) for (const waiting of [changed, tenants]) waiting.delete(nameOf(owner))
-      const compared = yield* compareWithLedger(pg, meter, owners, at)
-      const expired = compared.flatMap(({ survey: { lapsed }, surveyed }) =>
-        surveyed.key === undefined || lapsed.length === 0 ? [] : [{ account: surveyed, ids: lapsed }]
-      )
-      for (const { account } of expired) if (!suspects.has(nameOf(account))) suspect(account)
-      if (expired.length > 0) yield* settleExpired(pg, meter, expired, at)
-      let drift = 0
-      for (const { owner, survey, surveyed, truth } of compared) {
-        const difference = truth === undefined ? 0 : driftOf(survey, truth)
-        const isBusy = survey.open > 0 || survey.lapsed.length > 0 || (truth?.open ?? 0) > 0
-        // Compare it once more, whether it is busy, is repaired now, or a request came in between.
-        if (isBusy || difference > 0) touch(owner)
-        if (isBusy || truth === undefined) continue
-        if (difference === 0) suspects.delete(nameOf(owner))
-        else if (yield* meter.repair(surveyed, at, survey.mark, truth)) {
-          drift += difference
-          yield* logRepair(owner, difference)
-        }
-      }
-      return drift
+      const found = yield* comparison.look(owners, at)
+      const drifts = yield* Effect.forEach(found, (one) => mend(one, at), { concurrency: 8 })
+      return drifts.reduce((sum, drift) => sum + drift, 0)
     },
     (work, owners) => Effect.onError(work, () => Effect.sync(() => owners.forEach(touch)))
   )

@@ -15,7 +15,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered } from "../observability/background.ts"
-import { endExpired, type Which } from "../audit/statements.ts"
+import { endDead, endEach, type Ended } from "./deadRequests.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
 
@@ -34,12 +34,10 @@ export interface CrashRecoveryOptions {
 }
 
 /** Requests could not be closed in this round. */
-class Stuck extends Data.TaggedError("Stuck")<{ readonly requests: number }> {}
+class NotClosed extends Data.TaggedError("NotClosed")<{ readonly requests: number }> {}
 
 const Probe = Schema.Tuple([Schema.Struct({ at: Schema.Finite, stuck: Schema.Finite })])
 const decodeProbe = Schema.decodeUnknownEffect(Probe)
-const Ids = Schema.Array(Schema.Struct({ id: Schema.String }))
-const decodeIds = Schema.decodeUnknownEffect(Ids)
 
 const make = (options: CrashRecoveryOptions) =>
   Effect.gen(function* () {
@@ -59,31 +57,14 @@ const make = (options: CrashRecoveryOptions) =>
       read: Effect.sync(() => stuckIntents)
     })
 
-    /** Returns how many requests it closed. */
-    const close = Effect.fnUntraced(function* (which: Which) {
-      const accounts = yield* endExpired(pg, which)
-      yield* Effect.forEach(accounts, reconciler.compareSoon, { discard: true })
-      return accounts.length
-    })
-
-    /** Closes one request per statement, so that a bad row fails only its own statement. Returns how many it closed. */
-    const closeSingly = Effect.fnUntraced(function* (ids: ReadonlyArray<string>) {
-      const found: Array<{ readonly request_id: string; readonly reason: string }> = []
-      let closed = 0
-      for (const id of ids) {
-        closed += yield* close({ only: id }).pipe(
-          // One that is no longer there was closed by another replica.
-          Effect.tap(() => Effect.sync(() => stuck.delete(id))),
-          Effect.catchTag(["SqlError", "SchemaError"], (error) => {
-            if (error._tag === "SqlError" && error.reason._tag === "ConnectionError")
-              return Effect.fail(error)
-            const reason = error._tag === "SqlError" ? error.reason._tag : "unreadable row"
-            if (!stuck.delete(id)) found.push({ request_id: id, reason })
-            if (stuck.size < maxStuck) stuck.add(id)
-            return Effect.succeed(0)
-          })
-        )
-      }
+    /** Remembers and logs the requests of `tried` and others that could not be ended. Returns how many were. */
+    const conclude = Effect.fnUntraced(function* (
+      tried: ReadonlyArray<string>,
+      { ended, stuck: left }: Ended
+    ) {
+      const found = left.filter(({ request_id }) => !stuck.has(request_id))
+      for (const id of tried) stuck.delete(id)
+      for (const { request_id } of left) if (stuck.size < maxStuck) stuck.add(request_id)
       for (const one of found.slice(0, stuckLines))
         yield* Effect.logWarning("aborted request cannot be closed", one)
       if (found.length > stuckLines) {
@@ -91,20 +72,7 @@ const make = (options: CrashRecoveryOptions) =>
           requests: found.length - stuckLines
         })
       }
-      return closed
-    })
-
-    const closeOthers = Effect.suspend(() => {
-      const but = [...stuck]
-      return Effect.catchTag(close({ but, limit: batch }), ["SqlError", "SchemaError"], () =>
-        timeoutDetached("3 seconds")(pg`
-          SELECT request_id::text AS id FROM intents WHERE lease_until < now()
-            AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(but)}))::uuid[])
-          ORDER BY request_id LIMIT ${batch}`).pipe(
-          Effect.flatMap(decodeIds),
-          Effect.flatMap((rows) => closeSingly(rows.map(({ id }) => id)))
-        )
-      )
+      return ended
     })
 
     let last: { readonly now: number; readonly at: number } | undefined
@@ -130,8 +98,10 @@ const make = (options: CrashRecoveryOptions) =>
       )
       stuckIntents = found
       if (!trusted(at)) return 0
-      const again = yield* closeSingly([...stuck].slice(0, stuckTries))
-      const closed = again + (yield* closeOthers)
+      const again = [...stuck].slice(0, stuckTries)
+      const late = yield* conclude(again, yield* endEach(pg, again, reconciler.compareSoon))
+      const others = { but: [...stuck], limit: batch }
+      const closed = late + (yield* conclude([], yield* endDead(pg, others, reconciler.compareSoon)))
       if (closed > 0) yield* Effect.logWarning("aborted requests closed", { requests: closed })
       return stuck.size
     }).pipe(
@@ -141,7 +111,7 @@ const make = (options: CrashRecoveryOptions) =>
           stuckIntents = Number.NaN
         })
       ),
-      Effect.flatMap((requests) => (requests === 0 ? Effect.void : Effect.fail(new Stuck({ requests }))))
+      Effect.flatMap((requests) => (requests === 0 ? Effect.void : Effect.fail(new NotClosed({ requests }))))
     )
     yield* background("crash_recovery", round, jittered(everyMs))
   })

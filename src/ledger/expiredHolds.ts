@@ -14,11 +14,6 @@ import { type Meter, type MeterDown } from "../gates/meter/Meter.ts"
 import { type Account, claimsWithoutLimits } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
 
-export interface ExpiredHold {
-  readonly account: Account
-  readonly ids: ReadonlyArray<string>
-}
-
 const HoldState = Schema.Struct({
   id: Schema.String,
   open: Schema.Boolean,
@@ -30,7 +25,10 @@ type HoldState = typeof HoldState.Type
 const decodeStates = Schema.decodeUnknownEffect(Schema.Array(HoldState))
 
 /** One statement, so that a request that is being closed is either open or in the log. */
-const readStates = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
+export const readStates = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
+  Effect.suspend(() => (ids.length === 0 ? Effect.succeed([]) : readSome(pg, ids)))
+
+const readSome = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
   timeoutDetached("3 seconds")(pg`
     SELECT r.id::text, i.request_id IS NOT NULL AS open, a.user_account::text AS user,
       (a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0))::float8 AS booked
@@ -43,20 +41,18 @@ const readStates = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
 export const settleExpired = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
   meter: Meter["Service"],
-  holds: ReadonlyArray<ExpiredHold>,
+  account: Account,
+  ids: ReadonlyArray<string>,
   at: number
 ) {
-  const accounts = new Map(holds.flatMap(({ account, ids }) => ids.map((id) => [id, account] as const)))
   const end = ({ booked, id, open, user }: HoldState): Effect.Effect<boolean, MeterDown> => {
-    const account = accounts.get(id)
-    if (open || account === undefined) return Effect.succeed(false)
+    if (open) return Effect.succeed(false)
     const claims = claimsWithoutLimits({ group: account.group, key: account.key }, user ?? account.user)
     if (booked === null) return Effect.as(meter.cancel({ id, claims }), true)
     const reservation = { id, claims, held: 0, available: 0, admittedAt: at, slot: false }
     return Effect.as(meter.settle(reservation, booked), true)
   }
-  const states = yield* readStates(pg, [...accounts.keys()])
-  const ended = yield* Effect.filter(states, end, { concurrency: 8 })
+  const ended = yield* Effect.filter(yield* readStates(pg, ids), end, { concurrency: 8 })
   if (ended.length > 0) {
     yield* Effect.logWarning("orphaned requests settled from the ledger", { requests: ended.length })
   }

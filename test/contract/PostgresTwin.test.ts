@@ -22,7 +22,8 @@ import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
-import { readAccounts, readLedgerTotals } from "../../src/ledger/counterTruths.ts"
+import { readAccounts } from "../../src/ledger/comparison.ts"
+import { readTotals } from "../../src/ledger/totals.ts"
 import { settleExpired } from "../../src/ledger/expiredHolds.ts"
 import { endExpired } from "../../src/audit/statements.ts"
 import { layerPostgres as layerLedger } from "../../src/ledger/postgres.ts"
@@ -93,7 +94,7 @@ const settle = Effect.fnUntraced(function* (group: string, key: string, ids: Rea
     cancel: (one) => Effect.andThen(note(`cancel ${one.id}`), meter.cancel(one)),
     settle: (one, used) => Effect.andThen(note(`settle ${one.id} ${used}`), meter.settle(one, used))
   }
-  yield* settleExpired(pg, noted, [{ account: { group, key }, ids }], noon)
+  yield* settleExpired(pg, noted, { group, key }, ids, noon)
   return inOrder(done)
 })
 
@@ -239,7 +240,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         { group, key, user: userAccountId(key, "ann") }
       ])
       yield* withPg((pg) =>
-        Effect.map(readLedgerTotals(pg, [{ group }, ...accounts], at), (truths) => inOrder([...truths]))
+        Effect.map(readTotals(pg, [{ group }, ...accounts], at), (truths) => inOrder([...truths]))
       )
       for (const owner of [{ group }, ...accounts])
         yield* ask(

@@ -9,28 +9,26 @@
  * The audit is the truth for the ledger, and the ledger for the counters.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Effect, Layer, References, Schema } from "effect"
+import { Context, Effect, Layer, Record, References, Schema } from "effect"
 import { dayMs, dayOf, monthOf } from "../../domain/Calendar.ts"
 import { periods } from "../../domain/Limits.ts"
 import { keysOfAccount, keysOfTenant } from "../../gates/keys/accounts.ts"
-import type { Meter } from "../../gates/meter/Meter.ts"
-import { makeRowReader, oneRow } from "../../infra/rows.ts"
-import { withRegistryDownAfter } from "../Errors.ts"
-import { largeRead } from "../rows.ts"
-import { type Bounds, type Period, readPeriod } from "../records/period.ts"
-import { type CounterDifference, type Looks, makeCounters, type Owner } from "./counters.ts"
-import { countRunning, endLeftIntents, readLeftIntents } from "./intents.ts"
+import { type Meter, MeterDown } from "../../gates/meter/Meter.ts"
+import { oneRow } from "../../infra/rows.ts"
 import {
-  compareLedger,
-  compareUsers,
-  type Days,
+  compareWithAudit,
   type LedgerDifference,
   nextDay,
   readDropped,
-  repairLedger,
-  repairUser
-} from "./ledger.ts"
-import { type Difference, mostNamed, mostRequests, type Proof } from "./proof.ts"
+  repairFromAudit
+} from "../../ledger/audited.ts"
+import { type Look, type Looks, makeComparison } from "../../ledger/comparison.ts"
+import { CountersDown, withRegistryDownAfter } from "../Errors.ts"
+import { type Bounds, type Period, readPeriod } from "../records/period.ts"
+import { largeRead } from "../rows.ts"
+import { endLeftIntents, readIntents } from "./intents.ts"
+import { forEachOwner, type Owner } from "./owners.ts"
+import { type Difference, mostDifferences, mostNamed, mostRequests, type Proof } from "./proof.ts"
 import { readRequests } from "./requests.ts"
 
 /** The counters that the gateways use; undefined: they are in the memory of a gateway, where nobody else can read them. */
@@ -44,45 +42,67 @@ export interface BooksOptions {
   readonly looks?: Looks
 }
 
-/** The whole UTC days of a period: the ledger has no parts of a day. */
-const daysOf = ({ from, to }: Period): Days => ({
-  from: dayOf(from.getTime()),
-  to: dayOf(Math.ceil(to.getTime() / dayMs) * dayMs)
-})
+/**
+ * What a repair did: days of keys and users whose ledger is now as the audit says, corrections written for requests that the audit has
+ * lost, owners whose counters are now as the ledger says, requests that had ended and still held tokens, intents that were ended.
+ */
+const noneMended = { ledger: 0, corrections: 0, counters: 0, holds: 0, intents: 0 }
+export type Mended = typeof noneMended
+
+/** Comparisons after which a repair ends: what one mends makes others differ, the ledger the counters and a hold its account. */
+const mostRounds = 4
 
 const later = (one: string, other: string | null): string => (other !== null && other > one ? other : one)
-
-const names = makeRowReader(
-  () => "a key",
-  Schema.Struct({ tenant: Schema.NullOr(Schema.String), key: Schema.NullOr(Schema.String) })
-)
 
 const readNow = oneRow({ at: Schema.Finite })
 
 /** Of an end user, its account: the name is in the audit. */
-const withUser = (key: string, user: string | undefined): string =>
-  user === undefined ? key : `${key}, user ${user}`
-
-/** What one comparison found, before it is named. */
-interface Found {
-  readonly ledger: ReadonlyArray<LedgerDifference>
-  readonly counters: ReadonlyArray<CounterDifference>
-  readonly proof: Proof
-}
+const withUser = (key: string, user: string | null | undefined): string =>
+  user === null || user === undefined ? key : `${key}, user ${user}`
 
 const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   const pg = yield* PgClient.PgClient
   const meter = yield* Counters
   const large = largeRead(pg)
-  const counters = meter === undefined ? undefined : makeCounters(pg, meter, looks)
+  const comparison = meter === undefined ? undefined : makeComparison(pg, meter)
   const now = Effect.map(readNow(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`), ({ at }) => at)
+
+  /** Looks at all counters. `wait`: until each owner was seen at rest, for as long as it takes. */
+  const lookAtAll = Effect.fnUntraced(function* (wait: boolean) {
+    if (comparison === undefined) return undefined
+    const at = yield* now
+    let [compared, busy] = [0, 0]
+    const open: Array<Look<Owner>> = []
+    const count = ({ kind }: Look) => {
+      if (kind === "busy" || kind === "unread") busy += 1
+      else if (kind !== "none") compared += 1
+    }
+    yield* forEachOwner(pg, (owners) =>
+      Effect.map(comparison.look(owners, at), (found) => {
+        for (const one of found) {
+          const isOpen = one.kind === "busy" || one.kind === "hold" || one.kind === "counter"
+          if (isOpen && open.length < mostDifferences) open.push(one)
+          else count(isOpen ? { ...one, kind: "busy" } : one)
+        }
+      })
+    )
+    const most = wait ? Number.POSITIVE_INFINITY : looks?.most
+    const found = yield* comparison.watch(open, at, { ...looks, ...(most === undefined ? {} : { most }) })
+    found.forEach(count)
+    return {
+      at,
+      compared,
+      busy,
+      differences: found.filter(({ kind }) => kind === "hold" || kind === "counter")
+    }
+  })
 
   const nameLedger = Effect.fnUntraced(function* (difference: LedgerDifference) {
     const { audit, day, key, keyId, ledger, tenant, tenantId, user } = difference
     const by = { in: audit.tokensIn - ledger.tokensIn, out: audit.tokensOut - ledger.tokensOut }
     const requests = yield* readRequests(pg, {
-      keys: user === undefined ? pg`SELECT ${keyId}::text::uuid` : keysOfTenant(pg, tenantId),
-      user,
+      keys: user === null ? pg`SELECT ${keyId}::text::uuid` : keysOfTenant(pg, tenantId),
+      user: user ?? undefined,
       from: day,
       to: nextDay(day),
       exact:
@@ -90,47 +110,27 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
           ? pg`tokens_in = ${by.in}::float8 AND tokens_out = ${by.out}::float8`
           : pg`false`
     })
-    return {
-      kind: "ledger",
-      tenant: tenant ?? tenantId,
-      key: withUser(key ?? keyId, user),
-      day,
-      audit,
-      ledger,
-      ...requests
-    } satisfies Difference
+    const named = { tenant: tenant ?? tenantId, key: withUser(key ?? keyId, user) }
+    return { kind: "ledger", ...named, day, audit, ledger, ...requests } satisfies Difference
   })
 
-  const nameOf = ({ group, key, user }: Owner) =>
-    Effect.map(
-      names.first(
-        key === undefined
-          ? pg`SELECT name AS tenant, NULL AS key FROM tenants WHERE id = ${group}::text::uuid`
-          : pg`SELECT t.name AS tenant, k.prefix AS key FROM tenants t LEFT JOIN api_keys k ON k.id = ${key}::text::uuid
-              WHERE t.id = ${group}::text::uuid`
-      ),
-      (found) => ({
-        tenant: found?.tenant ?? group,
-        key: key === undefined ? null : withUser(found?.key ?? key, user)
-      })
-    )
-
-  const nameCounter = Effect.fnUntraced(function* (found: CounterDifference, at: number) {
-    const { owner } = found
-    const named = yield* nameOf(owner)
+  const nameCounter = Effect.fnUntraced(function* (found: Look<Owner>, at: number) {
+    const { group, key, prefix, tenant, user } = found.owner
+    const named = { tenant, key: key === undefined ? null : withUser(prefix ?? key, user) }
     if (found.kind === "hold") {
       const requests = found.ids.slice(0, mostRequests)
       const moreRequests = found.ids.length - requests.length
       return [{ kind: "hold", ...named, requests, moreRequests, match: "exact" } satisfies Difference]
     }
+    if (found.kind !== "counter") return []
     const differing = periods.flatMap((period) => {
-      const [counter, ledger] = [found.counted[period], found.ledger[period]]
+      const [counter, ledger] = [found.survey.totals[period], found.ledger[period]]
       return counter === undefined || counter === ledger ? [] : [{ period, counter, ledger }]
     })
     const [first] = differing
     if (first === undefined) return []
     const requests = yield* readRequests(pg, {
-      keys: owner.key === undefined ? keysOfTenant(pg, owner.group) : keysOfAccount(pg, owner.key),
+      keys: key === undefined ? keysOfTenant(pg, group) : keysOfAccount(pg, key),
       from: first.period === "day" ? dayOf(at) : `${monthOf(at)}-01`,
       to: dayOf(at + dayMs),
       exact: pg`tokens_in + tokens_out = ${Math.abs(first.counter - first.ledger)}::float8`
@@ -138,102 +138,82 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     return differing.map((one) => ({ kind: "counter", ...named, ...one, ...requests }) satisfies Difference)
   })
 
-  const compareDatabase = (period: Period) => {
-    const days = daysOf(period)
-    return large(
+  /** The whole UTC days of the period: the ledger has no parts of a day. */
+  const compareDatabase = ({ from, to }: Period) =>
+    large(
       600,
       Effect.gen(function* () {
+        const days = { from: dayOf(from.getTime()), to: dayOf(Math.ceil(to.getTime() / dayMs) * dayMs) }
         const { complete, dropped } = yield* readDropped(pg, days)
-        const from = later(days.from, complete)
-        const compared = { from, to: later(days.to, from) }
-        const sums = yield* compareLedger(pg, compared)
-        const users = yield* compareUsers(pg, compared)
-        const differences = [...sums.differences, ...users.differences]
+        const first = later(days.from, complete)
+        const kept = { from: first, to: later(days.to, first) }
+        const keys = yield* compareWithAudit(pg, "ledger", kept, mostDifferences)
+        const users = yield* compareWithAudit(pg, "user_ledger", kept, mostDifferences)
+        const differences = [...keys.differences, ...users.differences]
         const named = yield* Effect.forEach(differences.slice(0, mostNamed), nameLedger)
-        const intents = yield* readLeftIntents(pg, leaseS)
-        const running = yield* countRunning(pg, leaseS)
-        const differing = sums.differing + users.differing
-        return { complete, days, differences, differing, dropped, intents, named, running, sums }
+        const more = keys.differing + users.differing - named.length
+        return {
+          complete,
+          days,
+          differences,
+          dropped,
+          keys,
+          more,
+          named,
+          ...(yield* readIntents(pg, leaseS))
+        }
       }),
       { snapshot: true }
     )
-  }
 
   const compare = Effect.fnUntraced(function* (period: Period, wait: boolean) {
-    const { complete, days, differences, differing, dropped, intents, named, running, sums } =
+    const { complete, days, differences, dropped, keys, left, more, named, running } =
       yield* compareDatabase(period)
-    const at = yield* now
-    const counted = counters === undefined ? undefined : yield* counters.compare(at, wait)
+    const counted = yield* lookAtAll(wait)
     const ofCounters = yield* large(
       60,
-      Effect.forEach((counted?.differences ?? []).slice(0, mostNamed), (one) => nameCounter(one, at))
+      Effect.forEach((counted?.differences ?? []).slice(0, mostNamed), (one) =>
+        nameCounter(one, counted?.at ?? 0)
+      )
     )
-    const ofIntents = intents.slice(0, mostNamed).map(
-      ({ count, inAudit, key, requests, tenant }) =>
-        ({
-          kind: "intent",
-          tenant,
-          key,
-          inAudit,
-          requests,
-          moreRequests: count - requests.length,
-          match: "exact"
-        }) satisfies Difference
-    )
+    const ofIntents = left.slice(0, mostNamed).map(({ count, requests, ...one }) => {
+      const moreRequests = count - requests.length
+      return { kind: "intent", ...one, requests, moreRequests, match: "exact" } satisfies Difference
+    })
     const proof: Proof = {
       days: { since: days.from, until: dayOf(Date.parse(days.to) - dayMs) },
-      compared: { keysAndDays: sums.keysAndDays, audit: sums.audit, ledger: sums.ledger },
+      compared: { keysAndDays: keys.compared, audit: keys.audit, ledger: keys.ledger },
       dropped: complete === null || dropped === 0 ? undefined : { keysAndDays: dropped, before: complete },
-      counters: counted === undefined ? undefined : { compared: counted.compared, busy: counted.busy },
+      counters: counted && { compared: counted.compared, busy: counted.busy },
       running,
       differences: [...named, ...ofCounters.flat(), ...ofIntents],
       moreDifferences:
-        differing -
-        named.length +
-        Math.max(0, (counted?.differences.length ?? 0) - mostNamed) +
-        (intents.length - ofIntents.length)
+        more + Math.max(0, (counted?.differences.length ?? 0) - mostNamed) + (left.length - ofIntents.length)
     }
-    const found: Found = { ledger: differences, counters: counted?.differences ?? [], proof }
-    return found
+    return { at: counted?.at ?? 0, ledger: differences, counters: counted?.differences ?? [], proof }
   })
+  type Found = Effect.Success<ReturnType<typeof compare>>
 
-  /** The ledger first: the counters get what it says. */
-  const mend = Effect.fnUntraced(function* ({ counters: differing, ledger }: Found, wait: boolean) {
+  /** The ledger first: the counters get what it says, once they are compared with it again. */
+  const mend = Effect.fnUntraced(function* ({ at, counters, ledger }: Found) {
     const intents = yield* endLeftIntents(pg, leaseS)
     let [corrections, holds, repaired] = [0, 0, 0]
-    for (const one of ledger)
-      if (one.user === undefined) corrections += yield* large(60, repairLedger(pg, one))
-      else yield* large(60, repairUser(pg, one, one.user))
-    if (counters !== undefined) {
-      const lookAgain = Effect.flatMap(now, (at) => counters.compare(at, wait))
-      // What was mended above makes counters differ. So does a hold, once it is settled.
-      let found = ledger.length + intents > 0 ? (yield* lookAgain).differences : differing
-      while (found.length > 0) {
-        const at = yield* now
-        for (const one of found) {
-          const isDone = yield* counters.repair(one, at)
-          if (one.kind === "hold") holds += one.ids.length
-          else if (isDone) repaired += 1
-        }
-        found = found.some(({ kind }) => kind === "hold")
-          ? (yield* lookAgain).differences.filter(({ kind }) => kind === "counter")
-          : []
+    for (const one of ledger) corrections += yield* large(60, repairFromAudit(pg, one))
+    if (comparison !== undefined && ledger.length + intents === 0)
+      for (const one of counters) {
+        const isMended = yield* comparison.mend(one, at)
+        if (one.kind === "hold") holds += one.ids.length
+        else if (isMended) repaired += 1
       }
-    }
-    return {
-      /** days of keys whose ledger is now as the audit says */
-      ledger: ledger.length,
-      /** corrections written for requests that the ledger has and the audit has lost */
-      corrections,
-      counters: repaired,
-      holds,
-      intents
-    }
+    return { ledger: ledger.length, corrections, counters: repaired, holds, intents }
   })
 
   /** What is found is printed, not logged. */
   const bounded = <A, E, R>(work: Effect.Effect<A, E, R>, _: Bounds, wait = false) =>
     work.pipe(
+      Effect.mapError((error) =>
+        error instanceof MeterDown ? new CountersDown({ cause: error.cause }) : error
+      ),
       Effect.provideService(References.MinimumLogLevel, "None"),
       withRegistryDownAfter(wait ? "7 days" : "30 minutes")
     )
@@ -257,18 +237,20 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
      */
     repair: Effect.fnUntraced(function* (bounds: Bounds, wait = false) {
       const period = yield* readPeriod(pg, bounds)
-      const found = yield* compare(period, wait)
-      const mended = yield* mend(found, wait)
-      const { proof: after } = yield* compare(period, wait)
-      return { before: found.proof, mended, after }
+      const before = yield* compare(period, wait)
+      let [found, mended] = [before, noneMended]
+      for (let round = 0; round < mostRounds; round += 1) {
+        const more = yield* mend(found)
+        if (Object.values(more).every((count) => count === 0)) break
+        mended = Record.map(mended, (count, of) => count + more[of])
+        found = yield* compare(period, wait)
+      }
+      return { before: before.proof, mended, after: found.proof }
     }, bounded)
   }
 })
 
 export class Books extends Context.Service<Books>()("tollgate/admin/Books", { make }) {}
-
-/** What a repair did. */
-export type Mended = Effect.Success<ReturnType<Books["Service"]["repair"]>>["mended"]
 
 export const layerPostgres = (
   options: BooksOptions

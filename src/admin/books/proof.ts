@@ -1,4 +1,5 @@
 /** What a proof of the books says. */
+import type { Sums } from "../../ledger/audited.ts"
 import type { Period as BudgetPeriod } from "../../domain/Limits.ts"
 
 /** Differences that are found. With more, a repair mends these, and the next one mends others. */
@@ -6,12 +7,6 @@ export const mostDifferences = 10_000
 /** Differences that are named with their requests, and requests that are named of each. */
 export const mostNamed = 100
 export const mostRequests = 20
-
-export interface Sums {
-  readonly requests: number
-  readonly tokensIn: number
-  readonly tokensOut: number
-}
 
 /** Some ids of requests, and how many more there are. */
 export interface Requests {

@@ -47,8 +47,8 @@ interface Correction {
 interface LedgerRow {
   readonly key_id: string
   readonly tenant_id: string
-  /** in the ledger of users */
-  readonly user?: string
+  /** null: in the ledger of keys */
+  readonly user_account: string | null
   readonly day: string
   requests: number
   tokens: number
@@ -157,7 +157,7 @@ export class Postgres extends Store {
   spentByUser(user: string, at: string) {
     const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
     for (const row of this.userLedger.values())
-      if (row.user === user) this.#add(sums, row.day, at, row.tokens)
+      if (row.user_account === user) this.#add(sums, row.day, at, row.tokens)
     return sums
   }
 
@@ -174,14 +174,14 @@ export class Postgres extends Store {
     requests: number
   ): void {
     if (key_id === null || tenant_id === null) return
-    const book = (ledger: Map<string, LedgerRow>, name: string, of: { readonly user?: string }) => {
-      const row = ledger.get(name) ?? { key_id, tenant_id, ...of, day, requests: 0, tokens: 0 }
+    const book = (ledger: Map<string, LedgerRow>, name: string, user_account: string | null) => {
+      const row = ledger.get(name) ?? { key_id, tenant_id, user_account, day, requests: 0, tokens: 0 }
       row.requests += requests
       row.tokens += tokens
       ledger.set(name, row)
     }
-    book(this.ledger, `${key_id} ${day}`, {})
-    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, { user })
+    book(this.ledger, `${key_id} ${day}`, null)
+    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, user)
   }
 
   /** Ends intents and writes rows that are not there; returns the ids of those that are. */
@@ -257,9 +257,26 @@ export class Postgres extends Store {
     }
   }
 
-  #truth(isOwn: (keyId: string, tenantId: string) => boolean, at: string): Row {
-    const open = [...this.intents.values()].filter(({ key_id, tenant_id }) => isOwn(key_id, tenant_id)).length
-    return { open, ...this.spent(isOwn, at) }
+  #totals(
+    [owners, at, held]: Params,
+    isOwn: (owner: string, row: LedgerRow | StoredIntent) => boolean,
+    ledger = this.ledger
+  ): ReadonlyArray<Row> {
+    return listed<string>(owners).map((owner) => {
+      const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
+      for (const row of ledger.values())
+        if (isOwn(owner, row)) this.#add(sums, row.day, String(at), row.tokens)
+      const open = [...this.intents.values()].filter((intent) => isOwn(owner, intent))
+      if (held === true)
+        for (const one of open)
+          this.#add(
+            sums,
+            dayOf(one.admitted_at),
+            String(at),
+            Math.max(one.held, one.tokens_in + one.tokens_out)
+          )
+      return { owner, open: open.length, ...sums }
+    })
   }
 
   #keyRow(prefix: string, known: string): ReadonlyArray<Row> {
@@ -350,7 +367,8 @@ export class Postgres extends Store {
     [
       "jsonb_populate_record",
       () => "ends the requests of dead processes",
-      ([which, limit], of) => {
+      (params, of) => {
+        const [which, limit] = typeof params[0] === "string" ? params : params.slice(1)
         const found = this.#expired(listed<string>(which)).filter(
           ({ request_id }) => typeof which !== "string" || request_id === which
         )
@@ -372,57 +390,19 @@ export class Postgres extends Store {
       ([rows], of) => this.#log(sorted<AuditRow>(rows), of)
     ],
     [
-      "JOIN user_ledger l ON l.day >=",
-      () => "reads the ledger of a user",
-      ([at, user]) => {
-        const sums = this.spentByUser(String(user), String(at))
-        for (const { admitted_at, held, tokens_in, tokens_out, user_account } of this.intents.values())
-          if (user_account === user)
-            this.#add(sums, dayOf(admitted_at), String(at), Math.max(held, tokens_in + tokens_out))
-        return [sums]
-      }
-    ],
-    [
-      "greatest(held, tokens_in + tokens_out)",
-      () => "reads the ledger",
-      ([at, owner]) => {
-        const key = [...this.tenants.keys()].includes(String(owner)) ? undefined : this.keysOf(String(owner))
-        const isOwn = (keyId: string, tenantId: string) =>
-          key === undefined ? tenantId === owner : keyId === owner || key.includes(keyId)
-        const sums = this.spent(isOwn, String(at))
-        for (const { admitted_at, held, key_id, tenant_id, tokens_in, tokens_out } of this.intents.values())
-          if (isOwn(key_id, tenant_id))
-            this.#add(sums, dayOf(admitted_at), String(at), Math.max(held, tokens_in + tokens_out))
-        return [sums]
-      }
-    ],
-    [
-      "LEFT JOIN k ON k.account = o.id",
+      "l.key_id = own.part",
       () => "reads what accounts have spent",
-      ([accounts, at]) =>
-        listed<string>(accounts).map((account) => ({
-          owner: account,
-          ...this.#truth((key) => key === account || this.keysOf(account).includes(key), String(at))
-        }))
+      (params) => this.#totals(params, (owner, { key_id }) => this.accountOf(key_id) === owner)
     ],
     [
-      "LEFT JOIN user_ledger l ON l.user_account",
+      "l.user_account = own.part",
       () => "reads what users have spent",
-      ([users, at]) =>
-        listed<string>(users).map((account) => ({
-          owner: account,
-          open: [...this.intents.values()].filter(({ user_account }) => user_account === account).length,
-          ...this.spentByUser(account, String(at))
-        }))
+      (params) => this.#totals(params, (owner, { user_account }) => user_account === owner, this.userLedger)
     ],
     [
-      "LEFT JOIN ledger l ON l.tenant_id",
+      "l.tenant_id = own.part",
       () => "reads what a tenant has spent",
-      ([tenants, at]) =>
-        listed<string>(tenants).map((tenant) => ({
-          owner: tenant,
-          ...this.#truth((_, id) => id === tenant, String(at))
-        }))
+      (params) => this.#totals(params, (owner, { tenant_id }) => tenant_id === owner)
     ],
     [
       "i.request_id IS NOT NULL AS open",
@@ -463,7 +443,7 @@ export class Postgres extends Store {
     [
       "FROM intents WHERE lease_until < now()",
       () => "names the intents of dead processes",
-      ([but, limit]) =>
+      ([, but, limit]) =>
         idRows(this.#expired(listed<string>(but)).map(({ request_id }) => request_id)).slice(0, Number(limit))
     ],
     [

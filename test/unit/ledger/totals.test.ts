@@ -2,7 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { readLedgerTotals } from "../../../src/ledger/counterTruths.ts"
+import { readTotals } from "../../../src/ledger/totals.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 
 const keyAt = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`
@@ -27,7 +27,7 @@ it.live("when many keys are read at once, then each gets its own sum", () =>
       FROM jsonb_array_elements_text(${pg.json(keys.slice(0, -1))}) AS k(id),
         jsonb_to_recordset(${pg.json(days)}) AS d(day text, tokens bigint)`
     const accounts = keys.map((key) => ({ group: "", key }))
-    const found = yield* readLedgerTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
+    const found = yield* readTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
     assert.deepStrictEqual([...found.keys()].sort(), keys)
     const last = keyAt(249)
     for (const [account, truth] of found) {
@@ -37,6 +37,6 @@ it.live("when many keys are read at once, then each gets its own sum", () =>
           : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
       assert.deepStrictEqual(truth, { open: 0, ...spent }, account)
     }
-    assert.strictEqual((yield* readLedgerTotals(pg, [], 0)).size, 0)
+    assert.strictEqual((yield* readTotals(pg, [], 0)).size, 0)
   }).pipe(Effect.provide(TestPostgres))
 )
