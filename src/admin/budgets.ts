@@ -2,88 +2,74 @@
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { budgetUseOf, periods } from "../domain/Limits.ts"
+import type { CounterOwner } from "../domain/Reservation.ts"
 import { KeySettings } from "../domain/settings.ts"
 import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
-import { daysOf, sumsByPeriod } from "../ledger/periods.ts"
+import { idOf, readTotals } from "../ledger/totals.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
 import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
 
 const budgets = Struct.pick(KeySettings.fields, budgetFields)
 
-const Sums = Schema.Struct({ ...budgets, day: Schema.Finite, month: Schema.Finite, total: Schema.Finite })
+/** A row with budgets. `id`: of their owner; `at`: now, by the clock of the database */
+const Row = Schema.Struct({ ...budgets, id: Schema.String, at: Schema.Finite, hashed: Schema.Boolean })
+const now = "(extract(epoch FROM now()) * 1000)::float8 AS at"
 
-/** The states of the one row of `of`, which `queries` have selected, with the rows `l` of the ledger that belong to it. */
+/** The states of the budgets of one row, by what the ledger counts for `ownerOf` it. */
 const read = Effect.fnUntraced(function* <E>(
   sql: SqlClient.SqlClient,
-  of: "k" | "t",
-  queries: Statement.Fragment,
-  ledger: Statement.Fragment,
+  query: Statement.Fragment,
+  ownerOf: (row: typeof Row.Type) => CounterOwner,
   name: string,
-  unknown: E,
-  table = "ledger"
+  unknown: E
 ) {
-  const row = yield* makeRowReader(() => name, Sums).first(sql`
-      WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)}), ${queries}
-      SELECT ${selected(sql, of, budgets)}, ${sumsByPeriod(sql, { day: "l.day", tokens: "l.tokens_in + l.tokens_out" })}
-      FROM at CROSS JOIN ${sql.literal(of)} LEFT JOIN ${sql.literal(table)} l ON ${ledger} GROUP BY 1, 2, 3`)
+  const row = yield* makeRowReader(() => name, Row).first(sql`SELECT ${sql.literal(now)}, ${query}`)
   if (row === undefined) return yield* Effect.fail(unknown)
+  const totals = yield* readTotals(sql, [ownerOf(row)], row.at)
   return periods.map((period): BudgetState => {
     const budget = row[budgetOf[period]]
-    const spent = row[period]
+    const spent = totals.get(idOf(ownerOf(row)))?.[period] ?? 0
     return { period, budget, spent, state: budget === null ? null : budgetUseOf(budget, spent) }
   })
 })
+
+const ofKey = (sql: SqlClient.SqlClient, prefix: string) =>
+  sql`${accountOf(sql, "k")}::text AS id, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`
 
 /** What was spent is what all keys of the account have spent. */
 export const readBudgets = (sql: SqlClient.SqlClient, prefix: string) =>
   read(
     sql,
-    "k",
-    sql`k AS (SELECT *, ${accountOf(sql, "api_keys")} AS account FROM api_keys WHERE prefix = ${prefix}),
-      keys AS (SELECT account AS id FROM k UNION SELECT o.id FROM k JOIN api_keys o ON o.budget_account = k.account)`,
-    sql`l.key_id IN (SELECT id FROM keys)`,
+    sql`${selected(sql, "k", budgets)}, ${ofKey(sql, prefix)}`,
+    ({ id }) => ({ group: "", key: id }),
     keyNamed(prefix),
     new UnknownKey({ prefix })
   )
 
-const UserOwner = Schema.Struct({ account: Schema.String, hashed: Schema.Boolean })
-
 /** Of an end user of a key, by name. */
-export const readUserBudgets = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  prefix: string,
-  user: string
-) {
-  const key = yield* makeRowReader(() => keyNamed(prefix), UserOwner).first(
-    sql`SELECT ${accountOf(sql, "k")}::text AS account, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`
-  )
-  if (key === undefined) return yield* new UnknownKey({ prefix })
-  const name = endUserOf(user)
-  const id = userAccountId(
-    key.account,
-    key.hashed && name !== undefined ? hashedUser(key.account, name) : name
-  )
-  return yield* read(
+export const readUserBudgets = (sql: SqlClient.SqlClient, prefix: string, user: string) =>
+  read(
     sql,
-    "k",
-    sql`k AS (SELECT each_user_daily AS budget_daily, each_user_monthly AS budget_monthly, each_user_total AS budget_total
-        FROM api_keys WHERE prefix = ${prefix}),
-      mine AS (SELECT * FROM user_ledger WHERE user_account = ${id}::text::uuid)`,
-    sql`true`,
+    sql`each_user_daily AS "budgetDaily", each_user_monthly AS "budgetMonthly", each_user_total AS "budgetTotal", ${ofKey(sql, prefix)}`,
+    ({ hashed, id }) => {
+      const name = endUserOf(user)
+      return {
+        group: "",
+        key: id,
+        user: userAccountId(id, hashed && name !== undefined ? hashedUser(id, name) : name)
+      }
+    },
     keyNamed(prefix),
-    new UnknownKey({ prefix }),
-    "mine"
+    new UnknownKey({ prefix })
   )
-})
 
 export const readTenantBudgets = (sql: SqlClient.SqlClient, tenant: string) =>
   read(
     sql,
-    "t",
-    sql`t AS (SELECT * FROM tenants WHERE name = ${tenant})`,
-    sql`l.tenant_id = t.id`,
+    sql`${selected(sql, "t", budgets)}, id::text, false AS hashed FROM tenants t WHERE name = ${tenant}`,
+    ({ id }) => ({ group: id }),
     tenantNamed(tenant),
     new UnknownTenant({ tenant })
   )

@@ -7,7 +7,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Effect, Layer } from "effect"
-import type { Account, CounterOwner } from "../domain/Reservation.ts"
+import type { CounterOwner } from "../domain/Reservation.ts"
 import { type Budgets, periods } from "../domain/Limits.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
 import { Meter } from "../gates/meter/Meter.ts"
@@ -34,10 +34,7 @@ const tenantBatch = 50
 
 const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budgets[period] !== undefined)
 
-/** One that is added while it is compared is compared again. */
-const add = <A>(waiting: Map<string, A>, name: string, owner: A): void => {
-  if (waiting.size < capacity) waiting.set(name, owner)
-}
+const sumOf = (drifts: ReadonlyArray<number>): number => drifts.reduce((sum, drift) => sum + drift, 0)
 
 const logRepair = ({ group, key, user }: CounterOwner, tokens: number) =>
   key === undefined
@@ -56,20 +53,20 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   /** changed since their last successful comparison */
   const changed = new Map<string, CounterOwner>()
   /** compared first; `until` in monotonic ms */
-  const suspects = new Map<string, Account & { readonly until: number }>()
-  const tenants = new Map<string, CounterOwner>()
+  const suspects = new Map<string, { readonly owner: CounterOwner; readonly until: number }>()
 
-  const touch = (owner: CounterOwner): void =>
-    add<CounterOwner>(owner.key === undefined ? tenants : changed, nameOf(owner), owner)
-  const suspect = (account: Account): void =>
-    add(suspects, nameOf(account), { ...account, until: nowMs() + soonMs })
+  /** One that is added while it is compared is compared again. */
+  const touch = (owner: CounterOwner): void => {
+    if (changed.size < capacity) changed.set(nameOf(owner), owner)
+  }
+  const suspect = (owner: CounterOwner): void => {
+    if (suspects.size < capacity) suspects.set(nameOf(owner), { owner, until: nowMs() + soonMs })
+  }
 
   /** Mends what a look found. Returns by how many tokens the counters differed. */
   const mend = Effect.fnUntraced(function* (found: Look, at: number) {
     const { kind, owner, survey } = found
-    const { group, key, user } = owner
-    if (key !== undefined && survey.lapsed.length > 0 && !suspects.has(nameOf(owner)))
-      suspect({ group, key, ...(user === undefined ? {} : { user }) })
+    if (survey.lapsed.length > 0 && !suspects.has(nameOf(owner))) suspect(owner)
     // Compare it once more, whether it is busy, is mended now, or a request came in between.
     if (kind === "busy" || kind === "hold" || kind === "counter") touch(owner)
     if (kind === "equal") suspects.delete(nameOf(owner))
@@ -83,26 +80,30 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     function* (owners: ReadonlyArray<CounterOwner>) {
       const at = yield* Clock.currentTimeMillis
       // A change from here on touches it again.
-      for (const owner of owners) for (const waiting of [changed, tenants]) waiting.delete(nameOf(owner))
+      for (const owner of owners) changed.delete(nameOf(owner))
       const found = yield* comparison.look(owners, at)
       const drifts = yield* Effect.forEach(found, (one) => mend(one, at), { concurrency: 8 })
-      return drifts.reduce((sum, drift) => sum + drift, 0)
+      return sumOf(drifts)
     },
     (work, owners) => Effect.onError(work, () => Effect.sync(() => owners.forEach(touch)))
   )
 
-  const compareChanged = Effect.suspend(() => compare([...changed.values()].slice(0, batch)))
+  const compareChanged = Effect.suspend(() =>
+    compare([...changed.values()].filter(({ key }) => key !== undefined).slice(0, batch))
+  )
   const compareSuspects = Effect.suspend(() => {
     const now = nowMs()
     // An account that stays busy is left to the slower comparison.
     for (const [name, { until }] of suspects) if (until < now) suspects.delete(name)
-    return compare([...suspects.values()].slice(0, batch))
+    return compare([...suspects.values()].map(({ owner }) => owner).slice(0, batch))
   })
   /** One after the other: a tenant that cannot be read holds up nobody for long. */
-  const compareTenants = Effect.gen(function* () {
-    let drift = 0
-    for (const tenant of [...tenants.values()].slice(0, tenantBatch)) drift += yield* compare([tenant])
-    return drift
+  const compareTenants = Effect.suspend(() => {
+    const tenants = [...changed.values()].filter(({ key }) => key === undefined).slice(0, tenantBatch)
+    return Effect.map(
+      Effect.forEach(tenants, (tenant) => compare([tenant])),
+      sumOf
+    )
   })
 
   /** What each comparison found last. After a failure the difference is unknown; the figure before it would look valid. */
@@ -110,7 +111,7 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   yield* metrics.probe({
     name: "tollgate_counter_drift_tokens",
     help: "Tokens by which live counters at rest differed from the ledger when they were last compared",
-    read: Effect.sync(() => found.values().reduce((sum, drift) => sum + drift, 0))
+    read: Effect.sync(() => sumOf([...found.values()]))
   })
   const compareEvery = <E>(task: BackgroundTask, seconds: number, comparison: Effect.Effect<number, E>) =>
     background(

@@ -55,7 +55,7 @@ const driftOf = ({ totals }: Snapshot, ledger: Totals): number =>
 const unread: Snapshot = { totals: {}, open: 0, lapsed: [], mark: 0 }
 
 /** Whether nothing will change the finding: it is right, there is nothing to compare, or nobody can. */
-const isFinal = ({ kind }: Look): boolean => kind === "none" || kind === "equal" || kind === "unread"
+export const isFinal = ({ kind }: Look): boolean => kind === "none" || kind === "equal" || kind === "unread"
 
 export interface Looks {
   /** looks that must find the same difference; default 3 */

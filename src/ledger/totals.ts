@@ -1,6 +1,6 @@
 /** What keys, end users and tenants have spent by the ledger, in the day, the month and for ever, and their open intents. */
-import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Array as Arr, type Duration, Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
 import type { Period } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
@@ -47,7 +47,7 @@ export interface TotalsOptions {
 
 /** `own`: the keys of an account; of a user and a tenant, itself. */
 const readSome = (
-  pg: PgClient.PgClient,
+  sql: SqlClient.SqlClient,
   owners: ReadonlyArray<CounterOwner>,
   kind: keyof typeof rowsOf,
   at: number,
@@ -55,33 +55,33 @@ const readSome = (
 ) => {
   const { column, table } = rowsOf[kind]
   const keys = "UNION SELECT o.id, k.id FROM o JOIN api_keys k ON k.budget_account = o.id"
-  return timeoutDetached(within)(pg`
-    WITH o AS (SELECT DISTINCT jsonb_array_elements_text(${pg.json(owners.map(idOf))})::uuid AS id),
-      own AS (SELECT id, id AS part FROM o ${pg.literal(kind === "key" ? keys : "")}),
-      at AS MATERIALIZED (${daysOf(pg, pg`${new Date(at).toISOString()}::text::timestamptz`)}),
+  return timeoutDetached(within)(sql`
+    WITH o AS (SELECT DISTINCT unnest(string_to_array(${owners.map(idOf).join()}, ','))::uuid AS id),
+      own AS (SELECT id, id AS part FROM o ${sql.literal(kind === "key" ? keys : "")}),
+      at AS MATERIALIZED (${daysOf(sql, sql`${new Date(at).toISOString()}::text::timestamptz`)}),
       tokens AS (
         SELECT id, NULL::date AS day, 0 AS n, 0 AS open FROM o
         UNION ALL
         SELECT own.id, l.day, l.tokens_in + l.tokens_out, 0
-        FROM at CROSS JOIN own JOIN ${pg.literal(table)} l ON l.${pg.literal(column)} = own.part AND l.day >= ${pg.literal(since[longest])}
+        FROM at CROSS JOIN own JOIN ${sql.literal(table)} l ON l.${sql.literal(column)} = own.part AND l.day >= ${sql.literal(since[longest])}
         UNION ALL
         SELECT own.id, (i.admitted_at AT TIME ZONE 'UTC')::date, CASE WHEN ${held} THEN greatest(i.held, i.tokens_in + i.tokens_out) ELSE 0 END, 1
-        FROM own JOIN intents i ON i.${pg.literal(column)} = own.part
+        FROM own JOIN intents i ON i.${sql.literal(column)} = own.part
       )
-    SELECT id::text AS owner, sum(open)::float8 AS open, ${sumsByPeriod(pg, { day: "tokens.day", tokens: "n" })}
+    SELECT id::text AS owner, sum(open)::float8 AS open, ${sumsByPeriod(sql, { day: "tokens.day", tokens: "n" })}
     FROM tokens CROSS JOIN at GROUP BY id`).pipe(Effect.flatMap(decodeRows))
 }
 
 /** By the id of the owner. */
 export const readTotals = Effect.fnUntraced(function* (
-  pg: PgClient.PgClient,
+  sql: SqlClient.SqlClient,
   owners: ReadonlyArray<CounterOwner>,
   at: number,
   options: TotalsOptions = {}
 ) {
   const reads = Object.values(Arr.groupBy(owners, kindOf)).flatMap((all) => {
     const kind = kindOf(all[0])
-    return Arr.chunksOf(all, atOnce[kind]).map((some) => readSome(pg, some, kind, at, options))
+    return Arr.chunksOf(all, atOnce[kind]).map((some) => readSome(sql, some, kind, at, options))
   })
   const rows = yield* Effect.all(reads)
   return new Map(rows.flat().map(({ owner, ...totals }): readonly [string, Totals] => [owner, totals]))

@@ -132,6 +132,28 @@ it.live(
     }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres)))
 )
 
+it.live("when a row is late before anybody waits for it, then it has the 503 that its client will get", () =>
+  Effect.gen(function* () {
+    const [audit, caller] = [yield* Audit, callerOf()]
+    const [first, second] = [intentOf({ caller }), intentOf({ caller })]
+    for (const intent of [first, second]) yield* audit.open(queuedFor(intent))
+    const { written } = yield* Effect.gen(function* () {
+      yield* lock("audit_log")
+      const writing = yield* Effect.forkScoped(Effect.exit(audit.close(endOf(first, usageOf(7, 3)))))
+      yield* Effect.sleep("50 millis")
+      // Its counters are settled meanwhile.
+      const written = audit.close(endOf(second, usageOf(5, 1)))
+      yield* Fiber.join(writing)
+      yield* Effect.sleep("200 millis")
+      return { written }
+    }).pipe(Effect.scoped)
+    const id = second.arrival.requestId
+    assert.deepInclude(yield* eventually(storedRow(id), Boolean), { status: 503, tokens_in: 5 })
+    assert.isTrue(Exit.isFailure(yield* Effect.exit(written)))
+    assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
+  }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres)))
+)
+
 it.live(
   "when refusals come as a flood during an outage, then they stay within their bound and do not delay paying clients",
   () =>

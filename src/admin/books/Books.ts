@@ -22,7 +22,7 @@ import {
   readDropped,
   repairFromAudit
 } from "../../ledger/audited.ts"
-import { type Look, type Looks, makeComparison } from "../../ledger/comparison.ts"
+import { isFinal, type Look, type Looks, makeComparison } from "../../ledger/comparison.ts"
 import { CountersDown, withRegistryDownAfter } from "../Errors.ts"
 import { type Bounds, type Period, readPeriod } from "../records/period.ts"
 import { largeRead } from "../rows.ts"
@@ -80,14 +80,14 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     yield* forEachOwner(pg, (owners) =>
       Effect.map(comparison.look(owners, at), (found) => {
         for (const one of found) {
-          const isOpen = one.kind === "busy" || one.kind === "hold" || one.kind === "counter"
-          if (isOpen && open.length < mostDifferences) open.push(one)
-          else count(isOpen ? { ...one, kind: "busy" } : one)
+          if (isFinal(one)) count(one)
+          else if (open.length < mostDifferences) open.push(one)
+          else busy += 1
         }
       })
     )
-    const most = wait ? Number.POSITIVE_INFINITY : looks?.most
-    const found = yield* comparison.watch(open, at, { ...looks, ...(most === undefined ? {} : { most }) })
+    const forever = wait ? { most: Number.POSITIVE_INFINITY } : {}
+    const found = yield* comparison.watch(open, at, { ...looks, ...forever })
     found.forEach(count)
     return {
       at,

@@ -262,21 +262,23 @@ export class Postgres extends Store {
     isOwn: (owner: string, row: LedgerRow | StoredIntent) => boolean,
     ledger = this.ledger
   ): ReadonlyArray<Row> {
-    return listed<string>(owners).map((owner) => {
-      const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
-      for (const row of ledger.values())
-        if (isOwn(owner, row)) this.#add(sums, row.day, String(at), row.tokens)
-      const open = [...this.intents.values()].filter((intent) => isOwn(owner, intent))
-      if (held === true)
-        for (const one of open)
-          this.#add(
-            sums,
-            dayOf(one.admitted_at),
-            String(at),
-            Math.max(one.held, one.tokens_in + one.tokens_out)
-          )
-      return { owner, open: open.length, ...sums }
-    })
+    return String(owners)
+      .split(",")
+      .map((owner) => {
+        const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
+        for (const row of ledger.values())
+          if (isOwn(owner, row)) this.#add(sums, row.day, String(at), row.tokens)
+        const open = [...this.intents.values()].filter((intent) => isOwn(owner, intent))
+        if (held === true)
+          for (const one of open)
+            this.#add(
+              sums,
+              dayOf(one.admitted_at),
+              String(at),
+              Math.max(one.held, one.tokens_in + one.tokens_out)
+            )
+        return { owner, open: open.length, ...sums }
+      })
   }
 
   #keyRow(prefix: string, known: string): ReadonlyArray<Row> {
