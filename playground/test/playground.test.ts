@@ -124,6 +124,19 @@ layer(layerPlayground(), live)("the playground in a real browser", (it) => {
     assert.deepStrictEqual(complaints, [])
   })
 
+  test("when a model is taken from the key, then the page says what the gateway says of it", function* () {
+    const registry = yield* Registry
+    const { secret, tenant } = yield* newKey({ models: ["m"] })
+    const { page, complaints } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    yield* registry.setModels(tenant, { models: ["other"] })
+    yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("other"))
+    yield* say(page, "Hello")
+    yield* shown(page, "This key may not do that")
+    yield* shown(page, "not one of this key's models; GET /v1/models lists them")
+    assert.deepStrictEqual(complaints, [])
+  })
+
   test("when a limit or a budget is spent, then the page says when it is possible again, and tries again on request", function* () {
     const registry = yield* Registry
     const { secret, prefix } = yield* newKey({ rpm: 1 })

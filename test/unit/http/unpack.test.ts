@@ -1,10 +1,12 @@
 /** Compressed bodies: what comes out, what is refused, and how much memory and work one can take. */
 import { deflateSync, gzipSync, zstdCompressSync } from "node:zlib"
 import { assert, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber } from "effect"
+import { Deferred, Effect, Exit, Fiber, Layer } from "effect"
 import { BadRequest, PayloadTooLarge, Unavailable } from "../../../src/domain/Errors.ts"
 import { type Coding, makeUnpack } from "../../../src/http/unpack.ts"
-import type { BodyShare } from "../../../src/memory/MemoryLedger.ts"
+import { type BodyShare, MemoryLedger } from "../../../src/memory/MemoryLedger.ts"
+import * as Metrics from "../../../src/observability/Metrics.ts"
+import { callerWith } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
 const limit = 262_144
@@ -35,7 +37,11 @@ const own = (bytes: Buffer) => {
   return copy
 }
 
-const test = testWith(it.live)
+const inMemory = MemoryLedger.layer({ maxBytes: 268_435_456, requestBytes: 0 }).pipe(
+  Layer.provide(Metrics.layer)
+)
+
+const test = testWith(it.live, inMemory)
 
 test("when a body is packed, then its bytes come out, they are counted, and the packed ones are freed", function* () {
   const unpack = yield* makeUnpack
@@ -70,6 +76,31 @@ test("when a small body would become a large one, then it ends at the bound, in 
     assert.isBelow(process.memoryUsage().external - external, 20_000_000, coding)
     // Each piece has 16 KiB.
     assert.isAtMost(asked.length, limit / 16_384 + 1, coding)
+  }
+})
+
+test("when a body is unpacked, then the ledger has it beside the packed one, and never more than the bound", function* () {
+  const [unpack, ledger] = [yield* makeUnpack, yield* MemoryLedger]
+  const owner = { caller: callerWith("all"), cut: () => undefined }
+  for (const [zeros, fits] of [
+    [limit, true],
+    [100_000_000, false]
+  ] as const) {
+    for (const coding of codings) {
+      const packed = pack[coding](Buffer.alloc(zeros))
+      const [share, size] = [yield* Effect.fromResult(ledger.share(owner)), packed.length]
+      let most = 0
+      const grow: BodyShare["grow"] = (bytes) => {
+        const problem = share.grow(bytes)
+        most = Math.max(most, ledger.bytes())
+        return problem
+      }
+      const exit = yield* Effect.exit(unpack("t", coding, packed, limit, { grow }))
+      assert.strictEqual(Exit.isSuccess(exit), fits, coding)
+      assert.strictEqual(most, size + limit, coding)
+      share.close()
+      assert.strictEqual(ledger.bytes(), 0)
+    }
   }
 })
 

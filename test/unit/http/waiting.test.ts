@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Context, Deferred, Effect, Layer, Stream } from "effect"
 import { HttpServer } from "effect/http"
+import OpenAI from "openai"
 import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import { extraSurfaces } from "../../../src/domain/Surface.ts"
@@ -25,8 +26,8 @@ const streams = all.flatMap((route) =>
 
 const timeouts = ClientTimeouts.defaultValue()
 
-/** Asks for a stream of a model that begins when the test says so. */
-const ask = Effect.fnUntraced(function* (path: string, silence = 5) {
+/** A gateway before a model that begins when the test says so. */
+const late = Effect.fnUntraced(function* (silence = 5) {
   const begun = yield* Deferred.make<Stream.Stream<Frame, BackendFailed>, BackendFailed>()
   const [keys, key] = [makeKeys(), memoryKey({})]
   keys.add(key)
@@ -39,9 +40,15 @@ const ask = Effect.fnUntraced(function* (path: string, silence = 5) {
     server: { extraSurfaces: new Set(extraSurfaces) }
   }).pipe(Layer.provide(Layer.succeed(ClientTimeouts, { ...timeouts, silence })))
   const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
-  const response = fetch(new URL(path, HttpServer.formatAddress(address)), {
+  return { begun, secret: key.secret, url: HttpServer.formatAddress(address) }
+})
+
+/** Asks it for a stream. */
+const ask = Effect.fnUntraced(function* (path: string, silence?: number) {
+  const { begun, secret, url } = yield* late(silence)
+  const response = fetch(new URL(path, url), {
     method: "POST",
-    headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
+    headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
     body: JSON.stringify({
       model: "m",
       max_tokens: 9,
@@ -97,6 +104,27 @@ test("when the model server fails after the client has heard that it waits, then
     const [last = ""] = after.trimEnd().split("\n\n").slice(-1)
     assert.match(last, /^(?:event: (?:error|response.failed)\n)?data: .*model backend unavailable/, path)
     assert.notInclude(after, "[DONE]", path)
+  }
+})
+
+test("when the openai package reads a stream that says that it waits, then it has the answer, or the failure as its error", function* () {
+  for (const [begin, told] of [
+    [answers, "ab"],
+    [fails, "Error: model backend unavailable"]
+  ] as const) {
+    const { begun, secret, url } = yield* late()
+    const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: secret, maxRetries: 0 })
+    const messages = [{ role: "user" as const, content: "hi" }]
+    const stream = yield* Effect.promise(() =>
+      client.chat.completions.create({ model: "m", stream: true, messages })
+    )
+    yield* begin(begun)
+    const read = async () => {
+      let text = ""
+      for await (const { choices } of stream) text += choices[0]?.delta.content ?? ""
+      return text
+    }
+    assert.strictEqual(yield* Effect.promise(() => read().catch(String)), told)
   }
 })
 
