@@ -10,7 +10,7 @@ import { parseBody } from "../src/http/dialect/strictJson.ts"
 import { type Route, routes } from "../src/http/routes.ts"
 
 const size = 255 * 1024
-const bounds = { numPredictCap: 65_536, lowersOutput: false, numCtxCap: undefined }
+const bounds = { numPredictCap: 65_536, lowersOutput: false, numCtxCap: undefined, toolsMax: 128 }
 
 /** A body around a list, or around an object. */
 type Around = (inner: string) => string

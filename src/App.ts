@@ -217,6 +217,7 @@ export const serverOptionsOf = (settings: SettingsValues): Server.ServerOptions 
   extraSurfaces: settings.extraSurfaces,
   maxRequestBodyBytes: settings.maxRequestBodyBytes,
   numPredictCap: settings.numPredictCap,
+  toolsMax: settings.toolsMax,
   errorBodies: settings.errorBodies,
   lowersOutput: settings.outputAboveCap === "lower",
   numCtxCap: settings.numCtxCap,

@@ -156,6 +156,7 @@ export const table = {
   defaultConcurrent: integer("DEFAULT_CONCURRENT", 8, "requests at a time", 1, 2_147_483_647),
   numPredictCap: integer("NUM_PREDICT_CAP", 65_536, "tokens", 1, 1_000_000),
   outputAboveCap: choice("OUTPUT_ABOVE_CAP", "refuse", ["refuse", "lower"]),
+  toolsMax: integer("TOOLS_MAX", 128, "tools of a request", 1, 1024),
   errorBodies: choice("ERROR_BODIES", "specification", errorBodyForms),
   backendMaxConcurrent: optionalInteger("BACKEND_MAX_CONCURRENT", "requests", 1, 100_000, "unset: no queue"),
   queueMaxWaitMs: integer("QUEUE_MAX_WAIT_MS", 30_000, "milliseconds", 1, msPerDay),

@@ -269,6 +269,14 @@ const OutputItem = Schema.Union([
     name: Text,
     namespace: optional(Text),
     arguments: Arguments
+  }),
+  typed("custom_tool_call", {
+    id: Text,
+    status: itemStatus,
+    call_id: Text,
+    name: Text,
+    namespace: optional(Text),
+    input: Text
   })
 ])
 
@@ -303,10 +311,15 @@ export const Response = Schema.Struct({
   output: Schema.Array(OutputItem),
   usage: Schema.NullOr(ResponseUsage),
   // As the client sent them, or their defaults.
+  frequency_penalty: Schema.Finite,
   instructions: Schema.NullOr(Text),
   max_output_tokens: Schema.NullOr(Count),
   metadata: Schema.JsonObject,
+  parallel_tool_calls: Schema.Boolean,
+  presence_penalty: Schema.Finite,
+  prompt_cache_key: Schema.NullOr(Text),
   reasoning: Schema.NullOr(Schema.JsonObject),
+  safety_identifier: Schema.NullOr(Text),
   temperature: Schema.Finite,
   text: Schema.JsonObject,
   tool_choice: Schema.Union([Text, Schema.JsonObject]),
@@ -334,7 +347,8 @@ export const ResponseEvent = Schema.Struct({
   text: optional(Text),
   logprobs: optional(Objects),
   name: optional(Text),
-  arguments: optional(Text)
+  arguments: optional(Text),
+  input: optional(Text)
 }).annotate({
   description:
     "The data of one event; its `type` is the name of the event. The last one is `response.completed`, `response.incomplete` or `response.failed`. A stream that failed ends with `response.failed`."

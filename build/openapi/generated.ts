@@ -8,6 +8,7 @@ import { Schema } from "effect"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import { routes } from "../../src/http/routes.ts"
 import { openapiText } from "./document.ts"
+import { typeRows } from "./types.ts"
 import { counts, needs, summaryOf } from "./operations.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
@@ -17,14 +18,17 @@ const tableOf = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<
     .map((cells, i) => (i === 1 ? `|${cells.join("|")}|` : `| ${cells.join(" | ")} |`))
     .join("\n")
 
-/** The text of `file` with `table` after the comment that names it. */
-const withTable = (file: string, name: string, table: string) => {
-  const at = path.join(root, file)
-  const text = readFileSync(at, "utf8")
+const withTable = (text: string, [name, table]: readonly [name: string, table: string]): string => {
   const mark = `<!-- ${name} -->\n`
   const [before, after] = [text.indexOf(mark) + mark.length, text.indexOf("\n\n", text.indexOf(mark))]
-  if (before < mark.length || after === -1) throw new Error(`${file}: no table after ${mark}`)
-  return { file: at, text: text.slice(0, before) + table + text.slice(after) }
+  if (before < mark.length || after === -1) throw new Error(`no table after ${mark}`)
+  return text.slice(0, before) + table + text.slice(after)
+}
+
+/** The text of `file` with each table after the comment that names it. */
+const withTables = (file: string, tables: { readonly [name: string]: string }) => {
+  const at = path.join(root, file)
+  return { file: at, text: Object.entries(tables).reduce(withTable, readFileSync(at, "utf8")) }
 }
 
 const endpoints = (): string =>
@@ -72,8 +76,11 @@ const options = (): string =>
 
 export const generated = () => [
   { file: path.join(root, "openapi.json"), text: openapiText() },
-  withTable("docs/reference.md", "endpoints", endpoints()),
-  withTable("docs/protocol.md", "options", options())
+  withTables("docs/reference.md", { endpoints: endpoints() }),
+  withTables("docs/protocol.md", {
+    options: options(),
+    types: tableOf(["On", "In", "Type", "What becomes of it"], typeRows())
+  })
 ]
 
 if (import.meta.main) for (const { file, text } of generated()) writeFileSync(file, text)

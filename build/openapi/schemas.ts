@@ -1,6 +1,7 @@
 /** The schemas of `openapi.json`: Effect turns those of the code into JSON Schema. */
 import { Array, JsonSchema, Schema, SchemaRepresentation } from "effect"
-import type { JsonObject } from "../../src/domain/Inference.ts"
+import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import { isArray, isObject } from "../../src/domain/json.ts"
 import { Message as NativeMessage, Tool } from "../../src/http/dialect/native/chatRequest.ts"
 import { Options } from "../../src/http/dialect/native/fields.ts"
 import { Message } from "../../src/http/dialect/openai/messages.ts"
@@ -50,8 +51,19 @@ export const schemaOf = (schema: Schema.Top): JsonObject => {
   return name === undefined ? { type: "string" } : { $ref: `#/components/schemas/${name}` }
 }
 
+/** Whether a schema takes nothing: it is of a type that is refused. */
+const isRefused = (schema: Json): boolean =>
+  isObject(schema) && isObject(schema["not"]) && Object.keys(schema["not"]).length === 0
+
+const withoutRefused = (schema: Json): Json => {
+  if (isArray(schema)) return schema.filter((member) => !isRefused(member)).map(withoutRefused)
+  if (!isObject(schema)) return schema
+  return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, withoutRefused(value)]))
+}
+
 /** All named schemas, sorted by name. */
 export const componentSchemas = (): JsonObject => {
   const sorted = Object.entries(definitions()).toSorted(([one], [other]) => (one < other ? -1 : 1))
-  return Schema.decodeUnknownSync(Schema.JsonObject)(Object.fromEntries(sorted))
+  const schemas = Schema.decodeUnknownSync(Schema.JsonObject)(Object.fromEntries(sorted))
+  return Schema.decodeUnknownSync(Schema.JsonObject)(withoutRefused(schemas))
 }

@@ -168,7 +168,7 @@ export const mutatedBody = (surface: Surface, random: Random): Buffer => {
 }
 
 export const cap = 65_536
-const bounds = { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined }
+const bounds = { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, toolsMax: 128 }
 const catalog = new Catalog(["m:latest", "other:latest"].map(modelNamed))
 
 const chatKeys = ["model", "stream", "options", "format", "think", "truncate", "logprobs", "top_logprobs"]

@@ -136,6 +136,7 @@ export const layerInMemory = (options: InMemoryOptions = {}) =>
     playground: false,
     extraSurfaces: new Set(),
     numPredictCap: 65_536,
+    toolsMax: 128,
     errorBodies: "specification",
     lowersOutput: false,
     numCtxCap: undefined,

@@ -17,7 +17,8 @@ const forms: ReadonlyArray<(text: string) => string> = [
   (text) => text,
   (text) => JSON.stringify({ k: text }),
   (text) => picture + text,
-  (text) => `data:image/png;base64,${picture}${text}`
+  (text) => `data:image/png;base64,${picture}${text}`,
+  (text) => Buffer.from(text).toString("base64")
 ]
 
 const accepts = (ast: SchemaAST.AST, value: unknown): boolean => Schema.is(Schema.make(ast))(value)
@@ -43,7 +44,10 @@ const firstOf = (candidates: ReadonlyArray<Json>, ast: SchemaAST.AST): Json => {
 const plain = (ast: SchemaAST.AST, extent: Extent): Json => {
   switch (ast._tag) {
     case "String":
-      return firstOf(["m", picture, `data:image/png;base64,${picture}`, "float", "user"], ast)
+      return firstOf(
+        ["m", picture, `data:image/png;base64,${picture}`, "float", "user", "bQ==", "web_search_20250305"],
+        ast
+      )
     case "Number":
       return firstOf([1, 0, 64], ast)
     case "Null":
@@ -156,7 +160,10 @@ const filled = (ast: SchemaAST.AST, text: string, path: string): ReadonlyArray<F
           )
         }),
         ...ast.indexSignatures.flatMap((index) =>
-          anyObject(filled(index.type, text, `${path}{}`), text, path)
+          anyObject(filled(index.type, text, `${path}{}`), text, path).map((any) => ({
+            path: any.path,
+            body: { ...Object(any.body), ...plainObject(ast, "required") }
+          }))
         )
       ]
     case "Suspend":

@@ -16,7 +16,7 @@ import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
 import { maxDimensions, maxInputs, maxTopLogprobs } from "../../src/http/dialect/fields.ts"
 import { maxStopLength, maxStops } from "../../src/http/dialect/sampling.ts"
 import { maxItems } from "../../src/http/dialect/responses/input.ts"
-import { maxListed, maxToolDepth, maxTools, maxToolValues } from "../../src/http/dialect/tools.ts"
+import { maxListed, maxToolDepth, maxToolValues } from "../../src/http/dialect/tools.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
@@ -200,7 +200,7 @@ it("when a list or a schema has a bound, then the tables of the protocol have it
     maxSide,
     maxItems,
     maxListed,
-    maxTools,
+    table.toolsMax.fallback,
     maxToolDepth,
     maxToolValues
   ])

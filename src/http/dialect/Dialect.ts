@@ -34,6 +34,8 @@ export interface Bounds {
   readonly lowersOutput: boolean
   /** undefined: a client's `num_ctx` is dropped */
   readonly numCtxCap: number | undefined
+  /** tools of one request that are sent */
+  readonly toolsMax: number
 }
 
 /** Writes one answer. Each answer has its own encoder, which may keep state between frames. */
@@ -104,7 +106,7 @@ export const requestDecoder = <A, I>(
       decode(body.json).pipe(
         Result.flatMap((value) => build(value, bounds)),
         Result.flatMap(checkImages),
-        Result.flatMap((request) => checkTools(request, names.toolSchema)),
+        Result.flatMap((request) => checkTools(request, names.toolSchema, bounds.toolsMax)),
         Result.flatMap((request) => admitFormat(request, names.schema))
       )
   }

@@ -1,6 +1,9 @@
 /** Messages in the shape of Ollama, as every surface but the native one makes them of its own. */
+import { Result, Schema } from "effect"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
-import { present } from "../../domain/json.ts"
+import { isObject, present } from "../../domain/json.ts"
+import { AnyObject } from "./fields.ts"
+import { parseJson } from "./strictJson.ts"
 
 /** What one message says. Empty parts of it are left out, but for the text. */
 interface Said {
@@ -21,15 +24,33 @@ export const nativeMessage = ({ calls = [], images = [], role, text, thinking }:
   return message
 }
 
+/** The arguments of a call, as models of all kinds wrote them. */
+export const Arguments = Schema.Union([Schema.String, AnyObject])
+
+/**
+ * The arguments of a call in the history. A client cannot mend what a model wrote, and would send it again in each later request:
+ * a text that is no JSON object is one argument (docs/decisions.md). Parsing is as strict as for the body.
+ */
+const argumentsOf = (given: typeof Arguments.Type | null | undefined): JsonObject => {
+  if (typeof given === "object") return given ?? {}
+  const text = given?.trim() ?? ""
+  if (text === "" || text === "null") return {}
+  const parsed = text.startsWith("{") ? Result.getOrUndefined(parseJson(text)) : undefined
+  return isObject(parsed) ? parsed : { input: text }
+}
+
 type Id = string | null | undefined
 
-/** The tools that were called so far. A result has the id of its call, but the backend needs the name of the tool. */
+/** The tools of a conversation so far. A result has the id of its call, but the backend needs the name of the tool. */
 export class Calls {
   readonly #names = new Map<Id, string>()
+  /** those that were called, or found by a search */
+  readonly mentioned = new Set<string>()
 
-  call(id: Id, name: string, args: JsonObject): JsonObject {
+  call(id: Id, name: string, args?: typeof Arguments.Type | null): JsonObject {
     this.#names.set(id, name)
-    return { ...present({ id }), function: { name, arguments: args } }
+    this.mentioned.add(name)
+    return { ...present({ id }), function: { name, arguments: argumentsOf(args) } }
   }
 
   result(id: Id, said: Omit<Said, "role">, name?: string | null): JsonObject {

@@ -18,6 +18,9 @@ const isAnyObject = (value: unknown): value is JsonObject =>
 /** An object in which nothing is looked at, because it came from `JSON.parse`: looking costs as much as parsing. */
 export const AnyObject = Schema.declare(isAnyObject, { expected: "object", type: "object" })
 
+/** Any value, not looked at for the same reason. */
+export const AnyJson = Schema.declare((value): value is Json => value !== undefined, { expected: "a value" })
+
 /** Minimum and maximum, both inclusive. */
 export type Range = readonly [minimum: number, maximum: number]
 
@@ -107,14 +110,6 @@ const otherEfforts: { readonly [effort: string]: Json } = {
 /** How long a model is asked to think: OpenAI's effort as `think` of Ollama. */
 export const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | undefined =>
   effort === undefined || effort === null ? undefined : (otherEfforts[effort] ?? effort)
-
-/** An object of a type that is not in `known`. It is accepted, because clients send new types before a gateway knows them. */
-export const otherThan = (...known: ReadonlyArray<string>) =>
-  Schema.Struct({
-    type: Schema.String.check(isFormed(new RegExp(`^(?!(?:${known.join("|")})$)`), "another type")).pipe(
-      Schema.brand("OtherType")
-    )
-  })
 
 const base64 = "base64 without a data: prefix"
 

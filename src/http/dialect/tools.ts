@@ -7,10 +7,8 @@ import { isDeeperThan, isObject, present } from "../../domain/json.ts"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
 
-/** Tools of one request. */
-export const maxTools = 128
-/** Tools that a client may list, with those that its surface drops. */
-export const maxListed = 8 * maxTools
+/** Tools that a client may list, with those that are left out. `TOOLS_MAX` bounds those that are sent. */
+export const maxListed = 1024
 /** Levels of objects and lists in the `parameters` of one tool. */
 export const maxToolDepth = 32
 /** Values in the `parameters` of one tool, including objects and lists. */
@@ -39,10 +37,14 @@ const problemOf = (tool: Json): string | undefined => {
 }
 
 /** `schemaField` is the surface's name of `parameters`. The tool has its name in a refusal: a surface may have dropped others. */
-export const checkTools = (request: DecodedRequest, schemaField: string): Decided<DecodedRequest> => {
+export const checkTools = (
+  request: DecodedRequest,
+  schemaField: string,
+  toolsMax: number
+): Decided<DecodedRequest> => {
   const { tools } = request.body
   if (!Array.isArray(tools)) return Result.succeed(request)
-  if (tools.length > maxTools) return refuse(`tools: expected at most ${maxTools}`)
+  if (tools.length > toolsMax) return refuse(`tools: expected at most ${toolsMax}`)
   for (const tool of tools) {
     const problem = problemOf(tool)
     if (problem !== undefined) return refuse(`tools: ${schemaField} of ${nameOf(tool)}: ${problem}`)
@@ -51,21 +53,47 @@ export const checkTools = (request: DecodedRequest, schemaField: string): Decide
 }
 
 /** A tool in the shape of the backend. */
-export const functionTool = (definition: { readonly [key: string]: Json | undefined }): JsonObject => ({
-  type: "function",
-  function: present(definition)
+export interface Offer {
+  readonly tool: JsonObject
+  readonly name: string
+  /** `defer_loading`: the model may need it only when a search has found it */
+  readonly deferred: boolean
+}
+
+interface Definition {
+  readonly name: string
+  readonly description?: string | null | undefined
+  readonly parameters?: JsonObject | null | undefined
+}
+
+export const offer = (
+  { description, name, parameters }: Definition,
+  deferred: boolean | null | undefined
+): Offer => ({
+  tool: { type: "function", function: present({ name, description, parameters }) },
+  name,
+  deferred: deferred === true
 })
 
+interface Choice {
+  /** the names of those that a client chooses, absent: all; and the refusal when no tool has one of them */
+  readonly chosen?: { readonly names: ReadonlyArray<Json | undefined>; readonly refusal: string } | undefined
+  /** see `Calls` */
+  readonly mentioned: ReadonlySet<string>
+  readonly toolsMax: number
+}
+
 /**
- * The tools that are sent: all, or those that a client names. The backend cannot be forced to call one. `refusal` is for names that
- * no tool has.
+ * The tools that are sent: all, or those that a client names. The backend cannot be forced to call one. Deferred tools that the
+ * conversation does not mention have the room that the others leave; the rest waits until a search finds it.
  */
 export const chosenTools = (
-  tools: ReadonlyArray<JsonObject>,
-  names: ReadonlyArray<Json | undefined> | undefined,
-  refusal: string
+  offers: ReadonlyArray<Offer>,
+  { chosen, mentioned, toolsMax }: Choice
 ): Decided<ReadonlyArray<JsonObject> | undefined> => {
-  const sent = names === undefined ? tools : tools.filter((tool) => names.includes(fieldOf(tool, "name")))
-  if (sent.length > 0) return Result.succeed(sent)
-  return names === undefined ? Result.succeed(undefined) : refuse(refusal)
+  const all = chosen === undefined ? offers : offers.filter(({ name }) => chosen.names.includes(name))
+  if (all.length === 0) return chosen === undefined ? Result.succeed(undefined) : refuse(chosen.refusal)
+  const waits = ({ deferred, name }: Offer): boolean => deferred && !mentioned.has(name)
+  let room = toolsMax - all.filter((one) => !waits(one)).length
+  return Result.succeed(all.filter((one) => !waits(one) || room-- > 0).map(({ tool }) => tool))
 }

@@ -291,7 +291,15 @@ const marker = "qxzjqxzj"
 
 /** The body with the text of `unit` where the marker is, at full size. */
 const bodyWith = (body: Json, unit: string): string => {
-  const parts = JSON.stringify(body).split(marker)
+  const whole = JSON.stringify(body)
+  // A file is base64, which takes four thirds of the text.
+  if (!whole.includes(marker))
+    return whole.replaceAll(btoa(marker), () =>
+      Buffer.from(unit.repeat(bodyBytes / 2))
+        .subarray(0, bodyBytes / 2)
+        .toString("base64")
+    )
+  const parts = whole.split(marker)
   const room = (bodyBytes - parts.join("").length) / (parts.length - 1)
   // JSON has escapes for some characters.
   const escaped = JSON.stringify(unit).slice(1, -1)

@@ -12,7 +12,7 @@ export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<B
     Result.map(
       dialect.decode(
         { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
-        { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, ...bounds }
+        { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, toolsMax: 128, ...bounds }
       ),
       withPromptSize
     )

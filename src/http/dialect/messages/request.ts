@@ -1,7 +1,8 @@
 /** The requests of `POST /v1/messages` and of `POST /v1/messages/count_tokens` (docs/protocol.md, "Messages requests"). */
 import { Result, Schema } from "effect"
-import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
+import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
+import { Calls } from "../conversation.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import {
@@ -15,21 +16,9 @@ import {
   wholeIn
 } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
-import { chosenTools, functionTool, maxListed } from "../tools.ts"
-import { Message, nativeMessages, System } from "./blocks.ts"
-
-/** A tool of the client, or one with a type of its own, which only Anthropic's servers have. */
-const Tool = Schema.Struct({
-  type: absentable(Schema.String, "`custom`; a tool of any other type is dropped"),
-  name: absentable(Schema.String),
-  description: absentable(Schema.String),
-  input_schema: absentable(AnyObject, "a JSON schema")
-})
-
-const ToolChoice = Schema.Struct({
-  type: Schema.Literals(["auto", "any", "tool", "none"]),
-  name: absentable(Schema.String)
-})
+import { maxListed } from "../tools.ts"
+import { changesIn, Message, nativeMessages, System } from "./blocks.ts"
+import { nativeTools, Tool, ToolChoice } from "./tools.ts"
 
 const Thinking = Schema.Struct({ type: Schema.String })
 
@@ -81,20 +70,6 @@ const Messages = Schema.Struct({
   )
 })
 
-const isCustom = ({ type }: typeof Tool.Type): boolean => (type ?? "custom") === "custom"
-
-const toolsOf = ({ tool_choice: choice, tools }: typeof Count.Type): Decided<Json | undefined> => {
-  const own = choice?.type === "none" ? [] : (tools ?? []).filter(isCustom)
-  if (own.some(({ name }) => (name ?? "") === "")) return refuse("tools: expected a name of each")
-  return chosenTools(
-    own.map(({ description, input_schema: parameters, name }) =>
-      functionTool({ name, description, parameters })
-    ),
-    choice?.type === "tool" ? [choice.name] : undefined,
-    "tool_choice.name: expected the name of one of tools"
-  )
-}
-
 const isEffort = Schema.is(Effort)
 
 /** Clients send kinds of thinking and levels of effort before gateways know them. These leave it to the model. */
@@ -105,10 +80,11 @@ const thinkingOf = ({ output_config, thinking }: typeof Count.Type): Json | unde
   return isEffort(effort) ? thinkOf(effort) : undefined
 }
 
-const promptOf = decide(function* (request: typeof Count.Type) {
+const promptOf = decide(function* (request: typeof Count.Type, { toolsMax }: Bounds) {
+  const made = new Calls()
   return present({
-    messages: yield* nativeMessages(request.system, request.messages),
-    tools: yield* toolsOf(request),
+    messages: yield* nativeMessages(request.system, request.messages, made),
+    tools: yield* nativeTools(request, changesIn(request.messages), made, toolsMax),
     format: request.output_config?.format?.schema,
     think: thinkingOf(request)
   })
@@ -131,7 +107,7 @@ export const messagesRequest = requestDecoder(
       model,
       ...endUserOf(request),
       stream: stream ?? false,
-      body: yield* promptOf(request),
+      body: yield* promptOf(request, bounds),
       options: samplingOf(
         present({ temperature, top_k, top_p, stop: stop === null || stop?.length === 0 ? undefined : stop })
       ),
@@ -144,8 +120,8 @@ export const messagesRequest = requestDecoder(
 
 export const countRequest = requestDecoder(
   Count,
-  (request: typeof Count.Type) =>
-    Result.map(promptOf(request), (body): DecodedRequest => ({
+  (request: typeof Count.Type, bounds: Bounds) =>
+    Result.map(promptOf(request, bounds), (body): DecodedRequest => ({
       kind: "count",
       model: request.model,
       stream: false,

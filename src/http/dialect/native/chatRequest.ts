@@ -1,10 +1,11 @@
 /** The request of `POST /api/chat`. Known fields only; other fields are dropped (docs/protocol.md, "Chat"). */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
+import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, JsonObject } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, AnyObject, Images } from "../fields.ts"
-import { functionTool } from "../tools.ts"
+import { chosenTools, maxListed, type Offer, offer } from "../tools.ts"
 import { forwardedOf, generationFields, optionsOf } from "./fields.ts"
 
 /**
@@ -34,13 +35,17 @@ export const Tool = Schema.Struct({
     name: Schema.String,
     description: absentable(Schema.String),
     parameters: absentable(AnyObject, "a JSON schema")
-  })
+  }),
+  defer_loading: absentable(
+    Schema.Boolean,
+    "whether it may be left out when there are more than TOOLS_MAX and the conversation does not mention it"
+  )
 })
 
 const Chat = Schema.Struct({
   ...generationFields,
   messages: absentable(Schema.Array(Message), "without any, the model is only loaded"),
-  tools: absentable(Schema.Array(Tool), "what the model may call")
+  tools: absentable(Schema.Array(Tool).check(Schema.isMaxLength(maxListed)), "what the model may call")
 })
 
 const messageOf = (message: typeof Message.Type): JsonObject => ({
@@ -53,20 +58,30 @@ const toolCallOf = (call: typeof ToolCall.Type): JsonObject => ({
   function: { name: call.function.name, arguments: call.function.arguments ?? {} }
 })
 
-export const toolOf = (tool: typeof Tool.Type): JsonObject => functionTool(tool.function)
+export const offerOf = (tool: typeof Tool.Type): Offer => offer(tool.function, tool.defer_loading)
 
-export const chatRequest = requestDecoder(Chat, (chat: typeof Chat.Type, bounds: Bounds) =>
-  Result.map(optionsOf(chat, bounds), (asked): DecodedRequest => {
+const calledIn = ({ tool_calls }: typeof Message.Type): ReadonlyArray<string> =>
+  (tool_calls ?? []).map((call) => call.function.name)
+
+export const chatRequest = requestDecoder(
+  Chat,
+  decide(function* (chat: typeof Chat.Type, bounds: Bounds) {
     const messages = chat.messages ?? []
     return {
-      ...asked,
+      ...(yield* optionsOf(chat, bounds)),
       kind: "chat",
       // Without messages Ollama only loads the model, and answers one object also when `stream` is true.
       stream: messages.length > 0 && (chat.stream ?? true),
       body: {
-        ...present({ messages: messages.map(messageOf), tools: chat.tools?.map(toolOf) }),
+        ...present({
+          messages: messages.map(messageOf),
+          tools: yield* chosenTools((chat.tools ?? []).map(offerOf), {
+            mentioned: new Set(messages.flatMap(calledIn)),
+            toolsMax: bounds.toolsMax
+          })
+        }),
         ...forwardedOf(chat)
       }
-    }
+    } satisfies DecodedRequest
   })
 )

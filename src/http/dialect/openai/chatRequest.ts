@@ -2,16 +2,24 @@
 import { Schema } from "effect"
 import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
+import { Calls } from "../conversation.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, AnyObject, boundMaxTokens, Effort, MaxTokens, thinkOf, TopLogprobs } from "../fields.ts"
-import { Tool, toolOf } from "../native/chatRequest.ts"
+import { offerOf, Tool } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
-import { chosenTools } from "../tools.ts"
+import { chosenTools, maxListed } from "../tools.ts"
+import { refused } from "../types.ts"
 import { endUserClaim, generationFields } from "./fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
 
-const ResponseFormat = Schema.Union([
+/** A tool of the client. */
+export const ListedTool = Schema.Union([
+  Tool,
+  ...refused("no free text is called here; send a function with one string as its argument", "custom")
+])
+
+export const ResponseFormat = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
   Schema.Struct({
     type: Schema.Literal("json_schema"),
@@ -19,7 +27,7 @@ const ResponseFormat = Schema.Union([
   })
 ])
 
-const ToolChoice = Schema.Union([
+export const ToolChoice = Schema.Union([
   Schema.Literals(["none", "auto", "required"]),
   Schema.Struct({ type: Schema.Literal("function"), function: Schema.Struct({ name: Schema.String }) })
 ])
@@ -28,7 +36,7 @@ const Chat = Schema.Struct({
   ...generationFields,
   messages: Schema.NonEmptyArray(Message),
   max_completion_tokens: absentable(MaxTokens, "used instead of `max_tokens`"),
-  tools: absentable(Schema.Array(Tool), "what the model may call"),
+  tools: absentable(Schema.Array(ListedTool).check(Schema.isMaxLength(maxListed)), "what the model may call"),
   tool_choice: absentable(
     ToolChoice,
     "`none` sends no tools, a name sends only that one; a call cannot be forced"
@@ -64,23 +72,31 @@ const thinkingOf = ({
 }
 
 /** A name does not count where there are no tools. */
-const toolsOf = ({ tool_choice: choice, tools }: typeof Chat.Type) => {
-  const all = choice === "none" ? [] : (tools ?? []).map(toolOf)
-  const named = all.length === 0 || typeof choice !== "object" ? undefined : choice?.function.name
-  return chosenTools(
-    all,
-    named === undefined ? undefined : [named],
-    "tool_choice.function.name: expected the name of one of tools"
-  )
+const toolsOf = (
+  { tool_choice: choice, tools }: typeof Chat.Type,
+  { mentioned }: Calls,
+  { toolsMax }: Bounds
+) => {
+  const offers = choice === "none" ? [] : (tools ?? []).map(offerOf)
+  const named = offers.length === 0 || typeof choice !== "object" ? undefined : choice?.function.name
+  return chosenTools(offers, {
+    chosen:
+      named === undefined
+        ? undefined
+        : { names: [named], refusal: "tool_choice.function.name: expected the name of one of tools" },
+    mentioned,
+    toolsMax
+  })
 }
 
 export const chatRequest = requestDecoder(
   Chat,
-  decide(function* (chat: typeof Chat.Type, { lowersOutput, numPredictCap }: Bounds) {
+  decide(function* (chat: typeof Chat.Type, bounds: Bounds) {
     const field = (chat.max_completion_tokens ?? -1) < 0 ? "max_tokens" : "max_completion_tokens"
-    const bound = yield* boundMaxTokens(field, chat[field], numPredictCap, lowersOutput)
-    const messages = yield* nativeMessages(chat.messages)
-    const tools = yield* toolsOf(chat)
+    const bound = yield* boundMaxTokens(field, chat[field], bounds.numPredictCap, bounds.lowersOutput)
+    const made = new Calls()
+    const messages = yield* nativeMessages(chat.messages, made)
+    const tools = yield* toolsOf(chat, made, bounds)
     return {
       kind: "chat",
       model: chat.model,

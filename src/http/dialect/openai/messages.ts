@@ -1,32 +1,45 @@
 /** Messages of the OpenAI surface in the shape of Ollama (docs/protocol.md, "OpenAI requests"). */
-import { Result, Schema } from "effect"
-import { decide, type Decided, refuse } from "../../../domain/Errors.ts"
+import { Schema } from "effect"
+import { decide, refuse } from "../../../domain/Errors.ts"
 import type { JsonObject } from "../../../domain/Inference.ts"
-import { isObject } from "../../../domain/json.ts"
-import { parseJson } from "../strictJson.ts"
-import { Calls, nativeMessage } from "../conversation.ts"
+import { Arguments, type Calls, nativeMessage } from "../conversation.ts"
+import { FileData, fileText, lines } from "../documents.ts"
 import { absentable, base64Of, ImageUrl } from "../fields.ts"
+import { refused } from "../types.ts"
 
 /** Images are `data:` URLs only, because the gateway fetches nothing for a client. */
-const Part = Schema.Union([
+export const Part = Schema.Union([
   Schema.Struct({ type: Schema.Literal("text"), text: Schema.String }),
   Schema.Struct({ type: Schema.Literal("refusal"), refusal: Schema.String }),
   Schema.Struct({
     type: Schema.Literal("image_url"),
     image_url: Schema.Union([ImageUrl, Schema.Struct({ url: ImageUrl })])
-  })
+  }),
+  Schema.Struct({
+    type: Schema.Literal("file"),
+    file: Schema.Struct({ file_data: FileData, filename: absentable(Schema.String) })
+  }),
+  ...refused("no sound is heard here; /api/chat takes WAVE files in `images`", "input_audio")
 ])
 
 const Content = Schema.Union([Schema.String, Schema.Array(Part)])
 
-const ToolCall = Schema.Struct({
+const FunctionCall = Schema.Struct({
   id: absentable(Schema.String),
   type: absentable(Schema.Literal("function")),
   function: Schema.Struct({
     name: Schema.String,
-    arguments: absentable(Schema.String, "a JSON object as text")
+    arguments: absentable(Arguments, "a JSON object as text; other text becomes the argument `input`")
   })
 })
+
+const CustomCall = Schema.Struct({
+  id: absentable(Schema.String),
+  type: Schema.Literal("custom"),
+  custom: Schema.Struct({ name: Schema.String, input: Schema.String })
+})
+
+export const ToolCall = Schema.Union([CustomCall, FunctionCall])
 
 export const Message = Schema.Struct({
   role: Schema.Literals(["system", "developer", "user", "assistant", "tool", "function"]),
@@ -49,13 +62,15 @@ export type Message = typeof Message.Type
 const roleOf = (role: Message["role"]): string =>
   role === "developer" ? "system" : role === "function" ? "tool" : role
 
+const textOfPart = (part: typeof Part.Type): ReadonlyArray<string> => {
+  if ("text" in part) return [part.text]
+  if ("refusal" in part) return [part.refusal]
+  return "file" in part ? [lines(part.file.filename, fileText(part.file.file_data))] : []
+}
+
 /** The backend takes one string. Ollama makes a message of each part, and joins those of one role with an empty line. */
 const textOf = (content: typeof Content.Type): string =>
-  typeof content === "string"
-    ? content
-    : content
-        .flatMap((part) => ("text" in part ? [part.text] : "refusal" in part ? [part.refusal] : []))
-        .join("\n\n")
+  typeof content === "string" ? content : content.flatMap(textOfPart).join("\n\n")
 
 /** Bare base64. */
 const imagesOf = (content: typeof Content.Type): ReadonlyArray<string> =>
@@ -66,28 +81,19 @@ const imagesOf = (content: typeof Content.Type): ReadonlyArray<string> =>
         return base64Of(typeof part.image_url === "string" ? part.image_url : part.image_url.url) ?? []
       })
 
-/** Decodes arguments from JSON text. Some clients send "" for none. */
-export const argumentsOf = (text: string | null | undefined, path: string): Decided<JsonObject> => {
-  if (text === undefined || text === null || text === "") return Result.succeed({})
-  // As strict as for the body: bounded nesting, and no duplicate keys.
-  const parsed = Result.getOrNull(parseJson(text))
-  return isObject(parsed) ? Result.succeed(parsed) : refuse(`${path}: expected a JSON object as text`)
-}
+const callOf = (made: Calls, call: typeof ToolCall.Type): JsonObject =>
+  "custom" in call
+    ? made.call(call.id, call.custom.name, { input: call.custom.input })
+    : made.call(call.id, call.function.name, call.function.arguments)
 
-export const nativeMessages = decide(function* (messages: ReadonlyArray<Message>) {
+export const nativeMessages = decide(function* (messages: ReadonlyArray<Message>, made: Calls) {
   const native: Array<JsonObject> = []
-  const made = new Calls()
   for (const [index, message] of messages.entries()) {
-    const path = `messages.${index}`
-    const calls: Array<JsonObject> = []
-    for (const [i, call] of (message.tool_calls ?? []).entries()) {
-      const args = yield* argumentsOf(call.function.arguments, `${path}.tool_calls.${i}.function.arguments`)
-      calls.push(made.call(call.id, call.function.name, args))
-    }
+    const calls = (message.tool_calls ?? []).map((call) => callOf(made, call))
     // Clients send back the assistant's messages, also those without content.
     const isEmpty = message.content === undefined || message.content === null
     if (isEmpty && calls.length === 0 && message.role !== "assistant")
-      return yield* refuse(`${path}.content: missing`)
+      return yield* refuse(`messages.${index}.content: missing`)
     const [content, role] = [message.content ?? "", roleOf(message.role)]
     const thinking = message.reasoning ?? message.reasoning_content
     const said = { text: textOf(content), thinking, images: imagesOf(content), calls }

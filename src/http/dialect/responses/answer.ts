@@ -3,13 +3,14 @@
  * answers"). At most one item is open. The index of an item is its place in the output.
  */
 import type { Frame, ToolCall } from "../../../domain/Frame.ts"
-import type { AnsweredRequest, JsonObject } from "../../../domain/Inference.ts"
-import { jsonText } from "../../../domain/json.ts"
+import type { AnsweredRequest, Json, JsonObject } from "../../../domain/Inference.ts"
+import { isArray, isObject, jsonText, present } from "../../../domain/json.ts"
 import { outcomes } from "../../../domain/Outcome.ts"
 import type { ErrorResponse } from "../../errors/errorResponses.ts"
 import type { Encoder } from "../Dialect.ts"
 import { createdOf } from "../openai/answer.ts"
-import { type ClientName, clientNames } from "./tools.ts"
+import { clientNames } from "./tools.ts"
+import { addsTools } from "./input.ts"
 
 /** A kind of item with one text, which comes in deltas. */
 interface TextKind {
@@ -64,18 +65,31 @@ const message: TextKind = {
   whole: (id, text, status) => messageItem(id, status, [outputText(text)])
 }
 
-const callItem = (
-  id: string,
-  status: "in_progress" | "completed",
-  call: { readonly id: string; readonly name: ClientName; readonly text: string }
-): JsonObject => ({
-  id,
+/** How a call is written: as arguments, or as free text. */
+interface CallKind {
+  readonly idPrefix: string
+  readonly type: string
+  readonly field: string
+  /** the events of its text */
+  readonly events: string
+}
+
+const functionCall: CallKind = {
+  idPrefix: "fc",
   type: "function_call",
-  status,
-  call_id: call.id,
-  ...call.name,
-  arguments: call.text
-})
+  field: "arguments",
+  events: "response.function_call_arguments"
+}
+
+const customCall: CallKind = {
+  idPrefix: "ctc",
+  type: "custom_tool_call",
+  field: "input",
+  events: "response.custom_tool_call_input"
+}
+
+const inputOf = ({ arguments: args }: ToolCall): string =>
+  typeof args["input"] === "string" ? args["input"] : jsonText(args)
 
 const usageOf = (frame: Frame): JsonObject => {
   const [input, output] = [frame.promptEvalCount ?? 0, frame.evalCount ?? 0]
@@ -103,35 +117,63 @@ const failureCodeOf = ({ status, type }: ErrorResponse): string => {
 /** Fields that are the same in every answer. */
 export const constants = {
   background: false,
-  frequency_penalty: 0,
   max_tool_calls: null,
-  parallel_tool_calls: true,
-  presence_penalty: 0,
   previous_response_id: null,
-  prompt_cache_key: null,
-  safety_identifier: null,
   service_tier: "default",
   store: false,
   top_logprobs: 0,
   truncation: "disabled"
 }
 
-/** Fields of every answer. */
-const defaults: JsonObject = {
-  ...constants,
+/** Fields of every answer that a request may say, and what they are when it does not. */
+const usual: JsonObject = {
+  frequency_penalty: 0,
   instructions: null,
   max_output_tokens: null,
   metadata: {},
+  parallel_tool_calls: true,
+  presence_penalty: 0,
+  prompt_cache_key: null,
   reasoning: null,
+  safety_identifier: null,
   temperature: 1,
-  text: { format: { type: "text" } },
+  text: {},
   tool_choice: "auto",
   tools: [],
   top_p: 1
 }
 
-/** The fields of every answer, as text. Those that the client `sent` replace the usual ones. */
-export const echoOf = (sent: JsonObject): Buffer => Buffer.from(jsonText({ ...defaults, ...sent }))
+/** An object of the type with the keys that the standard demands. */
+const filled = (value: Json, type: string, demanded: JsonObject): Json =>
+  isObject(value) && value["type"] === type ? { ...demanded, ...present(value) } : value
+
+const toolsIn = (holder: Json | undefined): ReadonlyArray<Json> =>
+  isObject(holder) && isArray(holder["tools"])
+    ? holder["tools"].map((tool) =>
+        filled(tool, "function", { description: null, parameters: null, strict: null })
+      )
+    : []
+
+/** The fields of every answer, as text: as the client sent them in `json`, with the bound that is in force. */
+export const echoOf = (json: JsonObject, maxTokens: number | undefined): Buffer => {
+  const { input, reasoning, text, tool_choice: choice } = json
+  const adding = isArray(input) ? input.filter(addsTools) : []
+  const format = (isObject(text) ? text["format"] : undefined) ?? { type: "text" }
+  const fields = {
+    ...constants,
+    ...usual,
+    ...present(json, Object.keys(usual)),
+    max_output_tokens: maxTokens ?? null,
+    reasoning: isObject(reasoning) ? { effort: null, summary: null, ...present(reasoning) } : null,
+    text: {
+      ...(isObject(text) ? text : {}),
+      format: filled(format, "json_schema", { description: null, strict: false })
+    },
+    tool_choice: filled(choice ?? "auto", "allowed_tools", { mode: "auto" }),
+    tools: [json, ...adding].flatMap(toolsIn)
+  }
+  return Buffer.from(jsonText(fields))
+}
 
 /** `fields`: the JSON text of the fields of an event, with the brace that ends them */
 type Emit = (type: string, fields: string) => void
@@ -147,7 +189,7 @@ interface Open {
 class Answer {
   readonly #request: AnsweredRequest
   readonly #emitText: Emit
-  #clientName: ReturnType<typeof clientNames> | undefined
+  #called: ReturnType<typeof clientNames> | undefined
   readonly #id: string
   readonly #output: Array<JsonObject> = []
   #createdAt: number | undefined
@@ -184,7 +226,7 @@ class Answer {
   }
 
   get #echo(): string {
-    return (this.#request.echoed ?? echoOf({})).toString()
+    return (this.#request.echoed ?? echoOf({}, undefined)).toString()
   }
 
   #emitResponse(type: string, response: string): void {
@@ -245,16 +287,26 @@ class Answer {
 
   #call(call: ToolCall): void {
     this.#close("completed")
-    const [id, text] = [this.#itemId("fc"), jsonText(call.arguments)]
-    this.#clientName ??= clientNames(this.#echo)
+    this.#called ??= clientNames(this.#echo)
+    const { isCustom, name } = this.#called(call.name)
+    const { events, field, idPrefix, type } = isCustom ? customCall : functionCall
+    const text = isCustom ? inputOf(call) : jsonText(call.arguments)
+    const id = this.#itemId(idPrefix)
     this.length += text.length
-    const called = { id: call.id ?? this.#itemId("call"), name: this.#clientName(call.name) }
+    const item = (status: string, written: string): JsonObject => ({
+      id,
+      type,
+      status,
+      call_id: callId,
+      ...name,
+      [field]: written
+    })
+    const callId = call.id ?? this.#itemId("call")
     const place = { item_id: id, output_index: this.#index }
-    const item = callItem(id, "in_progress", { ...called, text: "" })
-    this.#emit("response.output_item.added", { output_index: this.#index, item })
-    this.#emit("response.function_call_arguments.delta", { ...place, delta: text })
-    this.#emit("response.function_call_arguments.done", { ...place, name: called.name.name, arguments: text })
-    this.#finish(callItem(id, "completed", { ...called, text }))
+    this.#emit("response.output_item.added", { output_index: this.#index, item: item("in_progress", "") })
+    this.#emit(`${events}.delta`, { ...place, delta: text })
+    this.#emit(`${events}.done`, { ...place, ...(isCustom ? {} : { name: name.name }), [field]: text })
+    this.#finish(item("completed", text))
   }
 
   /** Adds a frame. Returns the whole answer after the last one. */

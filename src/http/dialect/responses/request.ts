@@ -2,19 +2,21 @@
  * The request of `POST /v1/responses`, as the chat of `/v1/chat/completions`. Nothing is stored here, so what refers to stored
  * things is a 400 (docs/protocol.md, "Responses requests").
  */
-import { Result, Schema } from "effect"
+import { Schema } from "effect"
 import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
-import { present } from "../../../domain/json.ts"
+import { isObject, present } from "../../../domain/json.ts"
+import { Calls } from "../conversation.ts"
 import { type Bounds, type RequestDecoder, requestDecoder } from "../Dialect.ts"
 import { absentable, AnyObject, boundMaxTokens, Effort, ModelName, thinkOf, wholeIn } from "../fields.ts"
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
+import type { Body } from "../strictJson.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
-import { boundItems, Input, nativeMessages } from "./input.ts"
+import { addedTools, boundItems, Input, nativeMessages } from "./input.ts"
 import { echoOf } from "./answer.ts"
 import { nativeTools, ToolChoice, Tools } from "./tools.ts"
 
-const Format = Schema.Union([
+export const Format = Schema.Union([
   Schema.Struct({ type: Schema.Literals(["text", "json_object"]) }),
   Schema.Struct({
     type: Schema.Literal("json_schema"),
@@ -44,7 +46,9 @@ const Responses = Schema.Struct({
   max_output_tokens: absentable(MaxOutputTokens, "above NUM_PREDICT_CAP it is lowered to it"),
   temperature: openaiOptions.temperature,
   top_p: openaiOptions.top_p,
-  tools: absentable(Tools, "what the model may call; types but `function` and `namespace` are dropped"),
+  presence_penalty: openaiOptions.presence_penalty,
+  frequency_penalty: openaiOptions.frequency_penalty,
+  tools: absentable(Tools, "what the model may call"),
   tool_choice: absentable(
     ToolChoice,
     "`none` sends no tools, names send only those; a call cannot be forced"
@@ -58,6 +62,8 @@ const Responses = Schema.Struct({
     "`effort` is left out for a model that cannot reason; `summary` has no effect"
   ),
   metadata: absentable(Metadata, "comes back in the answer"),
+  prompt_cache_key: absentable(Schema.String, "comes back in the answer"),
+  parallel_tool_calls: absentable(Schema.Boolean, "comes back in the answer, and has no effect"),
   previous_response_id: Stored,
   conversation: Stored,
   prompt: Stored,
@@ -79,34 +85,23 @@ const decoder = requestDecoder(
       bounds.numPredictCap,
       true
     )
-    const format = request.text?.format
+    const made = new Calls()
+    const messages = yield* nativeMessages(request.input, request.instructions, made)
+    const tools = [...(request.tools ?? []), ...addedTools(request.input)]
     return {
       kind: "chat",
       model: request.model,
       ...endUserClaim(request),
       stream: request.stream ?? false,
       body: present({
-        messages: yield* nativeMessages(request.input, request.instructions),
-        tools: yield* nativeTools(request.tools, request.tool_choice),
-        format: formatOf(format),
+        messages,
+        tools: yield* nativeTools(tools, request.tool_choice, made, bounds.toolsMax),
+        format: formatOf(request.text?.format),
         think: thinkOf(request.reasoning?.effort)
       }),
-      options: samplingOf(present({ temperature: request.temperature, top_p: request.top_p })),
+      options: samplingOf(request),
       thinkIfAble: true,
-      ...bound,
-      echoed: echoOf(
-        present({
-          instructions: request.instructions,
-          tools: request.tools,
-          tool_choice: request.tool_choice,
-          text: format === undefined || format === null ? undefined : { format },
-          reasoning: request.reasoning,
-          temperature: request.temperature,
-          top_p: request.top_p,
-          max_output_tokens: bound.maxTokens,
-          metadata: request.metadata
-        })
-      )
+      ...bound
     } satisfies DecodedRequest
   }),
   { schema: "text.format.schema", toolSchema: "parameters" }
@@ -114,5 +109,9 @@ const decoder = requestDecoder(
 
 export const responsesRequest: RequestDecoder = {
   accepts: Responses,
-  decode: (body, bounds) => Result.flatMap(boundItems(body), () => decoder.decode(body, bounds))
+  decode: decide(function* (body: Body, bounds: Bounds) {
+    yield* boundItems(body)
+    const request = yield* decoder.decode(body, bounds)
+    return isObject(body.json) ? { ...request, echoed: echoOf(body.json, request.maxTokens) } : request
+  })
 }

@@ -50,7 +50,12 @@ interface Places {
 const isImage = (path: string) => path.endsWith("images[]") || path.includes("image_url")
 
 const replaced = (body: Json, length: number, by: string): Json =>
-  JSON.parse(JSON.stringify(body).replaceAll(letters(length), by))
+  JSON.parse(
+    JSON.stringify(body)
+      .replaceAll(letters(length), by)
+      // A file is base64.
+      .replaceAll(btoa(letters(length)), btoa(by))
+  )
 
 /** Whether `text` stands inside of an object that is neither the body nor a message: a prompt has it as JSON. */
 const isInJson = (value: Json, text: string, inObject = false): boolean => {
@@ -128,9 +133,8 @@ const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
   openaiCompletions: ["model", ...endUser, "user"],
   // Any JSON is let in, so that token arrays get a sentence of their own.
   openaiEmbeddings: ["input[][]", "input{key}", "input{}", "model", ...endUser, "user"],
-  // Items and tools of other types are dropped. The answer repeats `metadata`.
+  // The answer repeats `metadata` and the key of a cache.
   responses: [
-    "input[].type",
     "metadata{schema}",
     "metadata{key}",
     "metadata{}",
@@ -142,9 +146,7 @@ const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
     "tool_choice.name",
     "tool_choice.tools[].name",
     "tool_choice.tools[].type",
-    "tool_choice.type",
-    "tools[].tools[].type",
-    "tools[].type",
+    "prompt_cache_key",
     "user"
   ]
 }

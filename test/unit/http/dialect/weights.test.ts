@@ -9,7 +9,7 @@ import { bytesOf } from "../../../support/heap.ts"
 import { anyUnit, heavyBody, places, units } from "../../../support/heavyBodies.ts"
 import { modelNamed } from "../../../support/permits.ts"
 
-const bounds = { numPredictCap: 65_536, lowersOutput: false, numCtxCap: undefined }
+const bounds = { numPredictCap: 65_536, lowersOutput: false, numCtxCap: undefined, toolsMax: 128 }
 const utf8 = new TextDecoder()
 
 interface Figures {

@@ -182,13 +182,26 @@ describe("POST /v1/responses, the answer", () => {
   })
 
   it("when an answer is whole, then it repeats what was asked and says what is not", () => {
-    const tools = [{ type: "web_search" }, { type: "function", name: "f", parameters: {} }]
-    const request = requestOf({
+    const tools = [
+      { type: "web_search", filters: { allowed_domains: ["a"] } },
+      { type: "function", name: "f", parameters: {}, strict: true, description: "d", output_schema: {} }
+    ]
+    const sent = {
       instructions: "be brief",
       tools,
       max_output_tokens: 10_000_000,
-      reasoning: { effort: "low" }
-    })
+      reasoning: { effort: "low", summary: "auto" },
+      parallel_tool_calls: false,
+      presence_penalty: 0.5,
+      prompt_cache_key: "k",
+      safety_identifier: "s",
+      tool_choice: { type: "allowed_tools", mode: "required", tools: [{ type: "function", name: "f" }] },
+      text: {
+        verbosity: "low",
+        format: { type: "json_schema", name: "n", description: "d", strict: true, schema: { type: "object" } }
+      }
+    }
+    const request = requestOf(sent)
     const answer = JSON.parse(encoder(request).object(done({ text: "Hi" })))
     assert.deepInclude(answer, {
       id: "resp_01a1fe9200007000800000000000000a",
@@ -197,11 +210,9 @@ describe("POST /v1/responses, the answer", () => {
       completed_at: 1_795_255_200,
       status: "completed",
       model: "my-model",
-      instructions: "be brief",
-      tools,
+      ...sent,
       max_output_tokens: cap,
-      reasoning: { effort: "low" },
-      tool_choice: "auto",
+      frequency_penalty: 0,
       store: false,
       error: null
     })
@@ -212,6 +223,59 @@ describe("POST /v1/responses, the answer", () => {
         status: "completed",
         role: "assistant",
         content: [{ type: "output_text", text: "Hi", annotations: [], logprobs: [] }]
+      }
+    ])
+  })
+
+  it("when a request leaves keys out that the standard demands, then the answer has them", () => {
+    const request = requestOf({
+      tools: [{ type: "function", name: "f" }],
+      tool_choice: { type: "allowed_tools", tools: [{ type: "function", name: "f" }] },
+      reasoning: { effort: "low" },
+      text: { format: { type: "json_schema", name: "n", schema: { type: "object" } } },
+      parallel_tool_calls: null
+    })
+    assert.deepInclude(JSON.parse(encoder(request).object(done({ text: "Hi" }))), {
+      tools: [{ type: "function", name: "f", description: null, parameters: null, strict: null }],
+      tool_choice: { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "f" }] },
+      reasoning: { effort: "low", summary: null },
+      text: {
+        format: {
+          type: "json_schema",
+          name: "n",
+          description: null,
+          strict: false,
+          schema: { type: "object" }
+        }
+      },
+      parallel_tool_calls: true
+    })
+  })
+
+  it("when a tool of free text is called, then its call is a text, which comes back as the argument of the call", () => {
+    const tools = [
+      { type: "custom", name: "patch" },
+      { type: "namespace", name: "n", tools: [{ type: "custom", name: "run" }] }
+    ]
+    const request = requestOf({ tools })
+    const toolCalls = [
+      { id: "c1", name: "patch", arguments: { input: "*** Begin" } },
+      { id: "c2", name: "n.run", arguments: { command: "ls" } }
+    ]
+    const { output } = checkStream(encoder(request).frames([done({ toolCalls })]))
+    assert.deepStrictEqual(
+      output.map((item) => (item.type === "custom_tool_call" ? [item.namespace, item.name, item.input] : [])),
+      [
+        [undefined, "patch", "*** Begin"],
+        ["n", "run", '{"command":"ls"}']
+      ]
+    )
+    const input = JSON.parse(JSON.stringify(output.slice(0, 1)))
+    assert.deepStrictEqual(accepted({ model: "m", input }).body["messages"], [
+      {
+        role: "assistant",
+        content: "",
+        tool_calls: [{ id: "c1", function: { name: "patch", arguments: { input: "*** Begin" } } }]
       }
     ])
   })

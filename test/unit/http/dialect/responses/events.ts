@@ -44,10 +44,13 @@ export const textIn = (item: Item | undefined): string =>
 const checkItem = (item: Item, inner: ReadonlyArray<Event>): void => {
   for (const event of inner) assert.strictEqual(event.item_id, item.id)
   const [types, deltas] = [inner.map(({ type }) => type), inner.flatMap(({ delta }) => delta ?? []).join("")]
-  if (item.type === "function_call") {
-    const call = "response.function_call_arguments"
+  if (item.type === "function_call" || item.type === "custom_tool_call") {
+    const [call, text] =
+      item.type === "function_call"
+        ? ["response.function_call_arguments", item.arguments]
+        : ["response.custom_tool_call_input", item.input]
     assert.deepStrictEqual(types, [`${call}.delta`, `${call}.done`])
-    assert.deepStrictEqual([deltas, inner[1]?.arguments], [item.arguments, item.arguments])
+    assert.deepStrictEqual([deltas, inner[1]?.arguments ?? inner[1]?.input], [text, text])
     return
   }
   const kind = textKinds.find(({ type }) => type === item.type)

@@ -14,6 +14,11 @@ const sent = (name: string) => ({
   type: "function",
   function: { name, description: "d", parameters: { type: "object" } }
 })
+const freeText = (more: { readonly [key: string]: Json }) => ({
+  type: "object",
+  properties: { input: { type: "string", ...more } },
+  required: ["input"]
+})
 
 describe("POST /v1/responses, the request", () => {
   it("when Codex begins a session, then the model gets its messages and functions, and nothing else of it", () => {
@@ -44,7 +49,12 @@ describe("POST /v1/responses, the request", () => {
           ]
         },
         { type: "web_search", external_web_access: false },
-        { type: "custom", name: "apply_patch", format: { type: "grammar" } }
+        {
+          type: "custom",
+          name: "apply_patch",
+          description: "d",
+          format: { type: "grammar", syntax: "lark", definition: "start: hunk+" }
+        }
       ],
       tool_choice: "auto",
       parallel_tool_calls: true,
@@ -61,7 +71,20 @@ describe("POST /v1/responses, the request", () => {
         { role: "system", content: "You are Codex" },
         { role: "user", content: "say hi" }
       ],
-      tools: [sent("weather"), sent("agents.spawn"), sent("agents.stop")],
+      tools: [
+        sent("weather"),
+        sent("agents.spawn"),
+        sent("agents.stop"),
+        { type: "function", function: { name: "agents.x", parameters: freeText({}) } },
+        {
+          type: "function",
+          function: {
+            name: "apply_patch",
+            description: "d",
+            parameters: freeText({ description: "start: hunk+" })
+          }
+        }
+      ],
       think: "max"
     })
     assert.deepStrictEqual(options, {})
@@ -134,7 +157,7 @@ describe("POST /v1/responses, the request", () => {
   it("when something cannot be done, then the message names the field and what to do", () => {
     const cases: ReadonlyArray<readonly [Json, string]> = [
       [{ model: "m" }, "input: missing"],
-      [asked({ input: 3 }), "input: expected string | array"],
+      [asked({ input: 3 }), "input: expected string or array"],
       [asked({ input: [] }), "input: expected a message"],
       [
         asked({ previous_response_id: "resp_1" }),
@@ -145,18 +168,11 @@ describe("POST /v1/responses, the request", () => {
       [asked({ background: true }), "background: expected false"],
       [
         asked({ input: [{ type: "item_reference", id: "msg_1" }] }),
-        "input: items are not stored here, so none can be referred to: set store to false"
+        "input.0: items are not stored here, so none can be referred to: set store to false"
       ],
       [asked({ input: [{ role: "robot", content: "x" }] }), "input.0.role: expected"],
       [asked({ input: [{ type: "function_call", call_id: "c" }] }), "input.0.name: missing"],
-      [
-        asked({ input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{" }] }),
-        "input.0.arguments: expected a JSON object as text"
-      ],
-      [
-        asked({ input: [{ role: "user", content: [{ type: "input_file", file_id: "f" }] }] }),
-        "input.0.content.0.type: expected"
-      ],
+      [asked({ tools: [{ type: "shell" }] }), "tools.0: only OpenAI's models know it; send a function"],
       [
         asked({
           input: [{ role: "user", content: [{ type: "input_image", image_url: "https://a/b.png" }] }]
@@ -186,8 +202,9 @@ describe("POST /v1/responses, the request", () => {
     assert.deepStrictEqual(accepted(asked({ input })).body["messages"], [said])
     for (const one of [dropped, said, null])
       assert.strictEqual(refused(asked({ input: [...input, one] })), "input: expected at most 8192 items")
-    const other = { type: "x" }
-    const grouped = { type: "namespace", name: "n", tools: many(maxListed / 2 - 1, other) }
+    const other = { type: "web_search" }
+    const waiting = { ...weather, defer_loading: true }
+    const grouped = { type: "namespace", name: "n", tools: many(maxListed / 2 - 1, waiting) }
     accepted(asked({ tools: many(maxListed, other) }))
     accepted(asked({ tools: [grouped, grouped] }))
     for (const tools of [many(maxListed + 1, other), [grouped, grouped, other]])
@@ -195,6 +212,8 @@ describe("POST /v1/responses, the request", () => {
         refused(asked({ tools })),
         "tools: expected at most 1024 tools, with those in namespaces"
       )
+    const added = { type: "additional_tools", role: "developer", tools: many(maxListed, other) }
+    assert.include(refused(asked({ tools: [other], input: [said, added] })), "tools: expected at most 1024")
     const chosen = { type: "function", name: "weather" }
     const choice = (count: number) => ({ type: "allowed_tools", tools: many(count, chosen) })
     accepted(asked({ tools: [weather], tool_choice: choice(maxListed) }))
