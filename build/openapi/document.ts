@@ -69,7 +69,12 @@ const operationOf = (route: Route): JsonObject => {
       : {
           requestBody: {
             required: true,
-            content: { "application/json": { schema: { $ref: `#/components/schemas/${operation.request}` } } }
+            content: {
+              "application/json": {
+                schema: { $ref: `#/components/schemas/${operation.request}` },
+                example: operation.example ?? {}
+              }
+            }
           }
         }),
     responses: {
@@ -170,5 +175,10 @@ const shortened = (key: string, value: Json): Json | undefined => {
   return list
 }
 
+/** A number with all of its digits. */
+export const exact = (number: number): string =>
+  Number.isInteger(number) ? String(BigInt(number)) : String(number)
+
 /** The file, byte for byte. */
-export const openapiText = (): string => `${JSON.stringify(document(), shortened, 2)}\n`
+export const openapiText = (): string =>
+  `${JSON.stringify(document(), shortened, 2).replaceAll(/(?<=imum": )-?\d{17,}/g, (text) => exact(Number(text)))}\n`

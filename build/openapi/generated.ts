@@ -7,7 +7,7 @@ import * as path from "node:path"
 import { Schema } from "effect"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import { routes } from "../../src/http/routes.ts"
-import { openapiText } from "./document.ts"
+import { exact, openapiText } from "./document.ts"
 import { typeRows } from "./types.ts"
 import { counts, needs, summaryOf } from "./operations.ts"
 
@@ -68,8 +68,8 @@ const options = (): string =>
     ["Option", "From", "To", "What it is"],
     ranges().map(({ description, maximum, minimum, name }) => [
       `\`${name}\``,
-      String(minimum),
-      String(maximum),
+      exact(minimum),
+      exact(maximum),
       description
     ])
   )

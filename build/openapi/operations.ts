@@ -3,6 +3,7 @@
  * compile.
  */
 import type { Schema } from "effect"
+import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Route, routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
 import { ErrorBody, MessagesErrorBody } from "./errors.ts"
@@ -12,6 +13,8 @@ export interface Operation {
   readonly id: string
   /** the name of the body's schema in the document */
   readonly request?: string
+  /** a body, for readers and for tools that try requests */
+  readonly example?: JsonObject
   /** the description of a 200, unless it is one object */
   readonly answered?: string
   /** content type → every shape that an answer, or one piece of a stream, can have */
@@ -27,7 +30,7 @@ type Described = {
   readonly [R in (typeof routes)[number] as `${R["method"]} ${R["path"]}`]: R extends {
     readonly dialect: unknown
   }
-    ? Operation & { readonly request: string }
+    ? Operation & Required<Pick<Operation, "request" | "example">>
     : Operation
 }
 
@@ -43,36 +46,59 @@ const orEvents = (answer: Schema.Top, ...pieces: ReadonlyArray<Schema.Top>) => (
   answers: { [json]: [answer], [events]: pieces }
 })
 
+const [model, embedder] = ["llama3.2", "nomic-embed-text"]
+const messages = [{ role: "user", content: "Why is the sky blue?" }]
+
 const operations: Described = {
-  "POST /api/chat": { id: "chat", request: "NativeChatRequest", ...frames(Answers.NativeChatFrame) },
+  "POST /api/chat": {
+    id: "chat",
+    request: "NativeChatRequest",
+    example: { model, messages },
+    ...frames(Answers.NativeChatFrame)
+  },
   "POST /api/generate": {
     id: "generate",
     request: "NativeGenerateRequest",
+    example: { model, prompt: "Why is the sky blue?" },
     ...frames(Answers.NativeGenerateFrame)
   },
-  "POST /api/embed": { id: "embed", request: "EmbedRequest", ...object(Answers.Embed) },
-  "POST /api/embeddings": { id: "embeddings", request: "EmbeddingsRequest", ...object(Answers.Embeddings) },
-  "POST /api/show": { id: "show", request: "ShowRequest", ...object(Answers.Show) },
+  "POST /api/embed": {
+    id: "embed",
+    request: "EmbedRequest",
+    example: { model: embedder, input: ["The sky is blue."] },
+    ...object(Answers.Embed)
+  },
+  "POST /api/embeddings": {
+    id: "embeddings",
+    request: "EmbeddingsRequest",
+    example: { model: embedder, prompt: "The sky is blue." },
+    ...object(Answers.Embeddings)
+  },
+  "POST /api/show": { id: "show", request: "ShowRequest", example: { model }, ...object(Answers.Show) },
   "GET /api/tags": { id: "tags", ...object(Answers.Tags) },
   "GET /api/version": { id: "version", ...object(Answers.Version) },
   "POST /v1/chat/completions": {
     id: "createChatCompletion",
     request: "ChatCompletionRequest",
+    example: { model, messages },
     ...orEvents(Answers.ChatCompletion, Answers.ChatCompletionChunk, ErrorBody)
   },
   "POST /v1/completions": {
     id: "createCompletion",
     request: "CompletionRequest",
+    example: { model, prompt: "Why is the sky blue?" },
     ...orEvents(Answers.Completion, Answers.Completion, ErrorBody)
   },
   "POST /v1/embeddings": {
     id: "createEmbedding",
     request: "EmbeddingRequest",
+    example: { model: embedder, input: "The sky is blue." },
     ...object(Answers.EmbeddingList)
   },
   "POST /v1/responses": {
     id: "createResponse",
     request: "ResponseRequest",
+    example: { model, input: "Why is the sky blue?" },
     ...orEvents(Answers.Response, Answers.ResponseEvent)
   },
   "GET /v1/models": { id: "listModels", ...object(Answers.ModelList) },
@@ -80,11 +106,13 @@ const operations: Described = {
   "POST /v1/messages": {
     id: "createMessage",
     request: "MessagesRequest",
+    example: { model, max_tokens: 256, messages },
     ...orEvents(Answers.MessagesMessage, Answers.MessagesEvent, MessagesErrorBody)
   },
   "POST /v1/messages/count_tokens": {
     id: "countMessageTokens",
     request: "MessagesCountRequest",
+    example: { model, messages },
     ...object(Answers.MessagesCount)
   },
   "HEAD /api/hello": { id: "hello", answers: {} },

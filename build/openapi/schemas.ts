@@ -1,7 +1,6 @@
 /** The schemas of `openapi.json`: Effect turns those of the code into JSON Schema. */
 import { Array, JsonSchema, Schema, SchemaRepresentation } from "effect"
-import type { Json, JsonObject } from "../../src/domain/Inference.ts"
-import { isArray, isObject } from "../../src/domain/json.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
 import { Message as NativeMessage, Tool } from "../../src/http/dialect/native/chatRequest.ts"
 import { Options } from "../../src/http/dialect/native/fields.ts"
 import { Message } from "../../src/http/dialect/openai/messages.ts"
@@ -9,11 +8,12 @@ import { routes } from "../../src/http/routes.ts"
 import * as Answers from "./answers.ts"
 import { ErrorBody, MessagesErrorBody } from "./errors.ts"
 import { operationFor } from "./operations.ts"
+import { simplified } from "./simplified.ts"
 
 /** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
 const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximum", "not", "type"])
 
-const { Text: _text, ...answers } = Answers
+const { Response, Text: _text, ...answers } = Answers
 
 /** Named schemas: all requests and answers, and those used twice. */
 const named: Array.NonEmptyReadonlyArray<readonly [name: string, schema: Schema.Top]> = [
@@ -27,6 +27,8 @@ const named: Array.NonEmptyReadonlyArray<readonly [name: string, schema: Schema.
     const { request } = operationFor(route)
     return "dialect" in route && request !== undefined ? [[request, route.dialect.accepts] as const] : []
   }),
+  // Libraries of HTTP have a Response of their own.
+  ["ResponseResource", Response],
   ...Object.entries(answers)
 ]
 
@@ -51,19 +53,6 @@ export const schemaOf = (schema: Schema.Top): JsonObject => {
   return name === undefined ? { type: "string" } : { $ref: `#/components/schemas/${name}` }
 }
 
-/** Whether a schema takes nothing: it is of a type that is refused. */
-const isRefused = (schema: Json): boolean =>
-  isObject(schema) && isObject(schema["not"]) && Object.keys(schema["not"]).length === 0
-
-const withoutRefused = (schema: Json): Json => {
-  if (isArray(schema)) return schema.filter((member) => !isRefused(member)).map(withoutRefused)
-  if (!isObject(schema)) return schema
-  return Object.fromEntries(Object.entries(schema).map(([key, value]) => [key, withoutRefused(value)]))
-}
-
 /** All named schemas, sorted by name. */
-export const componentSchemas = (): JsonObject => {
-  const sorted = Object.entries(definitions()).toSorted(([one], [other]) => (one < other ? -1 : 1))
-  const schemas = Schema.decodeUnknownSync(Schema.JsonObject)(Object.fromEntries(sorted))
-  return Schema.decodeUnknownSync(Schema.JsonObject)(withoutRefused(schemas))
-}
+export const componentSchemas = (): JsonObject =>
+  simplified(Schema.decodeUnknownSync(Schema.JsonObject)(definitions()))

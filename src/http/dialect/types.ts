@@ -29,7 +29,7 @@ const isNever = (value: unknown): value is never => value === undefined
 
 /** No value has the type; its objects are refused with `why`, which says what to do. */
 export const refusing = <S extends Schema.Top>(schema: S, why: string) =>
-  schema.pipe(Schema.refine(isNever, { message: why })).annotate({ message: why, refused: why, not: {} })
+  schema.pipe(Schema.refine(isNever, { message: why, refused: why, toJsonSchema: () => ({ not: {} }) }))
 
 export const refused = (why: string, ...types: ReadonlyArray<string>) =>
   types.map((type) => refusing(typed(type), why))

@@ -17,6 +17,7 @@ import {
 import { openaiChat, openaiCompletions, openaiEmbeddings } from "../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../src/http/dialect/responses/dialect.ts"
 import { generated } from "../../../build/openapi/generated.ts"
+import { operationFor } from "../../../build/openapi/operations.ts"
 import { routes } from "../../../src/http/routes.ts"
 import { version } from "../../../src/version.ts"
 import { invalidity, objection, openapi, openapiFile } from "../../support/openapi.ts"
@@ -69,6 +70,49 @@ it("when an error is shown as an example, then it has the shape of errors", () =
   const { error = {}, request_id = "" } = examples[0]?.value ?? {}
   assert.include(objection("Error", { error: { ...error, code: "400" }, request_id }), "code")
   assert.include(objection("Error", { error: { ...error, cause: "x" }, request_id }), "additional")
+})
+
+it("when a body has an example, then its endpoint and its schema take it, and each body has one", () => {
+  for (const route of routes) {
+    if (!("dialect" in route)) continue
+    const { example = null, request = "" } = operationFor(route)
+    assert.strictEqual(decoding(route.dialect).refused(example), "accepted")
+    assert.strictEqual(objection(request, example), "")
+  }
+})
+
+/** Places of a schema that generators of clients take for something else. */
+const unclear = (schema: Json, place: string): ReadonlyArray<string> => {
+  if (Array.isArray(schema)) return schema.flatMap((one, i) => unclear(one, `${place}.${i}`))
+  if (!isObject(schema)) return []
+  const { anyOf, properties } = schema
+  const isUnclear =
+    schema["allOf"] !== undefined ||
+    (anyOf !== undefined && Object.keys(schema).some((key) => key !== "anyOf" && key !== "description")) ||
+    (isObject(properties) && schema["type"] !== "object")
+  return [
+    ...(isUnclear ? [place] : []),
+    ...(isObject(properties) && place.includes(".") ? [`${place}: an object without a name`] : []),
+    ...Object.entries(schema).flatMap(([key, inner]) =>
+      key === "not" ? [] : unclear(inner, `${place}.${key}`)
+    )
+  ]
+}
+
+it("when generators read the schemas, then each object has a name and a type, and nothing stands beside an anyOf", () => {
+  const { schemas } = openapi.components
+  assert.deepStrictEqual(
+    Object.entries(schemas).flatMap(([name, schema]) => unclear(schema, name)),
+    []
+  )
+  const names = Object.keys(schemas).map((name) => name.toLowerCase())
+  assert.strictEqual(new Set(names).size, names.length)
+  assert.isAbove(unclear({ properties: { a: { allOf: [] } } }, "a").length, 1)
+})
+
+it("when a seed has a bound, then the document has it exactly", () => {
+  assert.include(openapiFile, '"minimum": -9223372036854775808')
+  assert.notMatch(openapiFile, /\d{13}000\b/)
 })
 
 /** What a body may have in a wrong place. */
@@ -149,7 +193,7 @@ const answers: ReadonlyArray<readonly [Dialect, Json, piece: string, whole: stri
   [nativeGenerate, { model: "m" }, "NativeGenerateFrame", "NativeGenerateFrame"],
   [openaiChat, { model: "m", messages: [user] }, "ChatCompletionChunk", "ChatCompletion"],
   [openaiCompletions, { model: "m", prompt: "Hi" }, "Completion", "Completion"],
-  [responses, { model: "m", input: "Hi" }, "ResponseEvent", "Response"],
+  [responses, { model: "m", input: "Hi" }, "ResponseEvent", "ResponseResource"],
   [
     openaiChat,
     { model: "m", messages: [user], stream_options: { include_usage: true } },

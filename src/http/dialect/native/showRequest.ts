@@ -9,10 +9,7 @@ const Show = Schema.Struct({
   model: absentable(OptionalModelName, "a name from /api/tags; `:latest` may be left out"),
   name: absentable(OptionalModelName, "as older clients send it, instead of `model`")
 }).annotate({
-  anyOf: ["model", "name"].map((name) => ({
-    required: [name],
-    properties: { [name]: { type: "string", minLength: 1 } }
-  }))
+  not: { properties: { model: { enum: ["", null] }, name: { enum: ["", null] } } }
 })
 
 export const showRequest = requestDecoder(Show, (show: typeof Show.Type): Decided<DecodedRequest> => {

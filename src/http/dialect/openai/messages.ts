@@ -50,11 +50,13 @@ export const Message = Schema.Struct({
   tool_calls: absentable(Schema.Array(ToolCall)),
   tool_call_id: absentable(Schema.String)
 }).annotate({
-  anyOf: [
-    { required: ["content"], properties: { content: { type: ["string", "array"] } } },
-    { required: ["tool_calls"], properties: { tool_calls: { type: "array", minItems: 1 } } },
-    { properties: { role: { const: "assistant" } } }
-  ]
+  not: {
+    properties: {
+      role: { not: { const: "assistant" } },
+      content: { type: "null" },
+      tool_calls: { type: ["array", "null"], maxItems: 0 }
+    }
+  }
 })
 
 export type Message = typeof Message.Type
