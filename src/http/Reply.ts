@@ -1,5 +1,4 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
-import type { ServerResponse } from "node:http"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
 import type { Parts } from "../domain/Frame.ts"
@@ -19,8 +18,6 @@ export interface ObjectReply {
 export interface StreamReply {
   readonly _tag: "Stream"
   readonly contentType: string
-  /** where the text goes */
-  readonly response: ServerResponse
   readonly answer: Answer<GatewayError>
   /** whether the model server has not sent its first frame in time, so that the client is told that it waits */
   readonly isLate?: boolean

@@ -19,7 +19,7 @@ import { AnswerWriter, pieceBytes } from "./AnswerWriter.ts"
 import { makeRefuse, type Refusal } from "./refuse.ts"
 import type { Exchange } from "./Exchange.ts"
 import type { ObjectReply, Reply, StreamReply } from "./Reply.ts"
-import { headersOf, jsonType, respondError, respondText } from "./respond.ts"
+import { headersOf, jsonType, respondError } from "./respond.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 import { inPieces } from "./unread.ts"
 
@@ -62,15 +62,18 @@ export const makeEndRequest = Effect.gen(function* () {
       )
     )
 
-  const respondObject = (context: RequestContext, { body, share }: ObjectReply) =>
+  /** Answers with one object. A small one goes to Node's response as a streamed answer does. */
+  const respondObject = ({ context, response }: Exchange, { body, share }: ObjectReply) =>
     Effect.map(finishAnswer(context), () => {
       const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
-      if (contentLength <= pieceBytes) return respondText(context, body.join(""))
-      return HttpServerResponse.stream(inPieces(body, contentLength, share), {
-        contentType: jsonType,
-        contentLength,
-        headers: headersOf(context)
-      })
+      const headers = headersOf(context)
+      if (contentLength > pieceBytes) {
+        const pieces = inPieces(body, contentLength, share)
+        return HttpServerResponse.stream(pieces, { contentType: jsonType, contentLength, headers })
+      }
+      response.writeHead(200, { ...headers, "content-type": jsonType, "content-length": contentLength })
+      response.end(body.join(""))
+      return isSent
     })
 
   /** The end of an answer whose head is sent. It is the last thing that the client gets. */
@@ -121,10 +124,10 @@ export const makeEndRequest = Effect.gen(function* () {
 
   /** The headers go out with the first frame, which is already in, or when the client is told that it waits. */
   const respondStream = (
-    context: RequestContext,
+    { context, response }: Exchange,
     reply: StreamReply
   ): Effect.Effect<Response, GatewayError> => {
-    const { contentType, encoder, response, share } = reply
+    const { contentType, encoder, share } = reply
     const writer = new AnswerWriter(response, share, encoder.kept)
     response.writeHead(200, {
       "content-type": contentType,
@@ -142,16 +145,17 @@ export const makeEndRequest = Effect.gen(function* () {
       Effect.onInterrupt(() => Effect.sync(() => response.destroy())),
       Effect.map(() => {
         response.end()
-        return HttpServerResponse.empty()
+        return isSent
       })
     )
   }
 
-  const respond = (context: RequestContext, reply: Reply): Effect.Effect<Response, GatewayError> => {
+  const respond = (exchange: Exchange, reply: Reply): Effect.Effect<Response, GatewayError> => {
+    const { context } = exchange
     spendFreeWork(context)
     return reply._tag === "Stream"
-      ? respondStream(context, reply)
-      : Effect.catchCause(respondObject(context, reply), (cause) =>
+      ? respondStream(exchange, reply)
+      : Effect.catchCause(respondObject(exchange, reply), (cause) =>
           Effect.map(failureOf(context, cause), (error) => respondError(context, error))
         )
   }
@@ -189,19 +193,24 @@ export const makeEndRequest = Effect.gen(function* () {
   }
 
   /** The server runs it uninterruptibly, and closes the Scope after the last byte. */
-  const end = <R>({ context, scope }: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) =>
-    Scope.addFinalizerExit(scope, (exit) => close(context, exit)).pipe(
+  const end = <R>(exchange: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) => {
+    const { context, scope } = exchange
+    return Scope.addFinalizerExit(scope, (exit) => close(context, exit)).pipe(
       // Without this, a client that leaves would not be noticed.
       Effect.andThen(Effect.interruptible(handler)),
       Effect.matchCauseEffect({
-        onSuccess: (reply) => respond(context, reply),
+        onSuccess: (reply) => respond(exchange, reply),
         onFailure: (cause) => respondFailure(context, cause)
       })
     )
+  }
 
   return <R>(exchange: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) =>
     traced ? withRequestSpan(exchange.context, isSampled, end(exchange, handler)) : end(exchange, handler)
 })
+
+/** The response is written to Node's already. */
+const isSent = HttpServerResponse.empty()
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>
 

@@ -101,7 +101,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const calling = (scope: Scope.Scope) => forward(context, permit, share, scope)
     if (!request.stream) return yield* foldedReply(yield* calling(exchange.scope), encoder, share)
     const { contentType } = dialect
-    const reply = { _tag: "Stream", response: exchange.response, contentType, encoder, share } as const
+    const reply = { _tag: "Stream", contentType, encoder, share } as const
     if (encoder.waiting === undefined) return { ...reply, answer: yield* calling(exchange.scope) }
     // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
     // interrupted before its call is closed: otherwise the closed call looks like a failed model server.

@@ -54,15 +54,8 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
 
 export const jsonType = "application/json; charset=utf-8"
 
-/** `json` is the body as text. */
-export const respondText = (context: RequestContext, json: string): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(json, {
-    contentType: jsonType,
-    headers: headersOf(context)
-  })
-
 export const respondJson = (context: RequestContext, body: unknown): HttpServerResponse.HttpServerResponse =>
-  respondText(context, jsonText(body))
+  HttpServerResponse.text(jsonText(body), { contentType: jsonType, headers: headersOf(context) })
 
 export const respondError = (
   context: RequestContext,
