@@ -115,8 +115,8 @@ export const makeEndRequest = Effect.gen(function* () {
   ): Effect.Effect<A, E> => {
     const { waiting } = encoder
     if (waiting === undefined) return written
-    if (isLate) writer.write(waiting())
     const say = Effect.sync(() => writer.breakSilence(waiting))
+    if (isLate) writer.breakSilence(waiting)
     return Effect.flatMap(Effect.forkChild(Effect.forever(Effect.delay(say, silence))), (saying) =>
       Effect.ensuring(written, Fiber.interrupt(saying))
     )

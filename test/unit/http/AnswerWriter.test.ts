@@ -88,3 +88,31 @@ it.live("when a client has left, then nothing is written to it, and nobody waits
     assert.deepStrictEqual(written, [])
   })
 )
+
+it.live(
+  "when nothing was written since the last look and nothing waits, then the silence is broken, each time",
+  () =>
+    Effect.gen(function* () {
+      const { read, response, share } = yield* makeAnswer
+      const writer = new AnswerWriter(response, share)
+      let said = 0
+      const look = () => writer.breakSilence(() => `: ${++said}\n\n`)
+      look()
+      look()
+      assert.strictEqual(said, 2)
+      writer.write("text")
+      look()
+      assert.strictEqual(said, 2, "a text since the last look")
+      look()
+      assert.strictEqual(said, 3)
+      writer.write("x".repeat(2_000_000))
+      look()
+      look()
+      assert.strictEqual(said, 3, "the client has not read what is there")
+      read().resume()
+      yield* writer.taken
+      look()
+      assert.strictEqual(said, 4)
+      response.end()
+    })
+)
