@@ -3,11 +3,12 @@
  * time, tenants in turn: few bytes can be much work, and a decoder may take 8 MiB beside its body.
  */
 import { constants, createGunzip, createInflate, createZstdDecompress } from "node:zlib"
-import { Effect, Option, PartitionedSemaphore } from "effect"
-import { BadRequest, PayloadTooLarge, type Unavailable } from "../domain/Errors.ts"
+import { Effect } from "effect"
+import { BadRequest, PayloadTooLarge } from "../domain/Errors.ts"
 import { freeLarge } from "../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../infra/GrowingBuffer.ts"
-import { type BodyShare, crowded } from "../memory/MemoryLedger.ts"
+import type { BodyShare } from "../memory/MemoryLedger.ts"
+import { makeTurns } from "./turns.ts"
 import type { BodyRefused } from "./server/ReceivedBody.ts"
 
 /** What a decoder must be able to look back on (RFC 8878, section 3.1.1.1.2), as a power of two. Without it, a body names its own. */
@@ -24,9 +25,6 @@ const decoders = {
 export type Coding = keyof typeof decoders
 
 export const isCoding = (name: string): name is Coding => Object.hasOwn(decoders, name)
-
-/** A body that has waited this long is refused. */
-const maxWaitMs = 20_000
 
 /** Takes memory for what is unpacked, beside the packed bytes, before it is kept. Ends the decoder when it is left. */
 const unpacked = (
@@ -64,19 +62,10 @@ const unpacked = (
     return Effect.sync(() => decoder.destroy())
   })
 
-export const makeUnpack = Effect.map(PartitionedSemaphore.make<string>({ permits: 1 }), (turns) => {
-  const inTurn = <A, E>(tenantId: string, work: Effect.Effect<A, E>) =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(
-        restore(Effect.timeoutOption(turns.take(tenantId, 1), maxWaitMs)),
-        (turn): Effect.Effect<A, E | Unavailable> =>
-          Option.isSome(turn)
-            ? Effect.ensuring(restore(work), turns.release(1))
-            : crowded("no turn to unpack a body")
-      )
-    )
-
-  /** The unpacked body, whose memory is in `share`. The packed bytes are freed. */
-  return (tenantId: string, coding: Coding, bytes: Buffer, limitBytes: number, share: BodyShare) =>
-    inTurn(tenantId, unpacked(coding, bytes, limitBytes, share))
-})
+export const makeUnpack = Effect.map(
+  makeTurns("unpack"),
+  (inTurn) =>
+    /** The unpacked body, whose memory is in `share`. The packed bytes are freed. */
+    (tenantId: string, coding: Coding, bytes: Buffer, limitBytes: number, share: BodyShare) =>
+      inTurn(tenantId, unpacked(coding, bytes, limitBytes, share))
+)

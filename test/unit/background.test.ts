@@ -33,7 +33,7 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
   "src/gates/keys/KeyStateCache.ts": [1, "one read, whose askers hear how it went"],
   "src/gates/keys/postgres.ts": [1, "one measurement for the metrics"],
   "src/gates/keys/SecretVerifier.ts": [1, "jobs, whose askers hear how it went"],
-  "src/http/decodeTurns.ts": [1, "the pause after a turn, which gives it to the next"],
+  "src/http/turns.ts": [1, "the pause after a turn, which gives it to the next"],
   "src/http/handle.ts": [1, "one call, whose request waits for how it ended"],
   "src/request/meterStream.ts": [1, "reads one answer, whose reader gets how it ended"],
   "src/http/endRequest.ts": [1, "tells a client that it waits, until its answer begins"],
@@ -61,7 +61,7 @@ it("when something runs again and again, then observability/background.ts runs i
 it("when a task has a name, then the name is used, so that no failure is counted under another's", () => {
   const used = new Set(
     files.flatMap((file) =>
-      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|compareEvery)\(\s*"(\w+)"/g)].map(
+      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|rowLane|compareEvery)\(\s*"(\w+)"/g)].map(
         ([, task]) => task
       )
     )

@@ -2,7 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Clock, Effect, Fiber, Result } from "effect"
 import { TestClock } from "effect/testing"
-import { makeDecodeTurns } from "../../../src/http/decodeTurns.ts"
+import { makeDecodeTurns } from "../../../src/http/turns.ts"
 import { testWith } from "../../support/testWith.ts"
 
 const test = testWith(it.effect)
