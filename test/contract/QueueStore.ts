@@ -392,6 +392,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       for (const model of ["a", "b"]) yield* a.enter(ticket(`${model}0`, { model }), three)
       yield* TestClock.adjust("10 seconds")
       assert.instanceOf(yield* a.enter(ticket("c0", { model: "c" }), three), Waiting)
+      yield* TestClock.adjust("2 millis")
       assert.instanceOf(yield* a.enter(ticket("b1", { model: "b" }), three), Waiting, "the place is for c")
       yield* a.end("b0", 100, three)
       assert.deepStrictEqual(

@@ -58,7 +58,8 @@ export class FairScheduler {
   readonly #models = new LoadedModels()
   readonly #opensAt: number
   #order: number
-  #lastBatchAt = Number.NEGATIVE_INFINITY
+  /** when a batch request went last, or the first of those that wait came */
+  #batchSince = 0
   /** how long the last requests had their places, without the loading of models */
   readonly #turnMs = new Average(assumedTurnMs)
   /** what the last requests used */
@@ -98,7 +99,7 @@ export class FairScheduler {
       this.#replicas.get(gone.replica)?.displaced.set(gone.ticket.id, retryAfterS)
       this.#messages.push({ replica: gone.replica, id: gone.ticket.id, retryAfterS })
     }
-    const entry = this.#add(now, replica, ticket, (this.#order += 1))
+    const entry = this.#add(now, replica, ticket, (this.#order += 1), bounds)
     this.#dispatch(now, bounds)
     // A place was free, and another model must leave first.
     if (isDirect && !entry.running && bounds.depth === 0) {
@@ -172,7 +173,7 @@ export class FairScheduler {
     for (const { order, ticket } of held) {
       if (this.#entries.has(ticket.id)) continue
       this.#order = Math.max(this.#order, order ?? 0)
-      const entry = this.#add(now, replica, ticket, order ?? 0)
+      const entry = this.#add(now, replica, ticket, order ?? 0, bounds)
       // It has a place, and began before.
       if (order === undefined) {
         this.#start(now, entry, bounds, { leaving: [], passes: false })
@@ -207,8 +208,10 @@ export class FairScheduler {
     return replica
   }
 
-  #add(now: number, replica: string, ticket: Ticket, order: number): Entry {
+  #add(now: number, replica: string, ticket: Ticket, order: number, bounds: Bounds): Entry {
     const { beats } = this.#replica(now, replica)
+    const line = this.#lines[ticket.priority]
+    if (ticket.priority === "batch" && line.waiting === 0) this.#batchSince = Math.max(this.#batchSince, now)
     const entry: Entry = {
       ticket,
       replica,
@@ -222,8 +225,18 @@ export class FairScheduler {
       loaded: false
     }
     this.#entries.set(ticket.id, entry)
-    this.#lines[ticket.priority].add(entry, () => (this.#order += 1))
+    const wasBlocked = this.#isBlocked(bounds)
+    line.add(entry, () => (this.#order += 1))
+    if (!wasBlocked && this.#isBlocked(bounds))
+      this.#models.beginTurns(now + (bounds.turnMaxMs ?? defaultTurnMaxMs))
     return entry
+  }
+
+  /** Whether a request waits for a model that another one must leave for. */
+  #isBlocked(bounds: Bounds): boolean {
+    return Object.values(this.#lines).some(({ models }) =>
+      models.keys().some((model) => this.#models.inTheWayOf(model, bounds, models).length > 0)
+    )
   }
 
   #remove(now: number, entry: Entry): void {
@@ -240,7 +253,7 @@ export class FairScheduler {
     entry.loaded = this.#models.start(now, model, bounds.turnMaxMs ?? defaultTurnMaxMs)
     entry.running = true
     entry.startedAt = now
-    if (priority === "batch") this.#lastBatchAt = now
+    if (priority === "batch") this.#batchSince = now
   }
 
   /** Drops requests of dead replicas, then fills the places. */
@@ -267,13 +280,13 @@ export class FairScheduler {
     }
   }
 
-  /** Batch requests go when nobody else waits, and one of them every `batchEveryMs`. */
+  /** Batch requests go when nobody else waits, and one of them when none went for `batchEveryMs` while they waited. */
   #nextLine(now: number): FairLine {
     const { batch, interactive } = this.#lines
     const runs = [...this.#entries.values()].some(
       ({ running, ticket }) => running && ticket.priority === "batch"
     )
-    const isDue = !runs && now - this.#lastBatchAt >= this.#options.batchEveryMs
+    const isDue = !runs && now - this.#batchSince >= this.#options.batchEveryMs
     return (isDue && batch.waiting > 0) || interactive.waiting === 0 ? batch : interactive
   }
 
@@ -344,7 +357,7 @@ export class FairScheduler {
 
   /** The tokens that the server would generate while it loads a model: the virtual time of a load. */
   #loadTime(model: string, { places }: Bounds): number {
-    return (this.#models.of(model).loadMs.value * places * this.#used.value) / this.#turnMs.value
+    return (this.#models.of(model).loadMs.value * places * this.#used.value) / Math.max(1, this.#turnMs.value)
   }
 
   #retryAfterS({ places }: Bounds): number {

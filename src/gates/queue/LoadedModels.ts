@@ -94,7 +94,11 @@ export class LoadedModels {
     const resident = this.#all
       .filter((model) => model.resident)
       .sort(
-        (one, two) => isBusy(one) - isBusy(two) || one.until - two.until || (one.name < two.name ? -1 : 1)
+        (one, two) =>
+          isBusy(one) - isBusy(two) ||
+          one.until - two.until ||
+          one.changed - two.changed ||
+          (one.name < two.name ? -1 : 1)
       )
     const same = resident.filter((model) => baseOf(model.name) === baseOf(name))
     const others = resident.filter((model) => !same.includes(model))
@@ -117,6 +121,11 @@ export class LoadedModels {
     model.running += 1
     model.changed = now
     return model.loaded
+  }
+
+  /** A turn is for those who share the server: where nobody waited for another model, the turns begin when somebody does. */
+  beginTurns(until: number): void {
+    for (const model of this.#all) if (model.resident) model.until = Math.max(model.until, until)
   }
 
   unload(now: number, model: ModelState): void {

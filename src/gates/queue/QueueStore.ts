@@ -9,11 +9,12 @@
  * starts at the virtual time of the queue: a pause neither saves up a share nor costs one. There is no clock in this order.
  *
  * **Models.** A model that is loaded has a turn: its requests go first, in the order above, until its next one is a load ahead of
- * the first request that waits for another model, or `turnMaxMs` after it was loaded; when both are of one key, a load time
- * after. Then it gets no more requests, and leaves when those it has are done. Those who waited for the other model are charged
- * for the load, as many tokens as the server would have generated in that time, whatever their weights are: so shares of the
- * service stay as the weights are. A model without requests leaves when nobody came back for a moment. A request waits for its
- * fair share, at most a turn and the load before that, and a load. With one model there are no turns.
+ * the first request that waits for another model, or for `turnMaxMs`; when both are of one key, for a load time. The turn begins
+ * when the model is loaded, or when somebody first waits for another. After it the model gets no more requests, and leaves when
+ * those it has are done. Those who waited for the other model are charged for the load, as many tokens as the server would have
+ * generated in that time, whatever their weights are: so shares of the service stay as the weights are. A model without requests
+ * leaves when nobody came back for a moment. A request waits for its fair share, at most a turn and the load before that, and a
+ * load. With one model there are no turns.
  *
  * **Guarantees** (both twins; `test/contract/QueueStore.ts` holds them to it)
  * - At most `places` requests have a place, but for those of a replica that stopped renewing: these count until its lease

@@ -83,7 +83,7 @@ local function load()
   -- Places in the line that are older are smaller, whatever was lost.
   local order = clock[1] * 1000000 + clock[2]
   state = {
-    run = run, opens = now + fixed.graceMs, order = order, last_batch = now - fixed.batchEveryMs, running = 0, batch_running = 0,
+    run = run, opens = now + fixed.graceMs, order = order, last_batch = 0, running = 0, batch_running = 0,
     turns = 0, turn_ms = 0, counted = 0, used = 0, ['time:interactive'] = 0, ['time:batch'] = 0, ['waiting:interactive'] = 0,
     ['waiting:batch'] = 0
   }
@@ -167,8 +167,9 @@ local function in_the_way_of(name, awaited)
   end
   table.sort(resident, function(one, two)
     if busy(one) ~= busy(two) then return busy(one) < busy(two) end
-    local first, second = model_of(one).till, model_of(two).till
-    if first ~= second then return first < second end
+    local first, second = model_of(one), model_of(two)
+    if first.till ~= second.till then return first.till < second.till end
+    if first.changed ~= second.changed then return first.changed < second.changed end
     return one < two
   end)
   local leaving, others = {}, {}
@@ -285,11 +286,24 @@ local function count(line, entry, by)
   end
 end
 
+-- Whether a request waits for a model that another one must leave for.
+local function is_blocked()
+  for _, awaited in pairs(models.waiting) do
+    for name in pairs(awaited) do
+      if in_the_way_of(name, awaited)[1] then return true end
+    end
+  end
+  return false
+end
+
 local function add(entry, replica, order)
   local line, tenant, key = line_of(entry.priority), entry.tenant, entry.key
   entry.replica, entry.order, entry.running, entry.loaded, entry.tenant_tag, entry.key_tag = replica, order, 0, 0, 0, 0
   entry.beat = tonumber(call('HGET', PREFIX .. ':beats', replica) or 0)
   touch(replica)
+  -- `last_batch` is when one went last, or the first of those that wait came.
+  if entry.priority == 'batch' and state['waiting:batch'] == 0 then state.last_batch = max(state.last_batch, now) end
+  local was_blocked = is_blocked()
   call('SADD', PREFIX .. ':ids:' .. replica, entry.id)
   state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] + 1
   local time = state['time:' .. entry.priority]
@@ -298,6 +312,12 @@ local function add(entry, replica, order)
   activate(line .. ':keys:' .. tenant, line .. ':keysince:' .. tenant, line .. ':idlekeys:' .. tenant, key, time_of(line, tenant))
   call('ZADD', queue_of(line, tenant, key, entry.model), text(order), entry.id)
   count(line, entry, 1)
+  -- A turn is for those who share the server: where nobody waited for another model, the turns begin when somebody does.
+  if not was_blocked and is_blocked() then
+    for _, model in pairs(models.known) do
+      if model.resident == 1 then model.till = max(model.till, now + TURN) end
+    end
+  end
   keep(entry)
   return entry
 end
@@ -441,7 +461,7 @@ end
 
 local function load_time(name)
   local used, turn = state.counted == 0 and 1 or state.used, state.turns == 0 and fixed.assumedTurnMs or state.turn_ms
-  return model_of(name).load_ms * PLACES * used / turn
+  return model_of(name).load_ms * PLACES * used / max(1, turn)
 end
 
 local function lead(line, one, two)
