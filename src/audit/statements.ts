@@ -115,40 +115,30 @@ const decodeAccounts = Schema.decodeUnknownEffect(
   )
 )
 
-/** Up to `limit` requests other than those of `but`, whose lease ended more than `overS` ago. */
-export interface Others {
-  readonly but: ReadonlyArray<string>
-  readonly limit: number
-  readonly overS?: number
-}
-type Which = Others | { readonly only: string }
-
-/** The intents of these requests, if their lease has ended. */
-export const isExpired = (pg: PgClient.PgClient, which: Which) =>
-  "only" in which
-    ? pg`lease_until < now() AND request_id = ${which.only}::text::uuid`
-    : pg`lease_until < now() - make_interval(secs => ${which.overS ?? 0}::float8)
-        AND request_id <> ALL (ARRAY(SELECT jsonb_array_elements_text(${pg.json(which.but)}))::uuid[])`
+/** Whether the lease of an intent ended more than `overS` seconds ago. */
+export const isExpired = (pg: PgClient.PgClient, overS: number) =>
+  pg`lease_until < now() - make_interval(secs => ${overS}::float8)`
 
 /**
- * Ends requests whose lease has ended: as aborted, with the tokens of their last heartbeat. Returns the account of each, or that of
- * its end user. Skips requests that another replica is closing. Fails as a whole when one row breaks the statement.
+ * Ends a request whose lease has ended: as aborted, with the tokens of its last heartbeat. Returns its account, or that of its end
+ * user; undefined when its lease has not ended, or it was ended elsewhere or is being ended.
  */
-export const endExpired = (pg: PgClient.PgClient, which: Which) =>
+export const endExpired = (pg: PgClient.PgClient, id: string) =>
   timeoutDetached("10 seconds")(
     write(
       pg,
       pg`SELECT a.* FROM (
           SELECT *, least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
-          FROM intents WHERE ${isExpired(pg, which)}
-          ORDER BY request_id LIMIT ${"only" in which ? 1 : which.limit} FOR UPDATE SKIP LOCKED
+          FROM intents WHERE request_id = ${id}::text::uuid AND ${isExpired(pg, 0)} FOR UPDATE SKIP LOCKED
         ) i, jsonb_populate_record(NULL::audit_log, to_jsonb(i) || ${pg.json(aborted)}) a`,
       pg`tenant_id::text AS group, user_account::text AS user,
         coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = r.key_id), key_id)::text AS key FROM r`
     )
   ).pipe(
     Effect.flatMap(decodeAccounts),
-    Effect.map((found) =>
-      found.map(({ user, ...account }): Account => (user === null ? account : { ...account, user }))
-    )
+    Effect.map(([found]): Account | undefined => {
+      if (found === undefined) return undefined
+      const { user, ...account } = found
+      return user === null ? account : { ...account, user }
+    })
   )

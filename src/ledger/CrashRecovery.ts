@@ -8,14 +8,14 @@
  * Leases of living processes expire too: while the database does not answer, when its clock is set, and while this
  * process is paused. After each of these, every process gets the time of one heartbeat before it counts as dead.
  *
- * A request that cannot be closed does not block the others: from then on it is tried alone, it is logged once with its
- * id, and `tollgate_intents_stuck` counts it.
+ * A request that cannot be closed does not block the others: it is tried again, it is logged once with its id, and `tollgate_intents_stuck` counts it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
 import { makeMonotonicMs, timeoutDetached } from "../infra/time.ts"
 import { background, jittered } from "../observability/background.ts"
-import { endDead, endEach, type Ended } from "./deadRequests.ts"
+import { isExpired } from "../audit/statements.ts"
+import { endEach, readExpired } from "./deadRequests.ts"
 import { Metrics } from "../observability/Metrics.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
 
@@ -24,7 +24,6 @@ const maxStuck = 1000
 /** Number of stuck requests that one round tries, each alone, and that one round logs. */
 const stuckTries = 20
 const stuckLines = 10
-const batch = 200
 
 export interface CrashRecoveryOptions {
   /** `CONCURRENCY_LEASE_S`; heartbeats come three times in a lease */
@@ -57,13 +56,13 @@ const make = (options: CrashRecoveryOptions) =>
       read: Effect.sync(() => stuckIntents)
     })
 
-    /** Remembers and logs the requests of `tried` and others that could not be ended. Returns how many were. */
-    const conclude = Effect.fnUntraced(function* (
-      tried: ReadonlyArray<string>,
-      { ended, stuck: left }: Ended
-    ) {
+    /** Returns how many requests it ended. */
+    const endAll = Effect.gen(function* () {
+      const again = [...stuck].slice(0, stuckTries)
+      const ids = [...again, ...(yield* readExpired(pg, [...stuck]))]
+      const { ended, stuck: left } = yield* endEach(pg, ids, reconciler.compareSoon)
       const found = left.filter(({ request_id }) => !stuck.has(request_id))
-      for (const id of tried) stuck.delete(id)
+      for (const id of again) stuck.delete(id)
       for (const { request_id } of left) if (stuck.size < maxStuck) stuck.add(request_id)
       for (const one of found.slice(0, stuckLines))
         yield* Effect.logWarning("aborted request cannot be closed", one)
@@ -92,16 +91,12 @@ const make = (options: CrashRecoveryOptions) =>
       const [{ at, stuck: found }] = yield* Effect.flatMap(
         timeoutDetached("1 second")(pg`
           SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS at,
-            (SELECT count(*) FROM intents WHERE lease_until < now() - make_interval(secs => ${options.leaseS}))::float8
-              AS stuck`),
+            (SELECT count(*) FROM intents WHERE ${isExpired(pg, options.leaseS)})::float8 AS stuck`),
         decodeProbe
       )
       stuckIntents = found
       if (!trusted(at)) return 0
-      const again = [...stuck].slice(0, stuckTries)
-      const late = yield* conclude(again, yield* endEach(pg, again, reconciler.compareSoon))
-      const others = { but: [...stuck], limit: batch }
-      const closed = late + (yield* conclude([], yield* endDead(pg, others, reconciler.compareSoon)))
+      const closed = yield* endAll
       if (closed > 0) yield* Effect.logWarning("aborted requests closed", { requests: closed })
       return stuck.size
     }).pipe(

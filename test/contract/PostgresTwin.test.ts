@@ -22,6 +22,7 @@ import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
+import { readExpired } from "../../src/ledger/deadRequests.ts"
 import { readAccounts } from "../../src/ledger/comparison.ts"
 import { readTotals } from "../../src/ledger/totals.ts"
 import { settleExpired } from "../../src/ledger/expiredHolds.ts"
@@ -162,6 +163,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
       admittedAt: n % 4 === 3 ? noon - 30 * day : noon
     })
   })
+  const own = new Set(intents.map(({ arrival }) => arrival.requestId))
   const group = keys[0]?.tenantId ?? ""
 
   for (const [i, { isExpired, tokens, verb, which }] of script.entries()) {
@@ -198,12 +200,9 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         yield* withPg((pg) => Effect.map(correctAudit(pg)(verb === "late" ? late : ends), inOrder))
         break
       case "recover":
+        for (const { arrival } of some) yield* withPg((pg) => endExpired(pg, arrival.requestId))
         // Other runs left intents too.
-        yield* withPg((pg) =>
-          Effect.map(endExpired(pg, { but: [], limit: 200 }), (found) =>
-            inOrder(found.filter((account) => account.group === group))
-          )
-        )
+        yield* withPg((pg) => Effect.map(readExpired(pg, []), (ids) => ids.filter((id) => own.has(id))))
         break
       case "settle":
         yield* ask(

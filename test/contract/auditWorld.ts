@@ -47,7 +47,7 @@ const layerWrittenLive = Layer.effect(
           Effect.gen(function* () {
             const pg = yield* PgClient.PgClient
             yield* pg`UPDATE intents SET lease_until = now() - interval '1 second' WHERE request_id = ${id}::text::uuid`
-            yield* endExpired(pg, { only: id })
+            yield* endExpired(pg, id)
           })
         )
     }

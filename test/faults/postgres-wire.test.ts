@@ -84,8 +84,9 @@ layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", 
       const [{ postgres }, sql, meter] = [yield* Wires, yield* PgClient.PgClient, yield* Meter]
       const { prefix, secret } = yield* usedKey
       const cuts = postgres.cuts
-      yield* postgres.cutAfter("COMMIT\0", "toClient", { drop: true, times: 2 })
       const [id, request] = [`lost-${++serial}`, crypto.randomUUID()]
+      // Nobody else writes its id to the database.
+      yield* postgres.loseReply((bytes) => bytes.includes(request))
       const keys = yield* sql<{ readonly group: string; readonly key: string }>`
           SELECT tenant_id::text AS group, id::text AS key FROM api_keys WHERE prefix = ${prefix}`
       const { group, key } = keys[0] ?? { group: "", key: "" }

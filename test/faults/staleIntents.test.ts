@@ -31,15 +31,11 @@ it.live(
       yield* pg`UPDATE intents SET lease_until = now() - interval '1 second'`
 
       const account = { group: caller.tenantId, key: caller.keyId }
-      assert.deepStrictEqual(
-        yield* endExpired(pg, { only: requestId }),
-        [account],
-        "its counters are compared"
-      )
+      assert.deepStrictEqual(yield* endExpired(pg, requestId), account, "its counters are compared")
       assert.isFalse(yield* hasIntent(requestId))
       assert.deepInclude(yield* storedRow(requestId), { status: 429 })
       assert.deepStrictEqual(yield* ledgerOf(caller.keyId), [])
-      yield* endExpired(pg, { only: dead.arrival.requestId })
+      yield* endExpired(pg, dead.arrival.requestId)
       assert.deepInclude(yield* storedRow(dead.arrival.requestId), { status: 500, error_type: "aborted" })
       assert.lengthOf(yield* ledgerOf(caller.keyId), 1)
     }).pipe(Effect.provide(TestPostgres))

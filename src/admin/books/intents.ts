@@ -6,7 +6,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { isExpired } from "../../audit/statements.ts"
 import { oneRow } from "../../infra/rows.ts"
-import { endDead } from "../../ledger/deadRequests.ts"
+import { endEach, readExpired } from "../../ledger/deadRequests.ts"
 import { mostDifferences, mostRequests } from "./proof.ts"
 
 const readBoth = oneRow({
@@ -22,12 +22,10 @@ const readBoth = oneRow({
   )
 })
 
-const allLeft = (leaseS: number) => ({ but: [], limit: mostDifferences, overS: leaseS })
-
 /** Those that are left by key, the keys with the oldest first, and how many others there are. */
 export const readIntents = (pg: PgClient.PgClient, leaseS: number) =>
   readBoth(pg`
-      WITH judged AS (SELECT *, ${isExpired(pg, allLeft(leaseS))} AS is_left FROM intents),
+      WITH judged AS (SELECT *, ${isExpired(pg, leaseS)} AS is_left FROM intents),
       left_by_key AS (
         SELECT i.key_prefix AS key, t.name AS tenant, EXISTS (SELECT FROM audit_log a WHERE a.request_id = i.request_id) AS in_audit,
           count(*) AS count, array_agg(i.request_id::text ORDER BY i.request_id) AS requests
@@ -39,19 +37,16 @@ export const readIntents = (pg: PgClient.PgClient, leaseS: number) =>
           ORDER BY requests[1]), '[]') AS "left"
       FROM left_by_key`)
 
-const batch = 200
-
 /**
  * Ends them as crash recovery does: with an audit row of an aborted request, and without one where the row is written. One that
  * cannot be ended stays, and the next comparison names it. Returns how many it ended.
  */
 export const endLeftIntents = Effect.fnUntraced(function* (pg: PgClient.PgClient, leaseS: number) {
-  const but: Array<string> = []
+  const tried: Array<string> = []
   for (let sum = 0; ;) {
-    const which = { but, limit: batch, overS: leaseS }
-    const { ended, stuck } = yield* endDead(pg, which, () => Effect.void)
-    sum += ended
-    but.push(...stuck.map(({ request_id }) => request_id))
-    if (ended + stuck.length === 0) return sum
+    const ids = yield* readExpired(pg, tried, leaseS)
+    if (ids.length === 0) return sum
+    sum += (yield* endEach(pg, ids, () => Effect.void)).ended
+    tried.push(...ids)
   }
 })

@@ -368,18 +368,14 @@ export class Postgres extends Store {
     ],
     [
       "jsonb_populate_record",
-      () => "ends the requests of dead processes",
-      (params, of) => {
-        const [which, limit] = typeof params[0] === "string" ? params : params.slice(1)
-        const found = this.#expired(listed<string>(which)).filter(
-          ({ request_id }) => typeof which !== "string" || request_id === which
-        )
-        const ended = found.slice(0, Number(limit))
+      ([id]) => `ends ${short(String(id))} of a dead process`,
+      ([id], of) => {
+        const found = this.#expired([]).filter(({ request_id }) => request_id === id)
         this.#log(
-          ended.map((intent) => this.#aborted(intent)),
+          found.map((intent) => this.#aborted(intent)),
           of
         )
-        return ended.map(({ key_id, tenant_id, user_account }) => ({
+        return found.map(({ key_id, tenant_id, user_account }) => ({
           group: tenant_id,
           key: this.accountOf(key_id),
           user: user_account
