@@ -5,21 +5,6 @@ import { Effect, Schema } from "effect"
 const Count = Schema.Tuple([Schema.Struct({ n: Schema.Finite })])
 const decodeCount = Schema.decodeUnknownEffect(Count)
 
-/** The most requests of a key that were admitted in any 60 seconds, by the store's own times. */
-export const busiestMinute = (prefix: string) =>
-  Effect.flatMap(
-    PgClient.PgClient,
-    (pg) => pg`
-      SELECT coalesce(max(n), 0)::float8 AS n FROM (
-        SELECT count(*) OVER (PARTITION BY key_id ORDER BY admitted_at RANGE BETWEEN CURRENT ROW
-          AND interval '59.999 seconds' FOLLOWING) AS n
-        FROM admissions JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}) AS spans`
-  ).pipe(
-    Effect.flatMap(decodeCount),
-    Effect.map(([{ n }]) => n),
-    Effect.orDie
-  )
-
 /** Rate refusals before which, in the longest time a window can reach back, the key had not had its rpm. */
 export const wronglyRefused = (prefix: string, rpm: number) =>
   Effect.flatMap(

@@ -3,7 +3,7 @@
  * node:http would take more of the core that it shares with the stores and the load.
  * The name of the model sets the speed. `short`: three frames and the end in one write; `burst`: 200 frames, one write a
  * tick; `paced`: 100 frames, one every 20 ms; `step20`, `step55`: 100 frames, one every 20 or 55 ms, for all streams at the same
- * moment, as a GPU that makes the answers together; `long`: 600 frames, one every 50 ms; `frames-n`: n frames, one write a tick.
+ * moment, as a GPU that makes the answers together; `frames-n`: n frames, one write a tick.
  * Embeddings are always the same 64 vectors of 384 numbers, on both surfaces; an object of `/v1` always the same three words.
  */
 import { createServer, type Socket } from "node:net"
@@ -22,7 +22,6 @@ const names = [
   "paced",
   "step20",
   "step55",
-  "long",
   "frames-10",
   "frames-100",
   "frames-1000",
@@ -186,7 +185,6 @@ const respond = (socket: Socket, line: string, body: string): void => {
   else if (body.includes('"paced"')) paced(socket, dialect, 20, 100)
   else if (body.includes('"step20"')) paced(socket, dialect, 20, 100, together)
   else if (body.includes('"step55"')) paced(socket, dialect, 55, 100, together)
-  else if (body.includes('"long"')) paced(socket, dialect, 50, 600)
   else socket.write(foreign ? short.openai : short.native)
 }
 

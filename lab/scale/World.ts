@@ -1,24 +1,17 @@
 /**
- * Replicas of the gateway as an operator runs them (`node build/start.js`, production settings), on one Postgres and one
- * Redis, in front of one model server. A trigger keeps every admission with the store's own time of it.
+ * Replicas of the gateway as an operator runs them (`node build/start.js`, production settings), and keys for them. A trigger keeps
+ * every admission with the store's own time of it.
  */
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { fileURLToPath } from "node:url"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Effect, Layer, Redacted, Schedule, type Scope } from "effect"
-import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
+import { Effect, Schedule, type Scope } from "effect"
 import { migrate } from "../../src/infra/Migrations.ts"
-import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { layerRedis } from "../../src/infra/Redis.ts"
-import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
+import { Registry } from "../../src/admin/Registry.ts"
 import type { BudgetChange } from "../../src/admin/rows.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
-import { makePostgresCluster } from "../../test/support/servers/PostgresCluster.ts"
 import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
-import { findRedis } from "../../test/support/servers/RedisBinary.ts"
-import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
-import { type Backend, makeBackend } from "./Backend.ts"
 
 export const leaseS = 5
 
@@ -38,11 +31,6 @@ export interface Replica {
   /** whether it has ended without being killed */
   readonly died: () => boolean
 }
-
-export class World extends Context.Service<
-  World,
-  { readonly backend: Backend; readonly replicas: readonly [Replica, Replica] }
->()("lab/scale/World") {}
 
 const main = fileURLToPath(new URL("../../build/start.js", import.meta.url))
 
@@ -111,32 +99,6 @@ export const prepare = Effect.gen(function* () {
     RETURN NULL; END $$`
   yield* sql`CREATE TRIGGER admitted AFTER INSERT ON intents FOR EACH ROW EXECUTE FUNCTION admitted()`
 })
-
-export const layerWorld = Layer.unwrap(
-  Effect.gen(function* () {
-    const backend = yield* makeBackend
-    const postgres = yield* makePostgresCluster
-    const redis = yield* makeRedisServer(findRedis())
-    const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })
-    yield* Effect.provide(prepare, database)
-    const env = {
-      NODE_ENV: "production",
-      DATABASE_URL: Redacted.value(postgres.url("postgres")),
-      REDIS_URL: redis.url,
-      BACKEND_URL: backend.url,
-      LOG_LEVEL: process.env["SCALE_LOG_LEVEL"] ?? "error",
-      CONCURRENCY_LEASE_S: String(leaseS)
-    }
-    const replicas = [yield* makeReplica(env), yield* makeReplica(env)] as const
-    return Layer.mergeAll(
-      Layer.succeed(World, { backend, replicas }),
-      layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }),
-      layerRedisMeter({ leaseS }).pipe(
-        Layer.provide(layerRedis({ url: Redacted.make(redis.url), commandTimeoutMs: 2000 }))
-      )
-    ).pipe(Layer.provideMerge(database))
-  })
-)
 
 export interface Key {
   readonly name: string

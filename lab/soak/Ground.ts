@@ -7,7 +7,7 @@ import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/Redis
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
 import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
-import { type Backend, makeBackendWith } from "../scale/Backend.ts"
+import { type Backend, makeBackend } from "./Backend.ts"
 import { leaseS, makeReplica, prepare, type Replica } from "../scale/World.ts"
 import { type FaultProxy, makeFaultProxy } from "../../test/support/FaultProxy.ts"
 import { privateIn } from "../../test/support/invariants/leaks.ts"
@@ -63,7 +63,7 @@ const host = (port: number) => `127.0.0.1:${port}`
 
 export const layerGround = Layer.unwrap(
   Effect.gen(function* () {
-    const backend = yield* makeBackendWith({ hostile: true })
+    const backend = yield* makeBackend
     const postgres = yield* makePostgresClusterWith(durable)
     const redis = yield* makeRedisServer(findRedis(), ["--appendonly", "yes", "--appendfsync", "everysec"])
     const database = layerPostgres({ url: postgres.socket("postgres"), statementTimeoutMs: 60_000 })

@@ -10,7 +10,7 @@
 import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
 import { settledBooks } from "../../test/support/books.ts"
-import { allCorrections, spentOf, tokensInMinute, unaudited } from "../books.ts"
+import { allCorrections, spentOf, tokensInMinute, unaudited, wronglyRefused } from "../books.ts"
 import { type Figure, figure, table } from "../scale/figures.ts"
 import { closePools } from "../scale/Load.ts"
 import { leaseS, newKey } from "../scale/World.ts"
@@ -144,6 +144,12 @@ const soak = Effect.gen(function* () {
       `busiest 60 s of the key with rpm ${limits.rpm}`,
       yield* busiestAnswered(keys.rate.prefix),
       (n) => n <= limits.rpm
+    ),
+    // A process that died holds its requests for a while: only without faults is each refusal right.
+    figure(
+      "  its refusals with room in the window",
+      yield* wronglyRefused(keys.rate.prefix, limits.rpm),
+      (n) => n === 0 || !options["no-faults"]
     ),
     figure(
       `most at once on the key with ${limits.concurrent} slots`,

@@ -1,6 +1,6 @@
 /**
- * The model server of the scale runs: quick, honest about counts, and it remembers who came. A prompt begins with
- * `<key>#<number>#`, so that what it saw can be compared with what was audited.
+ * The model server of the soak: quick, honest about counts, with the hostile models of attackers beside its own, and it remembers
+ * who came. A prompt begins with `<key>#<number>#`, so that what it saw can be compared with what was audited.
  */
 import { createServer } from "node:http"
 import { Effect, type Scope } from "effect"
@@ -27,11 +27,6 @@ const entry = (name: string) => ({
   details: { family: "llama", format: "gguf", parameter_size: "1B", quantization_level: "Q4_0" }
 })
 
-export interface BackendOptions {
-  /** whether it also has the models of attackers (`lab/attacks/hostile.ts`); default false */
-  readonly hostile?: boolean
-}
-
 const line = (model: string, generate: boolean, text: string, more: object = {}) => {
   const words = generate ? { response: text } : { message: { role: "assistant", content: text } }
   return `${JSON.stringify({ model, created_at: "2026-01-01T00:00:00Z", ...words, done: false, ...more })}\n`
@@ -45,11 +40,8 @@ const number = (text: string, name: string): number | undefined => {
   return found === undefined ? undefined : Number(found)
 }
 
-export const makeBackendWith = Effect.fnUntraced(function* (
-  options: BackendOptions
-): Effect.fn.Return<Backend, never, Scope.Scope> {
-  const evil = options.hostile === true ? hostile : {}
-  const tags = ["short", "slow", ...Object.keys(evil)].map(entry)
+export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = Effect.gen(function* () {
+  const tags = ["short", "slow", ...Object.keys(hostile)].map(entry)
   const seen = new Set<number>()
   const most = new Map<string, number>()
   const now = new Map<string, number>()
@@ -76,7 +68,7 @@ export const makeBackendWith = Effect.fnUntraced(function* (
         return
       }
       const asked = askedOf(request.url ?? "", body, () => undefined)
-      const attacked = evil[asked.model]
+      const attacked = hostile[asked.model]
       if (attacked !== undefined) return attacked(asked, response)
       const [, text = "", key = "?", serial] =
         /"(?:content|prompt|input)":\[?"(([^#"]*)#(\d+)#[^"]*)"/.exec(body) ?? []
@@ -130,5 +122,3 @@ export const makeBackendWith = Effect.fnUntraced(function* (
   }
   return { url, seen, most, forget }
 })
-
-export const makeBackend: Effect.Effect<Backend, never, Scope.Scope> = makeBackendWith({})
