@@ -4,22 +4,15 @@
  *
  * Arguments: `--streams 50 --frames 80 --gap 75` (milliseconds between two frames).
  */
-import { spawnSync } from "node:child_process"
-import { mkdtempSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
-import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { Data, Effect, Fiber, Redacted, Schema } from "effect"
+import { Data, Effect, Fiber, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
-import { layerPostgres } from "../src/infra/Postgres.ts"
+import { Registry } from "../src/admin/Registry.ts"
 import { fake, makeFakeBackend } from "../test/support/FakeBackend.ts"
-import { makePostgresCluster } from "../test/support/servers/PostgresCluster.ts"
-import { compileCache, freePort } from "../test/support/servers/processes.ts"
-import { findRedis } from "../test/support/servers/RedisBinary.ts"
-import { makeRedisServer } from "../test/support/servers/RedisServer.ts"
+import { freePort } from "../test/support/servers/processes.ts"
 import { balance } from "./haproxy.ts"
-import { makeReplica, ready } from "./scale/World.ts"
+import { newKey, ready } from "./scale/World.ts"
+import { makeServers } from "./servers.ts"
 
 const { values: given } = parseArgs({
   options: {
@@ -32,20 +25,7 @@ const [streams, frames, gapMs] = [Number(given.streams), Number(given.frames), N
 
 class Lost extends Data.TaggedError("Lost")<{ readonly message: string }> {}
 
-const root = fileURLToPath(new URL("..", import.meta.url))
 const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
-
-type Env = Readonly<Record<string, string>>
-
-const tollgate = (env: Env, ...args: ReadonlyArray<string>) =>
-  Effect.suspend(() => {
-    const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...args], {
-      cwd: root,
-      env: { PATH: process.env["PATH"], ...env },
-      encoding: "utf8"
-    })
-    return ran.status === 0 ? Effect.succeed(ran.stdout) : Effect.fail(new Lost({ message: ran.stderr }))
-  })
 
 interface Seen {
   readonly status: number
@@ -91,8 +71,6 @@ const chat = Effect.fnUntraced(function* (url: string, secret: string) {
 })
 
 const rolling = Effect.gen(function* () {
-  const cluster = yield* makePostgresCluster
-  const redis = yield* makeRedisServer(findRedis())
   const backend = yield* makeFakeBackend
   backend.setModels(["m:latest"])
   backend.always({
@@ -103,24 +81,11 @@ const rolling = Effect.gen(function* () {
     ],
     gapMs
   })
-  const database = cluster.url("postgres")
-  const env = {
-    NODE_ENV: "production",
-    DATABASE_URL: Redacted.value(database),
-    REDIS_URL: redis.url,
-    BACKEND_URL: backend.url,
-    LOG_LEVEL: "error",
-    NODE_COMPILE_CACHE: compileCache,
-    DATA_DIR: mkdtempSync(path.join(tmpdir(), "tgroll-"))
-  }
-  yield* tollgate(env, "migrate")
-  const limits = ["--rpm", "100000", "--tpm", "1000000000", "--concurrent", "1000", "--allow-all-models"]
-  yield* tollgate(env, "create-tenant", "--name", "team", ...limits)
-  const secret =
-    (yield* tollgate(env, "create-key", "--tenant", "team", "--name", "k")).trim().split("\n")[0] ?? ""
-
-  const own = { ...env, SHUTDOWN_DRAIN_MS: "2000", TRUSTED_PROXIES: "127.0.0.1" }
-  const replicas = [yield* makeReplica(own), yield* makeReplica(own)] as const
+  const env = { LOG_LEVEL: "error", SHUTDOWN_DRAIN_MS: "2000", TRUSTED_PROXIES: "127.0.0.1" }
+  const { layer, servers } = yield* makeServers(backend.url, env)
+  const { replicas } = servers
+  const books = yield* Layer.build(layer)
+  const { secret } = yield* Effect.provideContext(newKey("team"), books)
   const front = yield* freePort
   const url = `http://127.0.0.1:${front}`
   yield* balance(front, [replicas[0].url, replicas[1].url])
@@ -161,23 +126,15 @@ const rolling = Effect.gen(function* () {
 
   const broken = seen.filter((one) => one.status !== 200 || !one.whole || one.frames !== frames).length
   const silence = Math.max(...seen.map((one) => one.silence))
-  const counted = yield* Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
-    const [audit] = yield* sql<{ rows: number; good: number; tokens: number }>`
+  const { counted, usage } = yield* Effect.gen(function* () {
+    const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+    const [counted] = yield* sql<{ rows: number; good: number; tokens: number; open: number }>`
       SELECT count(*)::int AS rows, (count(*) FILTER (WHERE status = 200))::int AS good,
-        coalesce(sum(tokens_in + tokens_out), 0)::int AS tokens FROM audit_log WHERE key_prefix IS NOT NULL`
-    const [open] = yield* sql<{ rows: number }>`SELECT count(*)::int AS rows FROM intents`
-    return { rows: audit?.rows, good: audit?.good, tokens: audit?.tokens, open: open?.rows }
-  }).pipe(Effect.provide(layerPostgres({ url: database, maxConnections: 1 })))
-  const usage = yield* tollgate(env, "show-usage", "--tenant", "team", "--period", "total", "--json").pipe(
-    Effect.flatMap(
-      Schema.decodeEffect(
-        Schema.fromJsonString(
-          Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
-        )
-      )
-    )
-  )
+        coalesce(sum(tokens_in + tokens_out), 0)::int AS tokens,
+        (SELECT count(*) FROM intents)::int AS open FROM audit_log WHERE key_prefix IS NOT NULL`
+    return { counted, usage: yield* registry.usage("team", "total") }
+  }).pipe(Effect.provideContext(books))
+  if (counted === undefined) return yield* new Lost({ message: "nothing was counted" })
   const tokens = seen.length * (frames + 7)
   yield* say(`streams            ${seen.length}, broken ${broken}`)
   yield* say(`longest silence    ${Math.round(silence)} ms in any stream`)
@@ -185,7 +142,7 @@ const rolling = Effect.gen(function* () {
     `audit rows         ${counted.rows}, with status 200 ${counted.good}, still open ${counted.open}`
   )
   yield* say(
-    `tokens             seen ${tokens}, audited ${counted.tokens}, ledger ${usage.tokens_in + usage.tokens_out}`
+    `tokens             seen ${tokens}, audited ${counted.tokens}, ledger ${usage.tokensIn + usage.tokensOut}`
   )
   const good =
     broken === 0 &&
@@ -194,7 +151,7 @@ const rolling = Effect.gen(function* () {
     counted.good === seen.length &&
     counted.open === 0 &&
     counted.tokens === tokens &&
-    usage.tokens_in + usage.tokens_out === tokens &&
+    usage.tokensIn + usage.tokensOut === tokens &&
     usage.requests === seen.length
   if (!good) return yield* new Lost({ message: "a stream was cut or not counted" })
   yield* say("none cut, all counted")

@@ -4,7 +4,7 @@
  * the median over the rounds.
  *
  * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
- * of all and its goals instead; `--profile <dir>` leaves a V8 CPU profile of Tollgate there. Bifrost takes part when its path is
+ * of all instead; `--profile <dir>` leaves a V8 CPU profile of Tollgate there. Bifrost takes part when its path is
  * given: `PEER_BIFROST=/path/to/bifrost-http`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
  * How to repeat the table: RESULTS.md.
  */
@@ -15,7 +15,7 @@ import { startBifrost } from "./bifrost.ts"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
 import { median, reportOf } from "./report.ts"
-import { goalsTableOf, tableOf } from "./summary.ts"
+import { tableOf } from "./summary.ts"
 import { table, type Work, works } from "./works.ts"
 
 const { values: options } = parseArgs({
@@ -133,7 +133,6 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     idleRss: new Map(all.map(({ name, idleRss }) => [name, idleRss]))
   }
   yield* say(tableOf(summary))
-  yield* say(goalsTableOf(summary))
 })
 
 await Effect.runPromise(Effect.scoped(bench))

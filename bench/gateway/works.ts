@@ -42,7 +42,7 @@ const openai = { path: "/v1/chat/completions" } as const
 /** Many answers that a GPU makes together: the frames of all come at the same moment. */
 const step = (model: string) => ({ ...openai, ...chat(model, true), frames: 100, paced: true }) as const
 
-/** The works of the table, by what the goals call them. */
+/** The works of the table. */
 export const table = {
   json32: { ...openai, ...chat("short", false), name: "JSON, 32 connections", connections: 32 },
   json96: { ...openai, ...chat("short", false), name: "JSON, 96 connections", connections: 96 },

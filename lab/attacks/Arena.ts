@@ -20,7 +20,18 @@ import {
 import { freePort } from "../../test/support/servers/processes.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
-import { ArenaFailed, type Env, here, kept, type Key, launch } from "./processes.ts"
+import {
+  ArenaFailed,
+  attack,
+  completed,
+  type Env,
+  here,
+  kept,
+  type Key,
+  launch,
+  type Plan,
+  startAttack
+} from "./processes.ts"
 
 /** The memory of a gateway, MiB. Under no attack it may take more than `mostMiB` of it. */
 const memoryMiB = 512
@@ -38,6 +49,9 @@ export interface Victim {
   readonly cpuSeconds: () => number
   /** done when the process has ended, which no attack may bring about */
   readonly gone: Effect.Effect<void>
+  /** attacks it to the end, or returns when it has begun */
+  readonly attack: (plan: Plan, keys: ReadonlyArray<Key>) => ReturnType<typeof attack>
+  readonly startAttack: (plan: Plan, keys: ReadonlyArray<Key>) => ReturnType<typeof startAttack>
 }
 
 export class Arena extends Context.Service<
@@ -86,6 +100,8 @@ const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
   const victim: Victim = {
     url,
     pid,
+    attack: (plan, keys) => attack(completed(plan, url, keys)),
+    startAttack: (plan, keys) => startAttack(completed(plan, url, keys)),
     peakMiB: () => looked(() => seen.peak),
     cpuSeconds: () => looked(() => seen.cpu),
     gone: Effect.callback((resume) => {

@@ -11,36 +11,30 @@ export interface Row {
 const shown = (value: number): string =>
   Number.isInteger(value) ? String(value) : value.toFixed(value < 10 ? 2 : 1)
 
-export const atMost = (point: number, attack: string, figure: string, value: number, limit: number): Row => ({
-  point,
-  attack,
-  figure,
-  value,
-  limit: `≤ ${shown(limit)}`,
-  right: value <= limit
-})
-
-export const atLeast = (
-  point: number,
-  attack: string,
-  figure: string,
-  value: number,
-  limit: number
-): Row => ({ point, attack, figure, value, limit: `≥ ${shown(limit)}`, right: value >= limit })
-
-/** A figure without a limit. */
-export const noted = (point: number, attack: string, figure: string, value: number): Row => ({
-  point,
-  attack,
-  figure,
-  value,
-  limit: "",
-  right: true
-})
-
-/** What an attacker met, without limits. */
-export const metBy = (point: number, attack: string, met: Readonly<Record<string, number>>) =>
-  Object.entries(met).map(([figure, value]) => noted(point, attack, `  ${figure}`, value))
+/** The rows of one attack. */
+export const rowsOf = (point: number, attack: string) => {
+  const row = (figure: string, value: number, limit: string, right: boolean): Row => ({
+    point,
+    attack,
+    figure,
+    value,
+    limit,
+    right
+  })
+  /** A figure without a limit. */
+  const noted = (figure: string, value: number) => row(figure, value, "", true)
+  return {
+    atMost: (figure: string, value: number, limit: number) =>
+      row(figure, value, `≤ ${shown(limit)}`, value <= limit),
+    atLeast: (figure: string, value: number, limit: number) =>
+      row(figure, value, `≥ ${shown(limit)}`, value >= limit),
+    noted,
+    /** What an attacker met, without limits. */
+    met: (met: Readonly<Record<string, number>>) =>
+      Object.entries(met).map(([figure, value]) => noted(`  ${figure}`, value))
+  }
+}
+export type Rows = ReturnType<typeof rowsOf>
 
 export const lineOf = ({ attack, figure, limit, point, right, value }: Row): string =>
   [

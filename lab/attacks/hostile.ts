@@ -21,7 +21,7 @@ export interface Asked {
   readonly generated: (tokens: number) => void
 }
 
-type Answer = (asked: Asked, response: ServerResponse) => void
+export type Answer = (asked: Asked, response: ServerResponse) => void
 
 const textBytesOf = (value: unknown): number => {
   if (typeof value === "string") return Buffer.byteLength(value)
@@ -40,7 +40,7 @@ const parsed = (body: string): object => {
 }
 
 /** What the server has to know of a request it got. */
-export const askedOf = (path: string, body: string, generated: (tokens: number) => void): Asked => {
+export const askedOf = (path: string, body: string): Omit<Asked, "generated"> => {
   const fields = parsed(body)
   const input = "input" in fields ? fields.input : undefined
   return {
@@ -49,14 +49,13 @@ export const askedOf = (path: string, body: string, generated: (tokens: number) 
     body,
     bound: Number(/"num_predict":(-?\d+)/.exec(body)?.[1] ?? 4096),
     inputs: Array.isArray(input) ? input.length : 1,
-    textBytes: textBytesOf(fields),
-    generated
+    textBytes: textBytesOf(fields)
   }
 }
 
 const at = "2026-01-01T00:00:00Z"
 
-const line = ({ model, path }: Asked, text: string, more: object = {}): string => {
+export const line = ({ model, path }: Asked, text: string, more: object = {}): string => {
   const words =
     path === "/api/generate" ? { response: text } : { message: { role: "assistant", content: text } }
   return `${JSON.stringify({ model, created_at: at, ...words, done: false, ...more })}\n`
@@ -64,7 +63,7 @@ const line = ({ model, path }: Asked, text: string, more: object = {}): string =
 
 export const tokensOf = (bytes: number): number => 5 + Math.ceil(bytes / 4)
 
-const last = (asked: Asked, evalCount: number, more: object = {}): string =>
+export const last = (asked: Asked, evalCount: number, more: object = {}): string =>
   line(asked, "", {
     done: true,
     done_reason: evalCount >= asked.bound ? "length" : "stop",
@@ -73,7 +72,7 @@ const last = (asked: Asked, evalCount: number, more: object = {}): string =>
     ...more
   })
 
-const streaming = (response: ServerResponse): void => {
+export const streaming = (response: ServerResponse): void => {
   response.setHeader("content-type", "application/x-ndjson")
   response.on("error", () => response.destroy())
 }

@@ -12,7 +12,7 @@ import * as path from "node:path"
 import { parseArgs } from "node:util"
 import { Cause, Effect, Exit } from "effect"
 import { layerArena } from "./Arena.ts"
-import { lineOf, markdown, type Row } from "./figures.ts"
+import { lineOf, markdown, type Row, rowsOf } from "./figures.ts"
 import { setPatience } from "./processes.ts"
 import type { Assault } from "./points/Assault.ts"
 import { memory } from "./points/memory.ts"
@@ -42,7 +42,7 @@ const say = (text: string) => Effect.sync(() => void process.stdout.write(`${tex
 
 const made = ({ name, point, run }: Assault) =>
   Effect.gen(function* () {
-    const exit = yield* Effect.exit(Effect.scoped(run))
+    const exit = yield* Effect.exit(Effect.scoped(run(rowsOf(point, name))))
     if (Exit.isSuccess(exit)) {
       for (const row of exit.value) yield* say(lineOf(row))
       return exit.value

@@ -1,7 +1,7 @@
 /**
  * The attackers of a soak: one after the other at either replica, while honest clients go on and things go bad. They are
- * those of `npm run attacks`, with less at a time, because everybody shares two cores here. Each point comes once before
- * any comes twice, so that two minutes have seen them all.
+ * those of `npm run attacks`, one of each point and with less at a time, because everybody shares two cores here. Two minutes have
+ * seen them all.
  */
 import { Effect, Fiber } from "effect"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
@@ -92,42 +92,10 @@ const attackers: ReadonlyArray<Attacker> = [
   { name: "11 strangers that leave", plan: { attack: "send and leave", body: "path", rate: 400 } },
   { name: "12 guesses", plan: { attack: "guess", count: 32, rate: 200 } },
   { name: "13 silent connections", plan: { attack: "occupy", count: 3000 } },
-  { name: "1 declared bodies", limits: least, plan: { attack: "declared bodies", count: 400 } },
-  {
-    name: "2 unread streams",
-    limits: { ...free, concurrent: 50 },
-    plan: { attack: "unread", model: "megabytes", count: 50, rate: 20 }
-  },
-  {
-    name: "3 7 MB a frame",
-    limits: { ...free, concurrent: 1 },
-    plan: { attack: "greedy", model: "seven-megabytes", count: 1 }
-  },
-  {
-    name: "4 503 again and again",
-    limits: { rpm: 5 },
-    plan: { attack: "hammer", model: "says-503", count: 4 }
-  },
-  {
-    name: "6 output held back, left early",
-    limits: free,
-    budget: 20_000,
-    prompts: 1000,
-    plan: { attack: "leave early", count: 10, rate: 1500, ...chat("held", tools) }
-  },
-  { name: "9 resets", limits: { rpm: 60 }, plan: { attack: "hammer", model: "resets", count: 4 } },
-  { name: "10 bodies that are no JSON", limits: least, plan: { attack: "malformed", count: 16 } },
-  { name: "10 refusals", limits: least, plan: { attack: "hammer", count: 16 } },
-  { name: "11 strangers that wait", plan: { attack: "send and stay", body: "unknown", count: 100 } },
   {
     name: "18 a text that takes long to read",
     limits: free,
     plan: { attack: "texts", body: "blanks in Content-Type", count: 4 }
-  },
-  {
-    name: "18 percents in a name",
-    limits: free,
-    plan: { attack: "texts", body: "percents in a model's name", count: 4 }
   },
   {
     name: "19 slow readers",
@@ -138,8 +106,7 @@ const attackers: ReadonlyArray<Attacker> = [
     name: "20 collected log-probabilities",
     limits: { ...free, concurrent: 4 },
     plan: { attack: "greedy", model: "logprobs", stream: false, count: 4 }
-  },
-  { name: "13 dripping connections", plan: { attack: "occupy", count: 1000, body: "drip" } }
+  }
 ]
 
 /** Never the addresses of honest clients: what there may be of one address, it uses up. */

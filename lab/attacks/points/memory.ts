@@ -1,8 +1,8 @@
 /** Points 1 to 3: memory by bodies, by answers nobody reads, and by what the model server sends. */
 import { Effect } from "effect"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
-import { atMost, metBy, noted, type Row } from "../figures.ts"
-import { attack, completed, type Plan } from "../processes.ts"
+import { type Rows, rowsOf } from "../figures.ts"
+import type { Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 interface MemoryPlan extends Plan {
@@ -20,21 +20,20 @@ const assault =
   ({ keys: keyCount = 1, limits = least, name, ...plan }: MemoryPlan): Assault => ({
     point,
     name,
-    run: Effect.gen(function* () {
+    run: Effect.fnUntraced(function* (row: Rows) {
       const keys = yield* newKeys(keyCount, limits)
       const victim = yield* (yield* Arena).victim
       const [quietMiB, quietCpu] = [victim.peakMiB(), victim.cpuSeconds()]
       const met = yield* Effect.raceFirst(
-        attack(completed(plan, victim.url, keys)),
+        victim.attack(plan, keys),
         Effect.as(victim.gone, { "the process ended": 1 })
       )
-      const rows: ReadonlyArray<Row> = [
-        atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-        noted(point, name, "memory before, MiB", quietMiB),
-        noted(point, name, "CPU, seconds", victim.cpuSeconds() - quietCpu),
-        ...metBy(point, name, met)
+      return [
+        row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+        row.noted("memory before, MiB", quietMiB),
+        row.noted("CPU, seconds", victim.cpuSeconds() - quietCpu),
+        ...row.met(met)
       ]
-      return rows
     })
   })
 
@@ -191,22 +190,20 @@ const crowd: ReadonlyArray<MemoryPlan> = [
 const atOnce: Assault = {
   point: 21,
   name: "five attackers at once",
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const victim = yield* (yield* Arena).victim
     const met = yield* Effect.raceFirst(
       Effect.forEach(
         crowd,
         ({ keys = 1, limits = least, name: _name, ...plan }) =>
-          Effect.flatMap(newKeys(keys, limits), (own) =>
-            attack(completed({ seconds: 20, ...plan }, victim.url, own))
-          ),
+          Effect.flatMap(newKeys(keys, limits), (own) => victim.attack({ seconds: 20, ...plan }, own)),
         { concurrency: "unbounded" }
       ),
       Effect.as(victim.gone, [{ "the process ended": 1 }])
     )
     return [
-      atMost(21, "five attackers at once", "memory at most, MiB", victim.peakMiB(), mostMiB),
-      ...met.flatMap((one, i) => metBy(21, `five attackers at once, ${crowd[i]?.name ?? ""}`, one))
+      row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+      ...met.flatMap((one, i) => rowsOf(21, `five attackers at once, ${crowd[i]?.name ?? ""}`).met(one))
     ]
   })
 }

@@ -2,8 +2,8 @@
 import { Effect, Fiber } from "effect"
 import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
-import { atLeast, atMost, metBy, noted, type Row } from "../figures.ts"
-import { attack, completed, type Plan, startAttack } from "../processes.ts"
+import { type Rows } from "../figures.ts"
+import type { Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 /** Point 4: what the model server refuses costs the request. */
@@ -11,22 +11,16 @@ const rpm = 5
 const calls = (name: string, plan: Partial<Plan> & { readonly model: string }): Assault => ({
   point: 4,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const keys = yield* newKeys(1, { rpm })
     const victim = yield* (yield* Arena).victim
     const shown = plan.path === "/api/show" ? `${plan.model}, shown` : plan.model
     // The gateway asks for itself what each model can do.
     yield* Effect.sleep("500 millis")
     const before = yield* statsOf(shown)
-    const met = yield* attack(
-      completed({ attack: "hammer", seconds: 4, count: 4, ...plan }, victim.url, keys)
-    )
+    const met = yield* victim.attack({ attack: "hammer", seconds: 4, count: 4, ...plan }, keys)
     const after = yield* statsOf(shown)
-    const rows: ReadonlyArray<Row> = [
-      atMost(4, name, `calls of a key with rpm ${rpm}`, after.calls - before.calls, rpm),
-      ...metBy(4, name, met)
-    ]
-    return rows
+    return [row.atMost(`calls of a key with rpm ${rpm}`, after.calls - before.calls, rpm), ...row.met(met)]
   })
 })
 
@@ -87,7 +81,7 @@ const prompt = (
 ): Assault => ({
   point: 5,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const budget = 100
     const keys = yield* newKeys(1, {}, { day: budget })
     const victim = yield* (yield* Arena).victim
@@ -95,20 +89,17 @@ const prompt = (
     // A bound of one token: what is held is then little more than the prompt.
     const bound = path.startsWith("/v1") ? { max_tokens: 1 } : { options: { num_predict: 1 } }
     const text = JSON.stringify({ model: "counting", ...bound, ...body })
-    const met = yield* attack(
-      completed({ model: "counting", path, body: text, seconds: 5, ...plan }, victim.url, keys)
-    )
+    const met = yield* victim.attack({ model: "counting", path, body: text, seconds: 5, ...plan }, keys)
     const after = yield* statsOf("counting")
     const spent = yield* spentBy(keys)
     const largest = text.length / 4
     const limit = budget + Math.ceil(largest * estimateError)
-    const rows: ReadonlyArray<Row> = [
-      atMost(5, name, `prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
-      atMost(5, name, "  of them booked", spent, limit + 8),
-      noted(5, name, "  calls", after.calls - before.calls),
-      ...metBy(5, name, met)
+    return [
+      row.atMost(`prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
+      row.atMost("  of them booked", spent, limit + 8),
+      row.noted("  calls", after.calls - before.calls),
+      ...row.met(met)
     ]
-    return rows
   })
 })
 
@@ -129,29 +120,26 @@ const promptsShare = 1100
 const spending = ({ boundsWords = false, budget, budgets, name, plan, point }: Spending): Assault => ({
   point,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const keys = yield* newKeys(1, {}, budgets)
     const victim = yield* (yield* Arena).victim
     const before = yield* statsOf(plan.model)
-    const met = yield* attack(
-      completed({ attack: "volley", count: 50, seconds: 8, ...plan }, victim.url, keys)
-    )
+    const met = yield* victim.attack({ attack: "volley", count: 50, seconds: 8, ...plan }, keys)
     yield* Effect.sleep("500 millis")
     const spent = yield* spentBy(keys)
     const after = yield* statsOf(plan.model)
     const generated = after.tokens - before.tokens
     const limit = budget + promptsShare
-    const rows: ReadonlyArray<Row> = [
-      atMost(point, name, `booked on a budget of ${budget}`, spent, limit),
+    return [
+      row.atMost(`booked on a budget of ${budget}`, spent, limit),
       ...(boundsWords
         ? [
-            atMost(point, name, "  words that clients got", met["words"] ?? 0, limit),
-            noted(point, name, "  made by the model server", generated)
+            row.atMost("  words that clients got", met["words"] ?? 0, limit),
+            row.noted("  made by the model server", generated)
           ]
-        : [atMost(point, name, "  made by the model server", generated, limit)]),
-      ...metBy(point, name, met)
+        : [row.atMost("  made by the model server", generated, limit)]),
+      ...row.met(met)
     ]
-    return rows
   })
 })
 
@@ -177,21 +165,19 @@ const held: ReadonlyArray<Assault> = [
 const leftEarly = (name: string, plan: Spending["plan"], rateMs: number): Assault => ({
   point: 6,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const budget = 20_000
     const leavers = yield* newKeys(1, {}, { day: budget })
     const victim = yield* (yield* Arena).victim
     const before = yield* statsOf(plan.model)
-    yield* attack(
-      completed({ attack: "leave early", count: 20, seconds: 8, rate: rateMs, ...plan }, victim.url, leavers)
-    )
+    yield* victim.attack({ attack: "leave early", count: 20, seconds: 8, rate: rateMs, ...plan }, leavers)
     yield* Effect.sleep("500 millis")
     const spent = yield* spentBy(leavers)
     const made = (yield* statsOf(plan.model)).tokens - before.tokens
     return [
-      atMost(6, name, `made on a budget of ${budget}`, made, budget * 1.5),
-      atLeast(6, name, "  booked", spent, Math.min(made, budget)),
-      atMost(6, name, "  booked", spent, budget + promptsShare)
+      row.atMost(`made on a budget of ${budget}`, made, budget * 1.5),
+      row.atLeast("  booked", spent, Math.min(made, budget)),
+      row.atMost("  booked", spent, budget + promptsShare)
     ]
   })
 })
@@ -221,14 +207,15 @@ const last: ReadonlyArray<Assault> = (
 const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assault => ({
   point: 8,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const budget = 1000
     const keys = yield* newKeys(1, {}, { total: budget })
     const arena = yield* Arena
     const victim = yield* arena.victim
     const cpu = victim.cpuSeconds()
-    const streams = yield* startAttack(
-      completed({ attack: "volley", count: 2, seconds: 8, ...chat({}, model) }, victim.url, keys)
+    const streams = yield* victim.startAttack(
+      { attack: "volley", count: 2, seconds: 8, ...chat({}, model) },
+      keys
     )
     // The streams have begun and hold their first tokens.
     let begun = (yield* statsOf(model)).tokens
@@ -242,9 +229,9 @@ const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assau
     yield* how === "killed" ? arena.redis.start : arena.redis.resume
     const spent = yield* spentBy(keys, 45)
     return [
-      atMost(8, name, `booked on a budget of ${budget}`, spent, budget + 40),
-      atMost(8, name, "  words that clients got", met["words"] ?? 0, budget + 40),
-      noted(8, name, "  CPU, seconds", victim.cpuSeconds() - cpu)
+      row.atMost(`booked on a budget of ${budget}`, spent, budget + 40),
+      row.atMost("  words that clients got", met["words"] ?? 0, budget + 40),
+      row.noted("  CPU, seconds", victim.cpuSeconds() - cpu)
     ]
   })
 })

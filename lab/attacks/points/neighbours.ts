@@ -2,7 +2,7 @@
 import { request } from "node:http"
 import { Effect, Fiber } from "effect"
 import { Arena, mostMiB, newKeys, rowsBeside } from "../Arena.ts"
-import { atMost, metBy, noted, type Row } from "../figures.ts"
+import { type Rows } from "../figures.ts"
 import { completed, type Key, type Neighbour, neighbour, type Plan, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -66,7 +66,7 @@ const trouble = ({
 }: Trouble): Assault => ({
   point,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const keys = keyCount === 0 ? [] : yield* newKeys(keyCount, limits)
     const payers = yield* newKeys(4)
     const victim = yield* (yield* Arena).victim
@@ -91,38 +91,23 @@ const trouble = ({
     // A little more than what the cap lets through.
     const most = keyCount * (100 * seconds + 200) * 1.1
     const maxRows = capped ? most / seconds + 1 : rowsPerSecond
-    const rows: ReadonlyArray<Row> = [
-      atMost(point, name, "neighbour's p50, times its quiet p50", under.p50 / quiet.p50, 2),
-      noted(point, name, "  quiet p50, ms", quiet.p50),
-      noted(point, name, "  p50, ms", under.p50),
-      noted(point, name, "  p99, ms", under.p99),
-      atMost(
-        point,
-        name,
-        "neighbour's requests not served, %",
-        (100 * refusedOf(under)) / under.requests,
-        maxRefused
-      ),
+    return [
+      row.atMost("neighbour's p50, times its quiet p50", under.p50 / quiet.p50, 2),
+      row.noted("  quiet p50, ms", quiet.p50),
+      row.noted("  p50, ms", under.p50),
+      row.noted("  p99, ms", under.p99),
+      row.atMost("neighbour's requests not served, %", (100 * refusedOf(under)) / under.requests, maxRefused),
       maxRows === undefined
-        ? noted(point, name, "rows a second", written / seconds)
-        : atMost(point, name, "rows a second", written / seconds, maxRows),
-      ...(capped ? [atMost(point, name, "served", met["200"] ?? 0, most)] : []),
+        ? row.noted("rows a second", written / seconds)
+        : row.atMost("rows a second", written / seconds, maxRows),
+      ...(capped ? [row.atMost("served", met["200"] ?? 0, most)] : []),
       ...(stranger
-        ? [
-            atMost(
-              point,
-              name,
-              "an honest 403 waits, ms (median)",
-              waits[Math.floor(waits.length / 2)] ?? 0,
-              500
-            )
-          ]
+        ? [row.atMost("an honest 403 waits, ms (median)", waits[Math.floor(waits.length / 2)] ?? 0, 500)]
         : []),
-      noted(point, name, "CPU of the gateway, seconds a second", cpu / seconds),
-      atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-      ...metBy(point, name, met)
+      row.noted("CPU of the gateway, seconds a second", cpu / seconds),
+      row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+      ...row.met(met)
     ]
-    return rows
   })
 })
 
@@ -237,7 +222,7 @@ const lockout = (
 ): Assault => ({
   point: 12,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const maxSeconds = 15
     const [owner, ...others] = yield* newKeys(1 + otherPrefixes)
     if (owner === undefined) return []
@@ -274,8 +259,8 @@ const lockout = (
     const seconds = inAfter()
     yield* Fiber.interrupt(attacking)
     return [
-      atMost(12, name, "the owner is in after, seconds", status === 200 ? seconds : maxSeconds, 5),
-      noted(12, name, "  tries", tries)
+      row.atMost("the owner is in after, seconds", status === 200 ? seconds : maxSeconds, 5),
+      row.noted("  tries", tries)
     ]
   })
 })

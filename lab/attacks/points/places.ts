@@ -1,7 +1,7 @@
 /** Points 19 and 20: what is scarce, held by clients that take their time. */
 import { Effect, Fiber } from "effect"
 import { Arena, mostMiB, newKeys, spentBy, statsOf } from "../Arena.ts"
-import { atLeast, atMost, metBy, noted } from "../figures.ts"
+import { type Rows } from "../figures.ts"
 import { completed, neighbour, startAttack } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -15,7 +15,7 @@ const slowReaders = (connections: number): Assault => {
   return {
     point,
     name,
-    run: Effect.gen(function* () {
+    run: Effect.fnUntraced(function* (row: Rows) {
       const [keys, payers] = [yield* newKeys(1, { ...wide, concurrent: connections }), yield* newKeys(4)]
       const victim = yield* (yield* Arena).victimWith({ BACKEND_MAX_CONCURRENT: "2" })
       const before = yield* statsOf("one-second")
@@ -30,20 +30,14 @@ const slowReaders = (connections: number): Assault => {
       const made = yield* statsOf("one-second")
       const charged = yield* spentBy(keys)
       return [
-        atMost(point, name, "neighbour's p95, service times", under.p95 / serviceMs, 2.5),
-        noted(point, name, "  p50, ms", under.p50),
-        noted(point, name, "  longest, ms", under.most),
-        atMost(
-          point,
-          name,
-          "neighbour's requests not served",
-          under.requests - (under.statuses["200"] ?? 0),
-          0
-        ),
-        atLeast(point, name, "tokens charged of those made", charged / (made.tokens - before.tokens), 1),
-        noted(point, name, "  answers", made.calls - before.calls),
-        atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-        ...metBy(point, name, met)
+        row.atMost("neighbour's p95, service times", under.p95 / serviceMs, 2.5),
+        row.noted("  p50, ms", under.p50),
+        row.noted("  longest, ms", under.most),
+        row.atMost("neighbour's requests not served", under.requests - (under.statuses["200"] ?? 0), 0),
+        row.atLeast("tokens charged of those made", charged / (made.tokens - before.tokens), 1),
+        row.noted("  answers", made.calls - before.calls),
+        row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+        ...row.met(met)
       ]
     })
   }
@@ -53,8 +47,7 @@ const slowReaders = (connections: number): Assault => {
 const collected: Assault = {
   point: 20,
   name: "3 keys that have 4 answers with log-probabilities each collected",
-  run: Effect.gen(function* () {
-    const { name, point } = collected
+  run: Effect.fnUntraced(function* (row: Rows) {
     const keys = (yield* Effect.forEach([1, 2, 3], () => newKeys(1, { ...wide, concurrent: 4 }))).flat()
     const payers = yield* newKeys(1)
     const victim = yield* (yield* Arena).victim
@@ -70,24 +63,13 @@ const collected: Assault = {
     const under = yield* neighbour(victim.url, payers, order.seconds - 1, embeddings)
     const met = yield* Fiber.join(attacking)
     return [
-      atMost(point, name, "neighbour's embeddings, p95, ms", under.p95, 2000),
-      noted(point, name, "  longest, ms", under.most),
-      noted(point, name, "  quiet p95, ms", quiet.p95),
-      atMost(
-        point,
-        name,
-        "neighbour's requests not served",
-        under.requests - (under.statuses["200"] ?? 0),
-        0
-      ),
-      noted(
-        point,
-        name,
-        "CPU of the gateway, seconds a second",
-        (victim.cpuSeconds() - cpuBefore) / order.seconds
-      ),
-      atMost(point, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-      ...metBy(point, name, met)
+      row.atMost("neighbour's embeddings, p95, ms", under.p95, 2000),
+      row.noted("  longest, ms", under.most),
+      row.noted("  quiet p95, ms", quiet.p95),
+      row.atMost("neighbour's requests not served", under.requests - (under.statuses["200"] ?? 0), 0),
+      row.noted("CPU of the gateway, seconds a second", (victim.cpuSeconds() - cpuBefore) / order.seconds),
+      row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+      ...row.met(met)
     ]
   })
 }

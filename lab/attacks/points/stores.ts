@@ -4,8 +4,8 @@ import { Effect, Fiber, Schema } from "effect"
 import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { settledBooks } from "../../../test/support/books.ts"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
-import { atMost, metBy, noted, type Row } from "../figures.ts"
-import { attack, completed, type Key, type Plan, startAttack } from "../processes.ts"
+import type { Row, Rows } from "../figures.ts"
+import type { Key, Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
 const Counts = Schema.Tuple([
@@ -73,7 +73,7 @@ interface Leaving {
 const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault => ({
   point: 14,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     // Of 16 tenants, so that none has used up its free work soon.
     const keys = (yield* Effect.forEach(Array.from({ length: 16 }), () =>
       newKeys(1, limits, { total: 1_000_000_000 })
@@ -81,27 +81,26 @@ const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault 
     const bystanders = yield* newKeys(8)
     const victim = yield* (yield* Arena).victim
     // Everybody has been admitted once, so that the next admissions are expected.
-    yield* attack(completed({ attack: "volley", count: 16, seconds: 1 }, victim.url, keys))
-    const attacking = yield* startAttack(completed({ seconds: 12, ...plan }, victim.url, keys))
+    yield* victim.attack({ attack: "volley", count: 16, seconds: 1 }, keys)
+    const attacking = yield* victim.startAttack({ seconds: 12, ...plan }, keys)
     const changing = yield* Effect.forkChild(stall(wanted))
     const met = yield* Fiber.join(attacking)
     yield* Fiber.interrupt(changing)
     const state = yield* settledBooks(90)
-    const after = yield* attack(completed({ attack: "volley", count: 8, seconds: 3 }, victim.url, bystanders))
+    const after = yield* victim.attack({ attack: "volley", count: 8, seconds: 3 }, bystanders)
     const settled = yield* settledBooks(10)
     const { aborted, admitted, rows } = yield* rowsOf(keys)
-    const figures: ReadonlyArray<Row> = [
-      atMost(14, name, "intents, slots and holds left", state.open, 0),
-      atMost(14, name, "tokens between audit, ledger, counters", settled.difference, 0),
-      atMost(14, name, "requests booked as aborted", aborted, 0),
-      atMost(14, name, "not served afterwards, of 8", 8 - (after["200"] ?? 0), 0),
-      atMost(14, name, "memory at most, MiB", victim.peakMiB(), mostMiB),
-      noted(14, name, "  seconds until nothing was open", state.seconds),
-      noted(14, name, "  rows", rows),
-      noted(14, name, "  admitted", admitted),
-      ...metBy(14, name, met)
+    return [
+      row.atMost("intents, slots and holds left", state.open, 0),
+      row.atMost("tokens between audit, ledger, counters", settled.difference, 0),
+      row.atMost("requests booked as aborted", aborted, 0),
+      row.atMost("not served afterwards, of 8", 8 - (after["200"] ?? 0), 0),
+      row.atMost("memory at most, MiB", victim.peakMiB(), mostMiB),
+      row.noted("  seconds until nothing was open", state.seconds),
+      row.noted("  rows", rows),
+      row.noted("  admitted", admitted),
+      ...row.met(met)
     ]
-    return figures
   })
 })
 
@@ -151,17 +150,17 @@ interface Refused {
 const refused = ({ budgets = {}, keys: count = 1, limit, limits = {}, name, plan }: Refused): Assault => ({
   point: 15,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const keys = yield* newKeys(count, limits, budgets)
     const victim = yield* (yield* Arena).victim
     const before = yield* intentsWritten
     const rows: Array<Row> = []
     // The first burst comes when an admission of each key was seen, the second when its refusals are forgotten.
-    yield* attack(completed({ attack: "volley", count, seconds: 1 }, victim.url, keys))
+    yield* victim.attack({ attack: "volley", count, seconds: 1 }, keys)
     for (const burst of ["first", "second"]) {
-      const met = yield* attack(completed(plan, victim.url, keys))
+      const met = yield* victim.attack(plan, keys)
       rows.push(
-        ...Object.entries(met).map(([figure, value]) => noted(15, name, `  ${burst} burst: ${figure}`, value))
+        ...Object.entries(met).map(([figure, value]) => row.noted(`  ${burst} burst: ${figure}`, value))
       )
       yield* Effect.sleep("11 seconds")
     }
@@ -169,11 +168,11 @@ const refused = ({ budgets = {}, keys: count = 1, limit, limits = {}, name, plan
     const written = (yield* intentsWritten) - before
     const { admitted } = yield* rowsOf(keys)
     return [
-      atMost(15, name, "intents of refused requests, of a key", (written - admitted) / count, limit),
-      atMost(15, name, "intents, slots and holds left", state.open, 0),
-      atMost(15, name, "tokens between audit, ledger, counters", state.difference, 0),
-      noted(15, name, "  intents written", written),
-      noted(15, name, "  admitted", admitted),
+      row.atMost("intents of refused requests, of a key", (written - admitted) / count, limit),
+      row.atMost("intents, slots and holds left", state.open, 0),
+      row.atMost("tokens between audit, ledger, counters", state.difference, 0),
+      row.noted("  intents written", written),
+      row.noted("  admitted", admitted),
       ...rows
     ]
   })

@@ -2,7 +2,7 @@
 import { Effect } from "effect"
 import { Arena, newKeys } from "../Arena.ts"
 import { hardTexts } from "../attackers/texts.ts"
-import { atMost, noted } from "../figures.ts"
+import { type Rows } from "../figures.ts"
 import { attack, completed, neighbour } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -11,7 +11,7 @@ const point = 18
 const assault = (name: string): Assault => ({
   point,
   name,
-  run: Effect.gen(function* () {
+  run: Effect.fnUntraced(function* (row: Rows) {
     const [keys, payers] = [yield* newKeys(1), yield* newKeys(4)]
     const victim = yield* (yield* Arena).victim
     /** Milliseconds of CPU of a request. One at a time, so that few are refused for being too many. */
@@ -34,11 +34,11 @@ const assault = (name: string): Assault => ({
       concurrency: 2
     })
     return [
-      atMost(point, name, "CPU of a request, ms", hard, 20),
-      noted(point, name, "  of one with letters, ms", letters),
-      atMost(point, name, "  times letters", hard / letters, 10),
-      noted(point, name, "neighbour's quiet p50, ms", quiet.p50),
-      noted(point, name, "  p50 beside 4 connections, ms", under.p50)
+      row.atMost("CPU of a request, ms", hard, 20),
+      row.noted("  of one with letters, ms", letters),
+      row.atMost("  times letters", hard / letters, 10),
+      row.noted("neighbour's quiet p50, ms", quiet.p50),
+      row.noted("  p50 beside 4 connections, ms", under.p50)
     ]
   })
 })
