@@ -7,8 +7,6 @@ import { type Environment, Gateway, layerGateway } from "../../test/support/Gate
 import { layerBrowser, openContext, watch } from "./Chromium.ts"
 import { maxWaitMs } from "../../test/support/wait.ts"
 
-export const live = { excludeTestServices: true } as const
-
 /** A gateway with the playground, and a browser. */
 export const layerPlayground = (env: Environment = {}) =>
   Layer.merge(layerGateway({ PLAYGROUND_ENABLED: "true", ...env }), layerBrowser)

@@ -1,7 +1,7 @@
 /** Every state at every width in both themes, for eyes, keyboards and screen readers. */
 import { readFileSync } from "node:fs"
 import { createRequire } from "node:module"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -10,14 +10,13 @@ import { Fake, newKey } from "../../test/support/Gateway.ts"
 import {
   answered,
   enterKey,
-  live,
   layerPlayground,
   openPlayground,
   promptOf,
   say,
   settingsOf
 } from "./Playground.ts"
-import { testWith } from "../../test/support/testWith.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8")
 const sample = readFileSync(new URL("sample.md", import.meta.url), "utf8")
@@ -131,9 +130,7 @@ const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
   return faults
 })
 
-layer(layerPlayground(), live)("the playground for everybody", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerPlayground())("the playground for everybody", (test) => {
   for (const [name, options] of sizes) {
     test(`when it is ${name} wide, then axe finds nothing in any state of either theme, targets are 44 px, and nothing is cut off`, function* () {
       const { page, complaints } = yield* openPlayground(options)

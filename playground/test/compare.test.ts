@@ -1,27 +1,16 @@
 /** What the page knows of models and keys before a question, two models for one prompt, and what is not lost. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
 import { call, eventually, Fake, installed, newKey } from "../../test/support/Gateway.ts"
-import {
-  answered,
-  enterKey,
-  live,
-  layerPlayground,
-  openPlayground,
-  pressed,
-  say,
-  shown
-} from "./Playground.ts"
-import { testWith } from "../../test/support/testWith.ts"
+import { answered, enterKey, layerPlayground, openPlayground, pressed, say, shown } from "./Playground.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
-layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }), live)(
+inWorld(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }))(
   "the playground before and beside an answer",
-  (it) => {
-    const test = testWith(it.effect)
-
+  (test) => {
     test("when a key lacks a scope, then it is told before a request is refused", function* () {
       const { secret } = yield* newKey({ scopes: ["embeddings"] })
       const { page, complaints } = yield* openPlayground()

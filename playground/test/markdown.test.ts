@@ -1,7 +1,7 @@
 /** Markdown as it streams: looks, order, speed. */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"
 import type { Page } from "playwright-core"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
@@ -11,13 +11,12 @@ import {
   answersOf,
   enterKey,
   evaluateWith,
-  live,
   layerPlayground,
   openPlayground,
   say,
   shown
 } from "./Playground.ts"
-import { testWith } from "../../test/support/testWith.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
 const sample = readFileSync(path.join(import.meta.dirname, "sample.md"), "utf8")
 
@@ -98,9 +97,7 @@ const tasksOf = Effect.fnUntraced(function* <E, R>(page: Page, act: Effect.Effec
   return events.filter(({ name, pid, tid }) => name.endsWith("RunTask") && scripts.has(`${pid} ${tid}`))
 })
 
-layer(layerPlayground(), live)("the markdown of the playground", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerPlayground())("the markdown of the playground", (test) => {
   test("when an answer streams, then it ends as if it had come at once, and no complete block is touched again", function* () {
     const { page, complaints } = yield* openPlayground()
     const wrong = yield* evaluateWith<ReadonlyArray<string>>(

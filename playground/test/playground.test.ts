@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
@@ -10,14 +10,13 @@ import {
   answered,
   answersOf,
   enterKey,
-  live,
   layerPlayground,
   openPlayground,
   say,
   shown,
   visit
 } from "./Playground.ts"
-import { testWith } from "../../test/support/testWith.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
 /** Whether any file below `folder` holds `text`, as UTF-8 or UTF-16. */
 const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
@@ -29,9 +28,7 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
       return bytes.includes(text) || bytes.includes(Buffer.from(text, "utf16le"))
     })
 
-layer(layerPlayground(), live)("the playground in a real browser", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerPlayground())("the playground in a real browser", (test) => {
   for (const surface of ["Native", "OpenAI"] as const) {
     test(`when a chat runs on the ${surface} surface, then it streams piece by piece, and tells tokens, request id and what is used`, function* () {
       const fake = yield* Fake

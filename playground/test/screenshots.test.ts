@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs"
 import * as path from "node:path"
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import type { BrowserContextOptions, Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -13,7 +13,8 @@ import { call, eventually, layerGatewayBefore, newKey } from "../../test/support
 import { layerTestPostgres } from "../../test/support/TestPostgres.ts"
 import { layerTestRedis } from "../../test/support/TestRedis.ts"
 import { layerBrowser } from "./Chromium.ts"
-import { answered, enterKey, live, openPlayground, promptOf } from "./Playground.ts"
+import { answered, enterKey, openPlayground, promptOf } from "./Playground.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const folder = path.join(root, "docs/images")
@@ -59,26 +60,24 @@ const layerDemo = Layer.unwrap(
 )
 
 if (process.env["SCREENSHOTS"] === "1")
-  layer(layerDemo, live)("the pictures of the playground", (it) => {
+  inWorld(layerDemo)("the pictures of the playground", (test) => {
     for (const [name, [options, show]] of Object.entries(pictures))
-      it.effect(`when ${name} is made, then it is in docs/images`, () =>
-        Effect.gen(function* () {
-          const registry = yield* Registry
-          const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
-          yield* registry.setBudgets(prefix, { day: 1000 })
-          yield* eventually(
-            call("/api/tags", { secret }),
-            ({ headers, text }) => text.includes("demo-chat") && headers.has("x-budget-period")
-          )
-          const { page } = yield* openPlayground(options)
-          yield* enterKey(page, secret)
-          yield* show(page)
-          // The meters move to what the answer has cost.
-          yield* Effect.promise(() => page.waitForTimeout(1000))
-          mkdirSync(folder, { recursive: true })
-          yield* Effect.promise(() => page.screenshot({ path: path.join(folder, `${name}.png`) }))
-        }).pipe(Effect.scoped)
-      )
+      test(`when ${name} is made, then it is in docs/images`, function* () {
+        const registry = yield* Registry
+        const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
+        yield* registry.setBudgets(prefix, { day: 1000 })
+        yield* eventually(
+          call("/api/tags", { secret }),
+          ({ headers, text }) => text.includes("demo-chat") && headers.has("x-budget-period")
+        )
+        const { page } = yield* openPlayground(options)
+        yield* enterKey(page, secret)
+        yield* show(page)
+        // The meters move to what the answer has cost.
+        yield* Effect.promise(() => page.waitForTimeout(1000))
+        mkdirSync(folder, { recursive: true })
+        yield* Effect.promise(() => page.screenshot({ path: path.join(folder, `${name}.png`) }))
+      })
   })
 
 it("when README and guide show pictures, then they are there, and each picture is shown", () => {

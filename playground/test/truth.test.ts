@@ -1,5 +1,5 @@
 /** What the headers of an answer say is on the page, in plain words. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import type { Page } from "playwright-core"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
@@ -8,14 +8,13 @@ import {
   answered,
   answersOf,
   enterKey,
-  live,
   layerPlayground,
   openPlayground,
   pressed,
   say,
   settingsOf
 } from "./Playground.ts"
-import { testWith } from "../../test/support/testWith.ts"
+import { inWorld } from "../../test/support/testWith.ts"
 
 /** The answer to the chat that is sent meanwhile. */
 const answerTo = Effect.fnUntraced(function* (page: Page, text: string) {
@@ -39,11 +38,9 @@ const assertCopied = Effect.fnUntraced(function* (page: Page, id: string | undef
   assert.strictEqual(yield* eventually(clipboard(page), (text) => text === id), id)
 })
 
-layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "100" }), live)(
+inWorld(layerPlayground({ BACKEND_CONTEXT_LENGTH: "100" }))(
   "what the playground says of an answer",
-  (it) => {
-    const test = testWith(it.effect)
-
+  (test) => {
     test("when a request fails, then one click copies its id, by mouse or keyboard", function* () {
       const fake = yield* Fake
       const { secret } = yield* newKey({ rpm: 2 })
@@ -114,40 +111,35 @@ layer(layerPlayground({ BACKEND_CONTEXT_LENGTH: "100" }), live)(
   }
 )
 
-layer(layerPlayground({ BACKEND_MAX_CONCURRENT: "1" }), live)(
-  "what the playground says of the queue",
-  (it) => {
-    it.effect(
-      "when a request waits in the queue, then the page says so meanwhile, and for how long after",
-      () =>
-        Effect.gen(function* () {
-          const fake = yield* Fake
-          const { secret } = yield* newKey()
-          // The first request after the start of a store waits for the other replicas.
-          const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
-          yield* eventually(chat, ({ status }) => status === 200)
-          const { page, complaints } = yield* openPlayground()
-          yield* enterKey(page, secret)
-          const slow = { does: "stream", lines: [wire.chat("Hi"), wire.done()], gapMs: 1500 } as const
-          fake.script(slow)
-          const before = yield* Effect.forkChild(chat)
-          yield* eventually(
-            Effect.sync(() => fake.running),
-            (count) => count === 1
-          )
-          const coming = yield* Effect.forkChild(answerTo(page, "Me too"), { startImmediately: true })
-          const line = page.locator(".turn.running .waiting")
-          yield* Effect.promise(() => line.getByText("in its queue").waitFor())
-          const answer = yield* Fiber.join(coming)
-          yield* answered(page, 1)
-          const waitedMs = Number(answer.headers()["x-queue-wait-ms"])
-          assert.isAtLeast(waitedMs, 1000)
-          assert.include(yield* lastText(page), `${(waitedMs / 1000).toFixed(1)} s of it in the queue`)
-          assert.strictEqual((yield* Fiber.join(before)).status, 200)
+inWorld(layerPlayground({ BACKEND_MAX_CONCURRENT: "1" }))("what the playground says of the queue", (test) => {
+  test("when a request waits in the queue, then the page says so meanwhile, and for how long after", function* () {
+    const fake = yield* Fake
+    const { secret } = yield* newKey()
+    // The first request after the start of a store waits for the other replicas.
+    const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
+    yield* eventually(chat, ({ status }) => status === 200)
+    const { page, complaints } = yield* openPlayground()
+    yield* enterKey(page, secret)
+    const slow = { does: "stream", lines: [wire.chat("Hi"), wire.done()], gapMs: 1500 } as const
+    fake.script(slow)
+    const before = yield* Effect.forkChild(chat)
+    yield* eventually(
+      Effect.sync(() => fake.running),
+      (count) => count === 1
+    )
+    const coming = yield* Effect.forkChild(answerTo(page, "Me too"), { startImmediately: true })
+    const line = page.locator(".turn.running .waiting")
+    yield* Effect.promise(() => line.getByText("in its queue").waitFor())
+    const answer = yield* Fiber.join(coming)
+    yield* answered(page, 1)
+    const waitedMs = Number(answer.headers()["x-queue-wait-ms"])
+    assert.isAtLeast(waitedMs, 1000)
+    assert.include(yield* lastText(page), `${(waitedMs / 1000).toFixed(1)} s of it in the queue`)
+    assert.strictEqual((yield* Fiber.join(before)).status, 200)
 
-          // The model needs its time after the queue: the headers are there, the first word is not.
-          yield* Effect.promise(() =>
-            page.evaluate(`(() => {
+    // The model needs its time after the queue: the headers are there, the first word is not.
+    yield* Effect.promise(() =>
+      page.evaluate(`(() => {
             const real = window.fetch
             window.fetch = async (path, options) => {
               if (path !== "/api/chat") return real(path, options)
@@ -163,15 +155,11 @@ layer(layerPlayground({ BACKEND_MAX_CONCURRENT: "1" }), live)(
               return new Response(body, { headers })
             }
           })()`)
-          )
-          yield* say(page, "Once more")
-          yield* Effect.promise(() =>
-            line.getByText("2.3 s in the queue. The model reads the prompt.").waitFor()
-          )
-          yield* answered(page, 2)
-          assert.include(yield* lastText(page), "2.3 s of it in the queue")
-          assert.deepStrictEqual(complaints, [])
-        }).pipe(Effect.scoped)
     )
-  }
-)
+    yield* say(page, "Once more")
+    yield* Effect.promise(() => line.getByText("2.3 s in the queue. The model reads the prompt.").waitFor())
+    yield* answered(page, 2)
+    assert.include(yield* lastText(page), "2.3 s of it in the queue")
+    assert.deepStrictEqual(complaints, [])
+  })
+})

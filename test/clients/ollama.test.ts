@@ -1,5 +1,5 @@
 /** What a program written for Ollama meets when it is pointed at the gateway: the real `ollama` package. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Ollama } from "ollama"
 import { SqlClient } from "effect/sql"
@@ -7,9 +7,7 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { version } from "../../src/version.ts"
 import { answered, collected, refused } from "./promised.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 const connect = Effect.fnUntraced(function* (secret: string) {
   const { url } = yield* Gateway
@@ -27,9 +25,7 @@ const onlyRow = Effect.fnUntraced(function* (prefix: string) {
   return yield* auditRow(rows[0]?.request_id ?? null)
 })
 
-layer(layerGateway(), live)("the ollama package", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("the ollama package", (test) => {
   test("when it chats, whole and streamed, then it has the counts of the final frame", function* () {
     const { secret } = yield* newKey()
     const client = yield* connect(secret)

@@ -1,5 +1,5 @@
 /** What a program written for OpenAI's API meets when it is pointed at the gateway: the real `openai` package. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import OpenAI, { type ClientOptions } from "openai"
@@ -10,9 +10,7 @@ import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
 import { atMost } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 const connect = Effect.fnUntraced(function* (secret: string, options: ClientOptions = { maxRetries: 0 }) {
   const { url } = yield* Gateway
@@ -33,9 +31,7 @@ const weather = {
   }
 }
 
-layer(layerGateway(), live)("the openai package", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("the openai package", (test) => {
   test("when it chats, then it finds usage and the request id where it looks for them", function* () {
     const { secret, prefix } = yield* newKey()
     const client = yield* connect(secret)
@@ -281,9 +277,7 @@ layer(layerGateway(), live)("the openai package", (it) => {
   })
 })
 
-layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("the openai package, Responses", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ EXTRA_SURFACES: "responses" }))("the openai package, Responses", (test) => {
   test("when it asks, whole and streamed, then it reads text, usage and reasoning", function* () {
     const [{ secret }, fake] = [yield* newKey(), yield* Fake]
     const client = yield* connect(secret)

@@ -8,6 +8,7 @@ import { noReconciler } from "../support/noReconciler.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
+import { testWith } from "../support/testWith.ts"
 
 const spent = { day: 10, month: 200, total: 3000 }
 
@@ -85,36 +86,32 @@ it.effect(
   }
 )
 
-it.effect("when ledger or Meter do not answer, then nothing is decided", () =>
-  Effect.gen(function* () {
-    const missing = new Missing({ counters: { day: "2026-11-21" } })
-    const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(claimsOf({}), missing)))
-    const broken = yield* restore.pipe(
-      Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
-    )
-    assert.deepInclude(broken, { _tag: "Unavailable", gate: "Budget", cause: "connection lost" })
+const test = testWith(it.effect)
 
-    const hanging = yield* Effect.forkChild(restore.pipe(Effect.provide(over(() => Effect.never))), {
-      startImmediately: true
-    })
-    yield* TestClock.adjust("4 seconds")
-    assert.deepInclude(yield* Fiber.join(hanging), { _tag: "Unavailable", gate: "Budget" })
+test("when ledger or Meter do not answer, then nothing is decided", function* () {
+  const missing = new Missing({ counters: { day: "2026-11-21" } })
+  const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(claimsOf({}), missing)))
+  const broken = yield* restore.pipe(
+    Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
+  )
+  assert.deepInclude(broken, { _tag: "Unavailable", gate: "Budget", cause: "connection lost" })
 
-    const noMeter = Layer.mock(Meter, { load: () => Effect.fail(new MeterDown({ cause: "gone" })) })
-    const unloaded = yield* restore.pipe(
-      Effect.provide(
-        Budget.layer.pipe(
-          Layer.provide([
-            noMeter,
-            noReconciler,
-            Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })
-          ])
-        )
+  const hanging = yield* Effect.forkChild(restore.pipe(Effect.provide(over(() => Effect.never))), {
+    startImmediately: true
+  })
+  yield* TestClock.adjust("4 seconds")
+  assert.deepInclude(yield* Fiber.join(hanging), { _tag: "Unavailable", gate: "Budget" })
+
+  const noMeter = Layer.mock(Meter, { load: () => Effect.fail(new MeterDown({ cause: "gone" })) })
+  const unloaded = yield* restore.pipe(
+    Effect.provide(
+      Budget.layer.pipe(
+        Layer.provide([noMeter, noReconciler, Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })])
       )
     )
-    assert.deepInclude(unloaded, { _tag: "Unavailable", gate: "Budget", cause: "gone" })
-  })
-)
+  )
+  assert.deepInclude(unloaded, { _tag: "Unavailable", gate: "Budget", cause: "gone" })
+})
 
 it.effect(
   "when counters of a key and of its tenant are missing, then each is loaded for its own owner",

@@ -4,18 +4,19 @@ import { SqlClient } from "effect/sql"
 import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { suite } from "./ContextSecret.ts"
+import { testWith } from "../support/testWith.ts"
 
 suite("live", ContextSecret.layer.pipe(Layer.provide(layerTestPostgres())))
 
 layer(layerTestPostgres())("the secret in the database", (it) => {
-  it.effect("when two replicas read it, then they read the same", () =>
-    Effect.gen(function* () {
-      const read = Effect.flatMap(ContextSecret, ({ read }) => read)
-      const one = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
-      const other = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
-      assert.isTrue(one.equals(other))
-    })
-  )
+  const test = testWith(it.effect)
+
+  test("when two replicas read it, then they read the same", function* () {
+    const read = Effect.flatMap(ContextSecret, ({ read }) => read)
+    const one = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
+    const other = yield* read.pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
+    assert.isTrue(one.equals(other))
+  })
 
   it.effect("when it is not there, then reading fails, and works as soon as it is there again", () =>
     Effect.gen(function* () {

@@ -242,19 +242,15 @@ it.live("when a key dies while its secret is compared, then it is refused", () =
   })
 )
 
-it.live(
-  "when the database can be read and not written, then keys are known, and the ping says why it is not ready",
-  () =>
-    Effect.gen(function* () {
-      const [{ addKey }, store, sql] = [yield* World, yield* KeyStore, yield* SqlClient.SqlClient]
-      const secret = yield* addKey()
-      yield* store.ping
-      yield* sql`ALTER SYSTEM SET default_transaction_read_only = on`
-      yield* sql`SELECT pg_reload_conf()`
-      const { cause } = yield* Effect.flip(
-        eventually(Effect.result(store.ping), Result.isFailure).pipe(Effect.flatMap(Effect.fromResult))
-      )
-      assert.instanceOf(cause, ReadOnly)
-      assert.strictEqual(yield* outcomeOf(secret), "ok")
-    }).pipe(Effect.provide(layerLiveWorld()))
-)
+test("when the database can be read and not written, then keys are known, and the ping says why it is not ready", function* () {
+  const [{ addKey }, store, sql] = [yield* World, yield* KeyStore, yield* SqlClient.SqlClient]
+  const secret = yield* addKey()
+  yield* store.ping
+  yield* sql`ALTER SYSTEM SET default_transaction_read_only = on`
+  yield* sql`SELECT pg_reload_conf()`
+  const { cause } = yield* Effect.flip(
+    eventually(Effect.result(store.ping), Result.isFailure).pipe(Effect.flatMap(Effect.fromResult))
+  )
+  assert.instanceOf(cause, ReadOnly)
+  assert.strictEqual(yield* outcomeOf(secret), "ok")
+})

@@ -1,11 +1,11 @@
 /** What every key store owes, on memory and on Postgres alike. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, type Layer } from "effect"
 import type { Budgets, EffectiveLimits } from "../../src/domain/Limits.ts"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { atMost, eventually, makeStopwatch } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /** Whoever administers the keys, and can take the database away. */
 export class World extends Context.Service<
@@ -52,9 +52,7 @@ export const becomes = <A, R>(probe: Effect.Effect<A, never, R>, expected: A, wi
 const otherTail = (secret: string): string => prefixOf(secret) + mintKey("tg_").slice(-32)
 
 export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown>) =>
-  layer(world, { excludeTestServices: true })(`KeyStore: ${name}`, (it) => {
-    const test = testWith(it.effect)
-
+  inWorld(world)(`KeyStore: ${name}`, (test) => {
     test("when a key is valid, then its caller has the inherited limits, budgets, scopes and models", function* () {
       const { addKey } = yield* World
       const secret = yield* addKey({

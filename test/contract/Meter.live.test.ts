@@ -11,6 +11,7 @@ import { leases } from "./MeterLeases.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
 import { mostUsers, users } from "./MeterUsers.ts"
 import { windows } from "./MeterWindows.ts"
+import { testWith } from "../support/testWith.ts"
 
 const wipe = Layer.effect(
   Wipe,
@@ -30,26 +31,26 @@ queueing("Meter in Redis", () =>
 users("Meter in Redis", () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, mostUsers })))
 properties("Meter in Redis", twin, { runs: 150 })
 
-it.effect("when the host's clock is wrong, then the store's clock decides which day it is", () =>
-  Effect.gen(function* () {
-    yield* TestClock.setTime(noon)
-    const clock = yield* Clock.Clock
-    const ahead = () => clock.currentTimeMillisUnsafe() + 40 * 86_400_000
-    const meter = yield* makeRedis(yield* Redis, { leaseS }, ahead)
-    const claims = claimsOf({ budgets: { day: 100, month: 100 } })
-    const missing = yield* meter.peek(claims)
-    assert.deepInclude(missing, { counters: { day: "2026-12-31", month: "2026-12" } })
-    yield* meter.load(claims.account, [
-      { counter: "2026-12-31", tokens: 0 },
-      { counter: "2026-12", tokens: 50 }
-    ])
-    const { reservation } = granted(yield* meter.reserve(claims, { id: "a", tokens: 60, slot: true }))
-    assert.strictEqual(reservation.held, 50)
-    assert.strictEqual((yield* meter.settle(reservation, 20)).budgets.day?.remaining, 80)
-    yield* meter.reserve(claims, { id: "b", tokens: 30, slot: true })
-    yield* meter.cancel({ id: "b", claims })
-    assert.deepInclude(yield* meter.peek(claims), {
-      budgets: { day: { limit: 100, remaining: 80 }, month: { limit: 100, remaining: 30 } }
-    })
-  }).pipe(Effect.provide(layerMeterOnClock({ leaseS })))
-)
+const test = testWith(it.effect, layerMeterOnClock({ leaseS }))
+
+test("when the host's clock is wrong, then the store's clock decides which day it is", function* () {
+  yield* TestClock.setTime(noon)
+  const clock = yield* Clock.Clock
+  const ahead = () => clock.currentTimeMillisUnsafe() + 40 * 86_400_000
+  const meter = yield* makeRedis(yield* Redis, { leaseS }, ahead)
+  const claims = claimsOf({ budgets: { day: 100, month: 100 } })
+  const missing = yield* meter.peek(claims)
+  assert.deepInclude(missing, { counters: { day: "2026-12-31", month: "2026-12" } })
+  yield* meter.load(claims.account, [
+    { counter: "2026-12-31", tokens: 0 },
+    { counter: "2026-12", tokens: 50 }
+  ])
+  const { reservation } = granted(yield* meter.reserve(claims, { id: "a", tokens: 60, slot: true }))
+  assert.strictEqual(reservation.held, 50)
+  assert.strictEqual((yield* meter.settle(reservation, 20)).budgets.day?.remaining, 80)
+  yield* meter.reserve(claims, { id: "b", tokens: 30, slot: true })
+  yield* meter.cancel({ id: "b", claims })
+  assert.deepInclude(yield* meter.peek(claims), {
+    budgets: { day: { limit: 100, remaining: 80 }, month: { limit: 100, remaining: 30 } }
+  })
+})

@@ -13,6 +13,7 @@ import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
 import { leaseS, Wipe } from "./Meter.ts"
+import { testWith } from "../support/testWith.ts"
 
 /** Three minutes before the end of November. */
 const eve = Date.UTC(2026, 11, 1) - 180_000
@@ -226,18 +227,17 @@ export const properties = (
   layer: () => Layer.Layer<Meter | Wipe>,
   options: { readonly runs: number }
 ): void => {
-  it.effect(`when calls come in any order, then ${name} answers as the twin does`, () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<Meter | Wipe>()
-      let run = 0
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
-            Effect.runPromiseWith(context)(play(steps, run++))
-          ),
-          { numRuns: options.runs }
-        )
+  const test = testWith(it.effect, layer())
+  test(`when calls come in any order, then ${name} answers as the twin does`, function* () {
+    const context = yield* Effect.context<Meter | Wipe>()
+    let run = 0
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
+          Effect.runPromiseWith(context)(play(steps, run++))
+        ),
+        { numRuns: options.runs }
       )
-    }).pipe(Effect.provide(layer()))
-  )
+    )
+  })
 }

@@ -1,6 +1,6 @@
 /** What the prompt log owes: all of what opted-in keys asked and were told, bounded, and nothing of anybody else. */
 import { randomUUID, randomUUIDv7 } from "node:crypto"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import * as Metrics from "../../src/observability/Metrics.ts"
@@ -12,7 +12,7 @@ import { eventually } from "../support/Gateway.ts"
 import { callerOf, noon } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { prepared } from "../support/permits.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 interface KeptRow {
   readonly prompt: string
@@ -107,14 +107,11 @@ const layerKept = Layer.effect(
   })
 ).pipe(Layer.provide(layerRegistry({ defaults: { rpm: 60, tpm: 1000, concurrent: 4 } })))
 
-layer(
+inWorld(
   Layer.merge(layerPromptLog({ defaultDays }), layerKept).pipe(
     Layer.provideMerge(Layer.merge(TestPostgres, Metrics.layer))
-  ),
-  { excludeTestServices: true }
-)("the prompt log", (it) => {
-  const test = testWith(it.effect)
-
+  )
+)("the prompt log", (test) => {
   test("when a key has opted in, then prompt and answer are kept for its own time or the default one", function* () {
     const world = yield* Kept
     for (const [days, expected] of [

@@ -1,108 +1,103 @@
 import { randomUUID } from "node:crypto"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { forgetAfterS, layerHeartbeat, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
-layer(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())), { excludeTestServices: true })(
-  "the table of processes",
-  (it) => {
-    const test = testWith(it.effect)
-
-    test("when processes report and one leaves, then the list has the last report of the others", function* () {
-      const { leave, list, report } = yield* Replicas
-      const [one, other] = [
-        { id: randomUUID(), host: "a", version: "1.0.0" },
-        { id: randomUUID(), host: "b", version: "1.0.1" }
-      ]
-      yield* report({ ...one, gauges: { models: 1 } })
-      yield* report({ ...other, gauges: {} })
-      const [before] = yield* list
-      yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
-      const both = yield* list
-      assert.deepStrictEqual(
-        both.map(({ host }) => host),
-        ["a", "b"]
-      )
-      const [first] = both
-      assert.deepStrictEqual(
-        { ...first, silentS: 0, upS: 0 },
-        {
-          ...one,
-          started: before?.started ?? new Date(0),
-          silentS: 0,
-          upS: 0,
-          gauges: { models: 2, age: null, "ready{cache}": 0 }
-        }
-      )
-      assert.isBelow(both[0]?.silentS ?? Number.NaN, 30)
-      yield* leave(other.id)
-      yield* leave(other.id)
-      assert.deepStrictEqual(
-        (yield* list).map(({ id }) => id),
-        [one.id]
-      )
-    })
-
-    test("when a process has been silent for an hour, then the report of another one removes it", function* () {
-      const sql = yield* SqlClient.SqlClient
-      const { leave, list, report } = yield* Replicas
-      const [silent, alive] = [randomUUID(), randomUUID()]
-      yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
-      yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
-      assert.isAbove((yield* list)[0]?.silentS ?? 0, forgetAfterS)
-      yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
-      assert.deepStrictEqual(
-        (yield* list).map(({ id }) => id),
-        [alive]
-      )
-      yield* leave(alive)
-    })
-
-    it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
-      Effect.gen(function* () {
-        const { list } = yield* Replicas
-        const seen = yield* Effect.scoped(
-          Effect.gen(function* () {
-            const metrics = yield* Metrics.Metrics
-            yield* metrics.probe({
-              name: "tollgate_breaker_state",
-              help: "x",
-              read: Effect.succeed(2)
-            })
-            yield* metrics.probe({
-              name: "tollgate_discovery_age_seconds",
-              help: "x",
-              read: Effect.succeed(Number.POSITIVE_INFINITY)
-            })
-            yield* metrics.probe({
-              name: "tollgate_ready",
-              help: "x",
-              labels: ["dependency"],
-              read: Effect.succeed([
-                { labels: { dependency: "cache" }, value: 0 },
-                { labels: { dependency: "database" }, value: 1 }
-              ])
-            })
-            yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
-            return yield* eventually(list, (rows) => rows.length > 0)
-          })
-        )
-        assert.deepInclude(seen[0], {
-          host: "pod-1",
-          gauges: {
-            "tollgate_ready{cache}": 0,
-            "tollgate_ready{database}": 1,
-            tollgate_breaker_state: 2,
-            tollgate_discovery_age_seconds: null
-          }
-        })
-        assert.deepStrictEqual(yield* list, [])
-      }).pipe(Effect.provide(Metrics.layer))
+inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table of processes", (test, it) => {
+  test("when processes report and one leaves, then the list has the last report of the others", function* () {
+    const { leave, list, report } = yield* Replicas
+    const [one, other] = [
+      { id: randomUUID(), host: "a", version: "1.0.0" },
+      { id: randomUUID(), host: "b", version: "1.0.1" }
+    ]
+    yield* report({ ...one, gauges: { models: 1 } })
+    yield* report({ ...other, gauges: {} })
+    const [before] = yield* list
+    yield* report({ ...one, gauges: { models: 2, age: null, "ready{cache}": 0 } })
+    const both = yield* list
+    assert.deepStrictEqual(
+      both.map(({ host }) => host),
+      ["a", "b"]
     )
-  }
-)
+    const [first] = both
+    assert.deepStrictEqual(
+      { ...first, silentS: 0, upS: 0 },
+      {
+        ...one,
+        started: before?.started ?? new Date(0),
+        silentS: 0,
+        upS: 0,
+        gauges: { models: 2, age: null, "ready{cache}": 0 }
+      }
+    )
+    assert.isBelow(both[0]?.silentS ?? Number.NaN, 30)
+    yield* leave(other.id)
+    yield* leave(other.id)
+    assert.deepStrictEqual(
+      (yield* list).map(({ id }) => id),
+      [one.id]
+    )
+  })
+
+  test("when a process has been silent for an hour, then the report of another one removes it", function* () {
+    const sql = yield* SqlClient.SqlClient
+    const { leave, list, report } = yield* Replicas
+    const [silent, alive] = [randomUUID(), randomUUID()]
+    yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })
+    yield* sql`UPDATE replicas SET seen_at = now() - make_interval(secs => ${forgetAfterS + 1})`
+    assert.isAbove((yield* list)[0]?.silentS ?? 0, forgetAfterS)
+    yield* report({ id: alive, host: "b", version: "1.0.0", gauges: {} })
+    assert.deepStrictEqual(
+      (yield* list).map(({ id }) => id),
+      [alive]
+    )
+    yield* leave(alive)
+  })
+
+  it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
+    Effect.gen(function* () {
+      const { list } = yield* Replicas
+      const seen = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const metrics = yield* Metrics.Metrics
+          yield* metrics.probe({
+            name: "tollgate_breaker_state",
+            help: "x",
+            read: Effect.succeed(2)
+          })
+          yield* metrics.probe({
+            name: "tollgate_discovery_age_seconds",
+            help: "x",
+            read: Effect.succeed(Number.POSITIVE_INFINITY)
+          })
+          yield* metrics.probe({
+            name: "tollgate_ready",
+            help: "x",
+            labels: ["dependency"],
+            read: Effect.succeed([
+              { labels: { dependency: "cache" }, value: 0 },
+              { labels: { dependency: "database" }, value: 1 }
+            ])
+          })
+          yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
+          return yield* eventually(list, (rows) => rows.length > 0)
+        })
+      )
+      assert.deepInclude(seen[0], {
+        host: "pod-1",
+        gauges: {
+          "tollgate_ready{cache}": 0,
+          "tollgate_ready{database}": 1,
+          tollgate_breaker_state: 2,
+          tollgate_discovery_age_seconds: null
+        }
+      })
+      assert.deepStrictEqual(yield* list, [])
+    }).pipe(Effect.provide(Metrics.layer))
+  )
+})

@@ -13,6 +13,7 @@ import { root } from "../support/Checkout.ts"
 import { blocks, lines, readPaper } from "../support/Paper.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
+import { testWith } from "../support/testWith.ts"
 
 const commands = blocks(readPaper("docs/deploy.md"), "sh").flatMap(lines)
 const [dump = "", clear = "", restore = "", roles = ""] = [
@@ -69,64 +70,64 @@ const contents = Effect.gen(function* () {
   )
 })
 
-it.live("when the database was lost, then the dump brings everything back, and keys can be revoked", () =>
-  Effect.gen(function* () {
-    const native = yield* findPostgres
-    const cluster = yield* makePostgresClusterWith({}, { installed: native })
-    const work = yield* folder
-    const at = new URL(Redacted.value(cluster.url("tollgate")))
-    /** The guide's line, without the engine around it. */
-    const type = (line: string) =>
-      Effect.sync(() => {
-        const command = line
-          .replace("docker compose exec -T postgres ", "")
-          .replace("deploy/", `${root}/deploy/`)
-        const { status, stderr } = spawnSync("bash", ["-c", command], {
-          cwd: work,
-          encoding: "utf8",
-          env: {
-            PATH: `${native}/bin:/usr/bin:/bin`,
-            PGHOST: "127.0.0.1",
-            PGPORT: at.port,
-            DATABASE_URL: at.href
-          }
-        })
-        assert.strictEqual(status, 0, `${command}\n${stderr}`)
-      })
-    const inside = (database: string) =>
-      layerPostgres({ url: cluster.url(database), maxConnections: 2, statementTimeoutMs: 60_000 })
-    const emptied = Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`DROP DATABASE IF EXISTS tollgate WITH (FORCE)`
-      yield* sql`CREATE DATABASE tollgate`
-    }).pipe(Effect.provide(inside("postgres")))
+const test = testWith(it.live)
 
-    yield* emptied
-    const { before, prefix } = yield* Effect.gen(function* () {
-      yield* migrate
-      const prefix = yield* fill.pipe(
-        Effect.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }))
-      )
-      return { before: yield* contents, prefix }
-    }).pipe(Effect.provide(inside("tollgate")))
-    assert.deepInclude(
-      before.map(([table, rows]) => `${table} ${rows}`),
-      "audit_log 1000"
+test("when the database was lost, then the dump brings everything back, and keys can be revoked", function* () {
+  const native = yield* findPostgres
+  const cluster = yield* makePostgresClusterWith({}, { installed: native })
+  const work = yield* folder
+  const at = new URL(Redacted.value(cluster.url("tollgate")))
+  /** The guide's line, without the engine around it. */
+  const type = (line: string) =>
+    Effect.sync(() => {
+      const command = line
+        .replace("docker compose exec -T postgres ", "")
+        .replace("deploy/", `${root}/deploy/`)
+      const { status, stderr } = spawnSync("bash", ["-c", command], {
+        cwd: work,
+        encoding: "utf8",
+        env: {
+          PATH: `${native}/bin:/usr/bin:/bin`,
+          PGHOST: "127.0.0.1",
+          PGPORT: at.port,
+          DATABASE_URL: at.href
+        }
+      })
+      assert.strictEqual(status, 0, `${command}\n${stderr}`)
+    })
+  const inside = (database: string) =>
+    layerPostgres({ url: cluster.url(database), maxConnections: 2, statementTimeoutMs: 60_000 })
+  const emptied = Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`DROP DATABASE IF EXISTS tollgate WITH (FORCE)`
+    yield* sql`CREATE DATABASE tollgate`
+  }).pipe(Effect.provide(inside("postgres")))
+
+  yield* emptied
+  const { before, prefix } = yield* Effect.gen(function* () {
+    yield* migrate
+    const prefix = yield* fill.pipe(
+      Effect.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }))
     )
-    yield* type(roles)
-    yield* type(dump)
-    // Into nothing, and over what is there: the guide's lines have to do both.
-    yield* emptied
-    for (const line of [clear, restore, clear, restore]) yield* type(line)
-    yield* type(roles)
-    yield* Effect.gen(function* () {
-      assert.deepStrictEqual(yield* contents, before)
-      yield* assertSchema
-      assert.deepStrictEqual(yield* migrate, [])
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
-      const [key] = yield* sql`SELECT status FROM api_keys WHERE prefix = ${prefix}`
-      assert.deepStrictEqual({ ...key }, { status: "revoked" })
-    }).pipe(Effect.provide(inside("tollgate")))
-  }).pipe(Effect.scoped)
-)
+    return { before: yield* contents, prefix }
+  }).pipe(Effect.provide(inside("tollgate")))
+  assert.deepInclude(
+    before.map(([table, rows]) => `${table} ${rows}`),
+    "audit_log 1000"
+  )
+  yield* type(roles)
+  yield* type(dump)
+  // Into nothing, and over what is there: the guide's lines have to do both.
+  yield* emptied
+  for (const line of [clear, restore, clear, restore]) yield* type(line)
+  yield* type(roles)
+  yield* Effect.gen(function* () {
+    assert.deepStrictEqual(yield* contents, before)
+    yield* assertSchema
+    assert.deepStrictEqual(yield* migrate, [])
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
+    const [key] = yield* sql`SELECT status FROM api_keys WHERE prefix = ${prefix}`
+    assert.deepStrictEqual({ ...key }, { status: "revoked" })
+  }).pipe(Effect.provide(inside("tollgate")))
+})

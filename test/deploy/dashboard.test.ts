@@ -1,11 +1,12 @@
 /** Each query of the dashboard, asked of a real Prometheus that scrapes a real gateway. */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { makePrometheus } from "../support/Prometheus.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const Dashboard = Schema.fromJsonString(
   Schema.Struct({
@@ -36,11 +37,10 @@ const queries = panels.flatMap(({ targets = [], title }) =>
 /** They have values only when something went wrong that this test does not do. */
 const mayBeEmpty: ReadonlySet<string> = new Set(["Prompts longer than the context window"])
 
-layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "2" }), {
-  excludeTestServices: true
-})("the dashboard", (it) => {
-  it.effect("when Prometheus is asked its queries, then each has values with the labels of its legend", () =>
-    Effect.gen(function* () {
+inWorld(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "2" }))(
+  "the dashboard",
+  (test) => {
+    test("when Prometheus is asked its queries, then each has values with the labels of its legend", function* () {
       const { url } = yield* Gateway
       const { secret, tenant } = yield* newKey()
       const limited = yield* newKey({ rpm: 1 })
@@ -89,6 +89,6 @@ layer(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "2"
         byTitle(answers, "Refusals by reason").map(({ labels }) => labels["reason"]),
         ["forbidden", "rate_limit_exceeded", "unauthorized"]
       )
-    }).pipe(Effect.scoped)
-  )
-})
+    })
+  }
+)

@@ -15,7 +15,7 @@ import {
 } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Data, Effect, Fiber, Layer, Redacted, Schedule } from "effect"
 import { fake } from "../support/FakeBackend.ts"
 import { Fake, layerFake } from "../support/Gateway.ts"
@@ -30,6 +30,7 @@ import {
 import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const image = readImage(root)
@@ -68,77 +69,71 @@ const tree = (folder: string) =>
     (name) => !name.startsWith("node_modules")
   )
 
-layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true
-})("the image's processes", (it) => {
-  it.effect(
-    "when it runs as its user, then it serves without writing, is healthy, and ends its streams on the stop signal",
-    () =>
-      Effect.gen(function* () {
-        const folder = yield* app
-        const before = tree(folder)
-        const [database, redis, backend] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
-        const port = yield* freePort
-        const env = {
-          DATABASE_URL: Redacted.value(database.url),
-          REDIS_URL: redis.url,
-          BACKEND_URL: backend.url,
-          HOST: "127.0.0.1",
-          PORT: String(port),
-          SHUTDOWN_DRAIN_MS: "200"
-        }
-        const tollgate = (...args: ReadonlyArray<string>) => run(folder, ["tollgate", ...args], env)
-        assert.strictEqual((yield* run(folder, image.health, env)).code, 1)
-        const { child, said } = yield* launch(folder, image.start, env)
-        yield* run(folder, image.health, env).pipe(
-          Effect.filterOrFail(({ code }) => code === 0),
-          Effect.retry({ schedule: Schedule.spaced("100 millis"), times: 100 }),
-          Effect.mapError(() => new Unhealthy({ message: said.out + said.err }))
-        )
-        if (somebody.uid !== undefined) {
-          const uid = /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]
-          assert.strictEqual(uid, String(image.user))
-        }
+inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("the image's processes", (test) => {
+  test("when it runs as its user, then it serves without writing, is healthy, and ends its streams on the stop signal", function* () {
+    const folder = yield* app
+    const before = tree(folder)
+    const [database, redis, backend] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
+    const port = yield* freePort
+    const env = {
+      DATABASE_URL: Redacted.value(database.url),
+      REDIS_URL: redis.url,
+      BACKEND_URL: backend.url,
+      HOST: "127.0.0.1",
+      PORT: String(port),
+      SHUTDOWN_DRAIN_MS: "200"
+    }
+    const tollgate = (...args: ReadonlyArray<string>) => run(folder, ["tollgate", ...args], env)
+    assert.strictEqual((yield* run(folder, image.health, env)).code, 1)
+    const { child, said } = yield* launch(folder, image.start, env)
+    yield* run(folder, image.health, env).pipe(
+      Effect.filterOrFail(({ code }) => code === 0),
+      Effect.retry({ schedule: Schedule.spaced("100 millis"), times: 100 }),
+      Effect.mapError(() => new Unhealthy({ message: said.out + said.err }))
+    )
+    if (somebody.uid !== undefined) {
+      const uid = /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]
+      assert.strictEqual(uid, String(image.user))
+    }
 
-        assert.strictEqual((yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")).code, 0)
-        const secret = (yield* tollgate("create-key", "--tenant", "t", "--name", "k")).out.trim()
-        backend.script({
-          does: "stream",
-          lines: [...Array.from({ length: 15 }, (_, i) => fake.chat(` ${i}`)), fake.done()],
-          gapMs: 100
-        })
-        const stream = yield* Effect.forkChild(
-          Effect.promise(() =>
-            fetch(`http://127.0.0.1:${port}/api/chat`, {
-              method: "POST",
-              headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-              body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] })
-            }).then((response) => response.text())
-          )
-        )
-        yield* backend.until(() => backend.requests.length === 1)
-        assert.isTrue(
-          spawnSync("kill", ["-s", image.stopSignal.replace("SIG", ""), String(child.pid)]).status === 0
-        )
-        const text = yield* Fiber.join(stream)
-        assert.strictEqual(text.trimEnd().split("\n").length, 16, text)
-        assert.include(text.trimEnd().split("\n").at(-1), '"done":true')
-        assert.strictEqual(yield* exitOf(child), 0)
-        assert.strictEqual((yield* run(folder, image.health, env)).code, 1)
-        assert.deepStrictEqual(tree(folder), before)
-        assert.notInclude(said.out + said.err, secret)
-      }).pipe(Effect.scoped)
-  )
+    assert.strictEqual((yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")).code, 0)
+    const secret = (yield* tollgate("create-key", "--tenant", "t", "--name", "k")).out.trim()
+    backend.script({
+      does: "stream",
+      lines: [...Array.from({ length: 15 }, (_, i) => fake.chat(` ${i}`)), fake.done()],
+      gapMs: 100
+    })
+    const stream = yield* Effect.forkChild(
+      Effect.promise(() =>
+        fetch(`http://127.0.0.1:${port}/api/chat`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
+          body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] })
+        }).then((response) => response.text())
+      )
+    )
+    yield* backend.until(() => backend.requests.length === 1)
+    assert.isTrue(
+      spawnSync("kill", ["-s", image.stopSignal.replace("SIG", ""), String(child.pid)]).status === 0
+    )
+    const text = yield* Fiber.join(stream)
+    assert.strictEqual(text.trimEnd().split("\n").length, 16, text)
+    assert.include(text.trimEnd().split("\n").at(-1), '"done":true')
+    assert.strictEqual(yield* exitOf(child), 0)
+    assert.strictEqual((yield* run(folder, image.health, env)).code, 1)
+    assert.deepStrictEqual(tree(folder), before)
+    assert.notInclude(said.out + said.err, secret)
+  })
 })
 
-it.live("when the image has no settings, then it says which ones it needs, and ends with 78", () =>
-  Effect.gen(function* () {
-    const folder = yield* app
-    const { code, err, out } = yield* run(folder, image.start, {})
-    assert.strictEqual(code, 78)
-    for (const name of ["DATABASE_URL", "REDIS_URL", "BACKEND_URL"]) assert.include(err + out, name)
-  }).pipe(Effect.scoped)
-)
+const test = testWith(it.live)
+
+test("when the image has no settings, then it says which ones it needs, and ends with 78", function* () {
+  const folder = yield* app
+  const { code, err, out } = yield* run(folder, image.start, {})
+  assert.strictEqual(code, 78)
+  for (const name of ["DATABASE_URL", "REDIS_URL", "BACKEND_URL"]) assert.include(err + out, name)
+})
 
 it("when the image is built, then it runs as an ordinary user, and has the files of the product", () => {
   assert.isAtLeast(image.user, 10_000)

@@ -1,16 +1,14 @@
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { writeRuntime } from "../../src/infra/embedded/RuntimeFile.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgate, tollgateWith } from "../cli/tollgate.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
-layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(TestPostgres)("the operator's commands", (test) => {
   test("when a tenant is created without limits, then it gets the default ones, and one with limits keeps them", function* () {
     const Limits = Schema.Struct({ rpm: Schema.Int, tpm: Schema.Int, concurrent: Schema.Int })
     const plain = yield* tollgate("create-tenant", "--name", "plain", "--json")
@@ -42,22 +40,15 @@ layer(TestPostgres, { excludeTestServices: true })("the operator's commands", (i
     )
   })
 
-  it.effect(
-    "when a gateway runs in a folder, then a second terminal finds its database there, and ignores a stale file",
-    () =>
-      Effect.gen(function* () {
-        const { socket } = yield* TestDatabase
-        const folder = yield* Effect.acquireRelease(
-          Effect.promise(() => mkdtemp(path.join(tmpdir(), "tollgate-cli-"))),
-          (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true }))
-        )
-        yield* writeRuntime(folder, { pid: process.pid, database: socket })
-        succeeds(yield* tollgateWith({ DATA_DIR: folder }, ["create-tenant", "--name", "second terminal"]))
-        yield* writeRuntime(folder, { pid: 2 ** 22 + 1, database: socket })
-        failsWith(
-          yield* tollgateWith({ DATA_DIR: folder }, ["list-tenants"]),
-          /no database: set DATABASE_URL/
-        )
-      }).pipe(Effect.scoped)
-  )
+  test("when a gateway runs in a folder, then a second terminal finds its database there, and ignores a stale file", function* () {
+    const { socket } = yield* TestDatabase
+    const folder = yield* Effect.acquireRelease(
+      Effect.promise(() => mkdtemp(path.join(tmpdir(), "tollgate-cli-"))),
+      (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true }))
+    )
+    yield* writeRuntime(folder, { pid: process.pid, database: socket })
+    succeeds(yield* tollgateWith({ DATA_DIR: folder }, ["create-tenant", "--name", "second terminal"]))
+    yield* writeRuntime(folder, { pid: 2 ** 22 + 1, database: socket })
+    failsWith(yield* tollgateWith({ DATA_DIR: folder }, ["list-tenants"]), /no database: set DATABASE_URL/)
+  })
 })

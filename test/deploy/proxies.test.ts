@@ -4,13 +4,14 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { request } from "node:https"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { root } from "../support/Checkout.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /** Caddy of the PATH, else of Debian's package: it needs no other library, so it is not installed. */
 const findCaddy = (): string => {
@@ -70,94 +71,87 @@ const ask = (port: number, ca: string, secret: string, headers: Readonly<Record<
     return Effect.sync(() => sent.destroy())
   })
 
-layer(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }), { excludeTestServices: true })(
-  "a proxy beside a gateway",
-  (it) => {
-    it.effect.skipIf(!haproxy)(
-      "when a scraper asks the sidecar, then it gets the metrics, and nothing else is passed on",
-      () =>
-        Effect.gen(function* () {
-          const gateway = yield* Gateway
-          const port = yield* freePort
-          const config = path.join(root, "deploy/helm/tollgate/files/metrics.cfg")
-          yield* started("haproxy", ["-f", config], {
-            BIND: `127.0.0.1:${port}`,
-            GATEWAY: new URL(gateway.url).host
-          })
-          const url = `http://localhost:${port}`
-          const metrics = yield* eventually(
-            get(`${url}/metrics`, { headers: { "x-prometheus-scrape-timeout-seconds": "10" } }),
-            ({ status }) => status === 200
-          )
-          assert.strictEqual(metrics.status, 200)
-          assert.include(metrics.text, "tollgate_open_leases")
-          for (const name of ["/", "/healthz", "/api/tags", "/metrics/", "/playground"]) {
-            assert.strictEqual((yield* get(`${url}${name}`)).status, 404, name)
-          }
-          assert.strictEqual((yield* get(`${url}/metrics`, { method: "POST" })).status, 404)
-          // What came through another proxy is the gateway's to refuse.
-          const forwarded = yield* get(`${url}/metrics`, { headers: { "x-forwarded-for": "10.0.0.1" } })
-          assert.strictEqual(forwarded.status, 403)
-        }).pipe(Effect.scoped)
-    )
+inWorld(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }))("a proxy beside a gateway", (test, it) => {
+  it.effect.skipIf(!haproxy)(
+    "when a scraper asks the sidecar, then it gets the metrics, and nothing else is passed on",
+    () =>
+      Effect.gen(function* () {
+        const gateway = yield* Gateway
+        const port = yield* freePort
+        const config = path.join(root, "deploy/helm/tollgate/files/metrics.cfg")
+        yield* started("haproxy", ["-f", config], {
+          BIND: `127.0.0.1:${port}`,
+          GATEWAY: new URL(gateway.url).host
+        })
+        const url = `http://localhost:${port}`
+        const metrics = yield* eventually(
+          get(`${url}/metrics`, { headers: { "x-prometheus-scrape-timeout-seconds": "10" } }),
+          ({ status }) => status === 200
+        )
+        assert.strictEqual(metrics.status, 200)
+        assert.include(metrics.text, "tollgate_open_leases")
+        for (const name of ["/", "/healthz", "/api/tags", "/metrics/", "/playground"]) {
+          assert.strictEqual((yield* get(`${url}${name}`)).status, 404, name)
+        }
+        assert.strictEqual((yield* get(`${url}/metrics`, { method: "POST" })).status, 404)
+        // What came through another proxy is the gateway's to refuse.
+        const forwarded = yield* get(`${url}/metrics`, { headers: { "x-forwarded-for": "10.0.0.1" } })
+        assert.strictEqual(forwarded.status, 403)
+      }).pipe(Effect.scoped)
+  )
 
-    it.effect(
-      "when clients come through Caddy, then with TLS, frame by frame, and with the address that Caddy saw",
-      () =>
-        Effect.gen(function* () {
-          const gateway = yield* Gateway
-          const port = yield* freePort
-          const folder = yield* Effect.acquireRelease(
-            Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgy-"))),
-            (name) => Effect.sync(() => rmSync(name, { recursive: true, force: true }))
-          )
-          // This machine's port 80 and its trusted CAs are left alone.
-          const shipped = readFileSync(path.join(root, "deploy/caddy/Caddyfile"), "utf8")
-          const here = "auto_https disable_redirects\n\tskip_install_trust\n\tdefault_bind 127.0.0.1"
-          writeFileSync(path.join(folder, "Caddyfile"), shipped.replace("admin off", `admin off\n\t${here}`))
-          yield* started(
-            findCaddy(),
-            ["run", "--adapter", "caddyfile", "--config", path.join(folder, "Caddyfile")],
-            {
-              SITE: `localhost:${port}`,
-              GATEWAY: new URL(gateway.url).host,
-              XDG_DATA_HOME: folder,
-              XDG_CONFIG_HOME: folder,
-              HOME: folder
-            }
-          )
-          const authority = path.join(folder, "caddy/pki/authorities/local/root.crt")
-          assert.isTrue(
-            yield* eventually(
-              Effect.sync(() => existsSync(authority)),
-              (there) => there
-            )
-          )
-          yield* Effect.sleep("500 millis")
-          const backend = yield* Fake
-          const { secret } = yield* newKey()
-          backend.script({
-            does: "stream",
-            lines: [...Array.from({ length: 8 }, () => fake.chat(" word")), fake.done()],
-            gapMs: 100
-          })
-          const answer = yield* ask(port, readFileSync(authority, "utf8"), secret, {
-            "x-forwarded-for": "203.0.113.9",
-            forwarded: "for=203.0.113.9",
-            "x-real-ip": "203.0.113.9"
-          })
-          assert.strictEqual(answer.status, 200, answer.body)
-          assert.include(answer.body, '"done":true')
-          // Eight frames of a model that needs 100 ms for each did not come together.
-          const first = answer.times[0] ?? 0
-          assert.isAbove((answer.times.at(-1) ?? 0) - first, 400)
-          const sql = yield* SqlClient.SqlClient
-          const rows = yield* sql`SELECT client_ip AS address FROM audit_log WHERE status = 200`
-          assert.deepStrictEqual(
-            rows.map(({ address }) => address),
-            ["127.0.0.1"]
-          )
-        }).pipe(Effect.scoped)
+  test("when clients come through Caddy, then with TLS, frame by frame, and with the address that Caddy saw", function* () {
+    const gateway = yield* Gateway
+    const port = yield* freePort
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgy-"))),
+      (name) => Effect.sync(() => rmSync(name, { recursive: true, force: true }))
     )
-  }
-)
+    // This machine's port 80 and its trusted CAs are left alone.
+    const shipped = readFileSync(path.join(root, "deploy/caddy/Caddyfile"), "utf8")
+    const here = "auto_https disable_redirects\n\tskip_install_trust\n\tdefault_bind 127.0.0.1"
+    writeFileSync(path.join(folder, "Caddyfile"), shipped.replace("admin off", `admin off\n\t${here}`))
+    yield* started(
+      findCaddy(),
+      ["run", "--adapter", "caddyfile", "--config", path.join(folder, "Caddyfile")],
+      {
+        SITE: `localhost:${port}`,
+        GATEWAY: new URL(gateway.url).host,
+        XDG_DATA_HOME: folder,
+        XDG_CONFIG_HOME: folder,
+        HOME: folder
+      }
+    )
+    const authority = path.join(folder, "caddy/pki/authorities/local/root.crt")
+    assert.isTrue(
+      yield* eventually(
+        Effect.sync(() => existsSync(authority)),
+        (there) => there
+      )
+    )
+    yield* Effect.sleep("500 millis")
+    const backend = yield* Fake
+    const { secret } = yield* newKey()
+    backend.script({
+      does: "stream",
+      lines: [...Array.from({ length: 8 }, () => fake.chat(" word")), fake.done()],
+      gapMs: 100
+    })
+    const answer = yield* ask(port, readFileSync(authority, "utf8"), secret, {
+      "x-forwarded-for": "203.0.113.9",
+      forwarded: "for=203.0.113.9",
+      "x-real-ip": "203.0.113.9"
+    })
+    assert.strictEqual(answer.status, 200, answer.body)
+    assert.include(answer.body, '"done":true')
+    // Eight frames of a model that needs 100 ms for each did not come together.
+    const first = answer.times[0] ?? 0
+    assert.isAbove((answer.times.at(-1) ?? 0) - first, 400)
+    const sql = yield* SqlClient.SqlClient
+    const rows = yield* sql`SELECT client_ip AS address FROM audit_log WHERE status = 200`
+    assert.deepStrictEqual(
+      rows.map(({ address }) => address),
+      ["127.0.0.1"]
+    )
+  })
+})

@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Option, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
@@ -15,7 +15,7 @@ import { checkout, npmStart, root, shell, type Started } from "../support/Checko
 import { blocks, inlineCommands, lines, readPaper, steps } from "../support/Paper.ts"
 import { tollgateHere } from "../cli/inProcess.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const readme = readPaper("README.md")
 const reference = readPaper("docs/reference.md")
@@ -196,9 +196,7 @@ const table = [
   "migrate"
 ]
 
-layer(layerReading, { excludeTestServices: true })("a reader who types what the papers say", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
   test("when the tour is typed, then it shows what it promises, from the first line to the last", function* () {
     const reader = yield* Reading
     const [start, ...tour] = blocks(readme, "console").flatMap(steps)

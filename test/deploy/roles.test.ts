@@ -1,7 +1,7 @@
 /** `deploy/postgres/roles.sql` gives each of its roles all that it needs, and nothing of what it must not have. */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import * as PgClient from "@effect/sql-pg/PgClient"
@@ -15,7 +15,7 @@ import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
 
@@ -55,77 +55,69 @@ const refused = Effect.fnUntraced(function* (role: Role, statement: string) {
   assert.match(JSON.stringify(error), /42501|permission denied|must be owner/i, `${role}: ${statement}`)
 })
 
-layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true
-})("with a role for each", (it) => {
-  it.effect(
-    "when each role does its work, then commands administer, the gateway serves and books, and the console revokes",
-    () =>
-      Effect.gen(function* () {
-        yield* grant
-        const sql = yield* SqlClient.SqlClient
-        const DATABASE_URL = yield* urlOf("tollgate_cli")
-        const tollgate = (...args: ReadonlyArray<string>) =>
-          Effect.tap(tollgateWith({ DATABASE_URL }, args), (ran) => Effect.sync(() => succeeds(ran)))
-        yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")
-        const secret = (yield* tollgate("create-key", "--tenant", "t", "--name", "k")).stdout.trim()
-        const prefix = secret.slice(0, 12)
-        yield* tollgate("set-prompt-log", "--key", prefix, "--on")
-        yield* tollgate("set-budget", "--key", prefix, "--daily", "1000000")
-        yield* tollgate("reconcile")
-        yield* tollgate("report", "--by", "user")
-        // Somebody's request that was never ended, for the reconciler; a prompt past its time, for the sweeper.
-        yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
+inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role for each", (test) => {
+  test("when each role does its work, then commands administer, the gateway serves and books, and the console revokes", function* () {
+    yield* grant
+    const sql = yield* SqlClient.SqlClient
+    const DATABASE_URL = yield* urlOf("tollgate_cli")
+    const tollgate = (...args: ReadonlyArray<string>) =>
+      Effect.tap(tollgateWith({ DATABASE_URL }, args), (ran) => Effect.sync(() => succeeds(ran)))
+    yield* tollgate("create-tenant", "--name", "t", "--allow-all-models")
+    const secret = (yield* tollgate("create-key", "--tenant", "t", "--name", "k")).stdout.trim()
+    const prefix = secret.slice(0, 12)
+    yield* tollgate("set-prompt-log", "--key", prefix, "--on")
+    yield* tollgate("set-budget", "--key", prefix, "--daily", "1000000")
+    yield* tollgate("reconcile")
+    yield* tollgate("report", "--by", "user")
+    // Somebody's request that was never ended, for the reconciler; a prompt past its time, for the sweeper.
+    yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
             client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
           SELECT gen_random_uuid(), tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '127.0.0.1',
             now() - interval '1 hour', now() - interval '1 hour', 5, 5, now() - interval '50 minutes'
           FROM api_keys WHERE prefix = ${prefix}`
-        yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
+    yield* sql`INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
           SELECT gen_random_uuid(), id, now() - interval '1 hour', '/api/chat', 'old', '' FROM api_keys`
 
-        const gateway = yield* makeGatewayOnStores({
-          DATABASE_URL: yield* urlOf("tollgate_gateway"),
-          CONCURRENCY_LEASE_S: "3",
-          MODEL_DISCOVERY_REFRESH_S: "1"
-        })
-        assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
-        assert.match((yield* tollgateWith({ DATABASE_URL }, ["status"])).stdout, /^database +ok /m)
-        const chat = post(gateway, secret, hello())
-        const first = yield* eventually(chat, ({ status }) => status === 200)
-        assert.strictEqual(first.status, 200, gateway.printed())
-        assert.strictEqual(
-          (yield* post(gateway, secret, { model: "embedder", input: "x" }, "/v1/embeddings")).status,
-          200
-        )
-        assert.strictEqual((yield* post(gateway, secret, {}, "/api/pull")).status, 403)
+    const gateway = yield* makeGatewayOnStores({
+      DATABASE_URL: yield* urlOf("tollgate_gateway"),
+      CONCURRENCY_LEASE_S: "3",
+      MODEL_DISCOVERY_REFRESH_S: "1"
+    })
+    assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
+    assert.match((yield* tollgateWith({ DATABASE_URL }, ["status"])).stdout, /^database +ok /m)
+    const chat = post(gateway, secret, hello())
+    const first = yield* eventually(chat, ({ status }) => status === 200)
+    assert.strictEqual(first.status, 200, gateway.printed())
+    assert.strictEqual(
+      (yield* post(gateway, secret, { model: "embedder", input: "x" }, "/v1/embeddings")).status,
+      200
+    )
+    assert.strictEqual((yield* post(gateway, secret, {}, "/api/pull")).status, 403)
 
-        const done = yield* eventually(
-          sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT
+    const done = yield* eventually(
+      sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT
             (SELECT count(*)::int FROM intents) AS open,
             (SELECT count(*)::int FROM prompt_log WHERE prompt = 'old') AS old,
             (SELECT count(*)::int FROM prompt_log WHERE prompt <> 'old') AS kept`,
-          ([row]) => row?.open === 0 && row.old === 0 && row.kept >= 2
-        )
-        assert.deepInclude(done[0], { open: 0, old: 0 })
-        assert.include((yield* tollgate("show-prompt-log", "--key", prefix)).stdout, "Hello")
-        assert.include((yield* tollgate("show-usage", "--tenant", "t")).stdout, "t ")
+      ([row]) => row?.open === 0 && row.old === 0 && row.kept >= 2
+    )
+    assert.deepInclude(done[0], { open: 0, old: 0 })
+    assert.include((yield* tollgate("show-prompt-log", "--key", prefix)).stdout, "Hello")
+    assert.include((yield* tollgate("show-usage", "--tenant", "t")).stdout, "t ")
 
-        yield* as(
-          "tollgate_console",
-          Effect.flatMap(
-            SqlClient.SqlClient,
-            (sql) => sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
-          )
-        )
-        assert.strictEqual((yield* eventually(chat, ({ status }) => status === 401)).status, 401)
-        assert.include((yield* tollgate("list-keys", "--tenant", "t")).stdout, "revoked")
-        yield* tollgate("erase-prompt-log", "--key", prefix)
-        assert.strictEqual(yield* gateway.stop, 0)
-        assert.notMatch(gateway.printed(), /permission denied|42501/)
-      }).pipe(Effect.scoped)
-  )
-
-  const test = testWith(it.effect)
+    yield* as(
+      "tollgate_console",
+      Effect.flatMap(
+        SqlClient.SqlClient,
+        (sql) => sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
+      )
+    )
+    assert.strictEqual((yield* eventually(chat, ({ status }) => status === 401)).status, 401)
+    assert.include((yield* tollgate("list-keys", "--tenant", "t")).stdout, "revoked")
+    yield* tollgate("erase-prompt-log", "--key", prefix)
+    assert.strictEqual(yield* gateway.stop, 0)
+    assert.notMatch(gateway.printed(), /permission denied|42501/)
+  })
 
   test("when an audit row must be corrected, then the role of the gateway may do it", function* () {
     yield* grant

@@ -1,6 +1,6 @@
 /** Told to stop, a gateway waits for its streams; told again, it does not. */
 import { spawn } from "node:child_process"
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Fiber, Layer, Option } from "effect"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { isAlive, readRuntime } from "../../src/infra/embedded/RuntimeFile.ts"
@@ -12,8 +12,8 @@ import { makeGatewayOnStores, post } from "../support/GatewayProcess.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { freePort } from "../support/servers/processes.ts"
-import { testWith } from "../support/testWith.ts"
 import { comesTrue, eventually } from "../support/wait.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 
 const world = Layer.mergeAll(
   Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),
@@ -21,23 +21,23 @@ const world = Layer.mergeAll(
   layerFake
 )
 
-it.live("when npm alone is told to stop, then the gateway ends", () =>
-  Effect.gen(function* () {
-    const [dataDir, port] = [yield* folder(0o755), yield* freePort]
-    const npm = spawn("npm", ["start"], {
-      cwd: root,
-      env: { PATH: process.env["PATH"], HOME: process.env["HOME"], DATA_DIR: dataDir, PORT: String(port) },
-      stdio: "ignore"
-    })
-    const running = yield* eventually(Effect.orDie(readRuntime(dataDir)), (read) =>
-      Option.exists(read, ({ baseUrl }) => baseUrl !== undefined)
-    )
-    const { pid } = Option.getOrThrow(running)
-    yield* Effect.addFinalizer(() => Effect.sync(() => void (isAlive(pid) && process.kill(pid, "SIGKILL"))))
-    npm.kill("SIGTERM")
-    assert.isTrue(yield* comesTrue(() => !isAlive(pid)))
-  }).pipe(Effect.scoped)
-)
+const test = testWith(it.live)
+
+test("when npm alone is told to stop, then the gateway ends", function* () {
+  const [dataDir, port] = [yield* folder(0o755), yield* freePort]
+  const npm = spawn("npm", ["start"], {
+    cwd: root,
+    env: { PATH: process.env["PATH"], HOME: process.env["HOME"], DATA_DIR: dataDir, PORT: String(port) },
+    stdio: "ignore"
+  })
+  const running = yield* eventually(Effect.orDie(readRuntime(dataDir)), (read) =>
+    Option.exists(read, ({ baseUrl }) => baseUrl !== undefined)
+  )
+  const { pid } = Option.getOrThrow(running)
+  yield* Effect.addFinalizer(() => Effect.sync(() => void (isAlive(pid) && process.kill(pid, "SIGKILL"))))
+  npm.kill("SIGTERM")
+  assert.isTrue(yield* comesTrue(() => !isAlive(pid)))
+})
 
 let serial = 0
 
@@ -58,9 +58,7 @@ const busy = Effect.fnUntraced(function* (graceMs: number) {
   return { gateway, stream }
 })
 
-layer(world, { excludeTestServices: true })("a gateway that is told to stop twice", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(world)("a gateway that is told to stop twice", (test) => {
   test("when the second signal comes, then it ends at once, with its own exit code", function* () {
     const { gateway, stream } = yield* busy(60_000)
     const first = yield* Effect.forkChild(gateway.stop, { startImmediately: true })

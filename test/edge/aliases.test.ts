@@ -1,9 +1,8 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, Fake, layerGateway, newKey, rowOf } from "../support/Gateway.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 /** A key of a tenant with one model for each kind of endpoint, and an alias for each. */
 const aliasedKey = Effect.fnUntraced(function* () {
@@ -29,27 +28,23 @@ const endpoints = [
 
 const Answered = Schema.fromJsonString(Schema.Struct({ model: Schema.optionalKey(Schema.String) }))
 
-layer(layerGateway(), live)("aliases", (it) => {
-  it.effect(
-    "when a request names an alias, then its model answers under the alias, and the audit has both names",
-    () =>
-      Effect.gen(function* () {
-        const [backend, { secret }] = [yield* Fake, yield* aliasedKey()]
-        for (const [path, body, model] of endpoints) {
-          const before = backend.requests.length
-          const answer = yield* call(path, { secret, body })
-          assert.strictEqual(answer.status, 200, path)
-          assert.strictEqual(backend.requests[before]?.body?.["model"], model, path)
-          assert.strictEqual(backend.requests.length, before + 1, path)
-          const answered = yield* Schema.decodeEffect(Answered)(answer.text)
-          if (answered.model !== undefined) assert.strictEqual(answered.model, body.model, path)
-          assert.deepInclude(yield* rowOf(answer), {
-            model,
-            alias: body.model.replace(":latest", ""),
-            status: 200
-          })
-        }
-        assert.notInclude((yield* call("/metrics")).text, "fast")
+inWorld(layerGateway())("aliases", (test) => {
+  test("when a request names an alias, then its model answers under the alias, and the audit has both names", function* () {
+    const [backend, { secret }] = [yield* Fake, yield* aliasedKey()]
+    for (const [path, body, model] of endpoints) {
+      const before = backend.requests.length
+      const answer = yield* call(path, { secret, body })
+      assert.strictEqual(answer.status, 200, path)
+      assert.strictEqual(backend.requests[before]?.body?.["model"], model, path)
+      assert.strictEqual(backend.requests.length, before + 1, path)
+      const answered = yield* Schema.decodeEffect(Answered)(answer.text)
+      if (answered.model !== undefined) assert.strictEqual(answered.model, body.model, path)
+      assert.deepInclude(yield* rowOf(answer), {
+        model,
+        alias: body.model.replace(":latest", ""),
+        status: 200
       })
-  )
+    }
+    assert.notInclude((yield* call("/metrics")).text, "fast")
+  })
 })

@@ -2,7 +2,7 @@
  * A defect in whichever part of the gateway, at whichever step, which no error type has foreseen: the client is told as much as
  * an `internal_error`, the request is audited and charged once, its slot and hold are free, and the next one is served.
  */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer, Stream } from "effect"
 import { HttpServer } from "effect/http"
 import { Audit } from "../../src/audit/Audit.ts"
@@ -17,12 +17,12 @@ import { Metrics } from "../../src/observability/Metrics.ts"
 import { layerInMemory } from "../support/inMemory.ts"
 import { modelNamed } from "../support/permits.ts"
 import { intercept } from "../support/intercept.ts"
-import { testWith } from "../support/testWith.ts"
 import { AuditMemory } from "../support/twins/Audit.ts"
 import { layerMemory as layerBackend, replyWith } from "../support/twins/Backend.ts"
 import { makeMemory as makeKeys, memoryKey } from "../support/twins/KeyStore.ts"
 import { hello } from "../support/Gateway.ts"
 import { eventually } from "../support/wait.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /** What breaks, once, the next time it is used, by name: `Meter.settle`. */
 const armed: { part: string | undefined } = { part: undefined }
@@ -111,9 +111,7 @@ const call = Effect.fnUntraced(function* (path: string, init: RequestInit = {}) 
   })
 })
 
-layer(gateway, { excludeTestServices: true })("a defect", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(gateway)("a defect", (test) => {
   for (const { part, status, tokens, audited = status, cold = false, stream = false } of steps) {
     test(`when it is in ${part}, then it is a 500 in the error shape`, function* () {
       const [{ intents, rows }, meter] = [yield* AuditMemory, yield* Meter]

@@ -9,64 +9,59 @@ import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { CountingScheduler } from "../support/CountingScheduler.ts"
 import { fake, makeFakeBackend } from "../support/FakeBackend.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
+import { testWith } from "../support/testWith.ts"
 
 const most = { whole: 168, frame: 19 }
 const rounds = 12
 
-it.live(
-  "when a request is answered, then it takes no more operations than allowed, nor does each frame of a stream",
-  () =>
-    Effect.gen(function* () {
-      const backend = yield* makeFakeBackend
-      backend.setModels(["m:latest"])
-      const scheduler = new CountingScheduler()
-      const key = memoryKey({ limits: { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 1000 } })
-      const timeouts = { connectTimeoutMs: 60_000, firstByteTimeoutMs: 600_000, idleTimeoutMs: 600_000 }
-      const gateway = layerInMemory({
-        keys: [key],
-        backend: layerOllama({ url: new URL(backend.url), ...timeouts })
-      }).pipe(Layer.provide(scheduler.layer))
-      yield* Effect.gen(function* () {
-        const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
-        const ask = (stream: boolean) =>
-          Effect.promise(() =>
-            fetch(`${url}/v1/chat/completions`, {
-              method: "POST",
-              headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
-              body: JSON.stringify({ model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
-            }).then((answer) => answer.text())
-          )
-        /** The fewest of some equal requests: what the gateway does by the clock makes the others longer. */
-        const fewest = Effect.fnUntraced(function* (stream: boolean, frames: number) {
-          const texts = Array.from({ length: frames - 1 }, (_, n) => fake.chat(` ${n}`))
-          // Frames with a pause come in reads of their own.
-          backend.always({
-            does: "stream",
-            lines: [...texts, fake.done("chat", { eval_count: frames })],
-            gapMs: 10
-          })
-          yield* ask(stream)
-          const counts: Array<number> = []
-          for (let n = 0; n < rounds; n += 1) {
-            const before = scheduler.count
-            yield* ask(stream)
-            // What ends a request comes a moment after the last byte.
-            yield* Effect.sleep("10 millis")
-            counts.push(scheduler.count - before)
-          }
-          return Math.min(...counts)
-        })
-        const [whole, short, long] = [
-          yield* fewest(false, 1),
-          yield* fewest(true, 2),
-          yield* fewest(true, 12)
-        ]
-        const frame = (long - short) / 10
-        assert.isAtMost(whole, most.whole)
-        assert.isAtMost(frame, most.frame)
-        // Fewer would be no chat.
-        assert.isAbove(whole, 30)
-        assert.isAbove(frame, 3)
-      }).pipe(Effect.provide(gateway))
-    }).pipe(Effect.scoped)
-)
+const test = testWith(it.live)
+
+test("when a request is answered, then it takes no more operations than allowed, nor does each frame of a stream", function* () {
+  const backend = yield* makeFakeBackend
+  backend.setModels(["m:latest"])
+  const scheduler = new CountingScheduler()
+  const key = memoryKey({ limits: { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 1000 } })
+  const timeouts = { connectTimeoutMs: 60_000, firstByteTimeoutMs: 600_000, idleTimeoutMs: 600_000 }
+  const gateway = layerInMemory({
+    keys: [key],
+    backend: layerOllama({ url: new URL(backend.url), ...timeouts })
+  }).pipe(Layer.provide(scheduler.layer))
+  yield* Effect.gen(function* () {
+    const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
+    const ask = (stream: boolean) =>
+      Effect.promise(() =>
+        fetch(`${url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
+          body: JSON.stringify({ model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
+        }).then((answer) => answer.text())
+      )
+    /** The fewest of some equal requests: what the gateway does by the clock makes the others longer. */
+    const fewest = Effect.fnUntraced(function* (stream: boolean, frames: number) {
+      const texts = Array.from({ length: frames - 1 }, (_, n) => fake.chat(` ${n}`))
+      // Frames with a pause come in reads of their own.
+      backend.always({
+        does: "stream",
+        lines: [...texts, fake.done("chat", { eval_count: frames })],
+        gapMs: 10
+      })
+      yield* ask(stream)
+      const counts: Array<number> = []
+      for (let n = 0; n < rounds; n += 1) {
+        const before = scheduler.count
+        yield* ask(stream)
+        // What ends a request comes a moment after the last byte.
+        yield* Effect.sleep("10 millis")
+        counts.push(scheduler.count - before)
+      }
+      return Math.min(...counts)
+    })
+    const [whole, short, long] = [yield* fewest(false, 1), yield* fewest(true, 2), yield* fewest(true, 12)]
+    const frame = (long - short) / 10
+    assert.isAtMost(whole, most.whole)
+    assert.isAtMost(frame, most.frame)
+    // Fewer would be no chat.
+    assert.isAbove(whole, 30)
+    assert.isAbove(frame, 3)
+  }).pipe(Effect.provide(gateway))
+})

@@ -1,12 +1,10 @@
 /** For whom a request is, as the audit says. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import OpenAI from "openai"
 import { tollgateBeside } from "../cli/inProcess.ts"
 import { call, Fake, Gateway, hello, layerGateway, rowOf } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 let serial = 0
 
@@ -22,9 +20,7 @@ const endUserOf = (answer: { readonly headers: Headers }) => Effect.map(rowOf(an
 
 const header = "X-OpenWebUI-User-Email"
 
-layer(layerGateway(), live)("the end user", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("the end user", (test) => {
   test("when a request of the OpenAI surface names its user, then the audit has it, and the model server does not", function* () {
     const [{ url }, backend] = [yield* Gateway, yield* Fake]
     const secret = yield* keyWith()

@@ -1,12 +1,12 @@
 /** The operations guide's table of a request's log line is what the gateway prints. */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { vi } from "vitest"
 import { Collector, traced } from "../support/Collector.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const guide = readFileSync(path.resolve(import.meta.dirname, "../../docs/alerts.md"), "utf8")
 
@@ -37,11 +37,7 @@ const linesOf = <E, R>(work: Effect.Effect<unknown, E, R>) =>
     return yield* Effect.forEach(printed, (line) => Schema.decodeEffect(Line)(line))
   }).pipe(Effect.scoped)
 
-const live = { excludeTestServices: true } as const
-
-layer(layerGateway(production), live)("a request's log line", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway(production))("a request's log line", (test) => {
   test("when a request is logged without a collector, then the line has the fields of the operations guide but its trace", function* () {
     const { secret } = yield* newKey()
     const headers = { traceparent: `00-${"1".repeat(32)}-${"2".repeat(16)}-01` }
@@ -76,46 +72,42 @@ const traceparent = (digit: string, flags: string) => ({
   traceparent: `00-${traceId(digit)}-${"f".repeat(16)}-${flags}`
 })
 
-layer(traced(layerGateway(production), 1), live)("a log line with a collector", (it) => {
-  it.effect("when a request has a trace, then all its lines name the trace that the collector has", () =>
-    Effect.gen(function* () {
-      const [{ spans }, backend, { secret }] = [yield* Collector, yield* Fake, yield* newKey()]
-      backend.script({ does: "answer", status: 500, body: "{}" })
-      const lines = yield* linesOf(
-        Effect.gen(function* () {
-          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("a", "01") })
-          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("b", "00") })
-          yield* call("/api/chat", { secret, body: hello() })
-        })
-      )
-      const traces = (wanted: string) =>
-        lines.filter(({ message }) => message === wanted).map(({ trace_id }) => trace_id)
-      const [sampled, unsampled, own] = traces("request")
-      assert.deepStrictEqual([sampled, unsampled], [traceId("a"), traceId("b")])
-      assert.deepStrictEqual(traces("backend failed"), [traceId("a")])
-      const found = yield* eventually(
-        Effect.sync(() => spans().filter((span) => span.traceId === own)),
-        (of) => of.length > 0
-      )
-      assert.isNotEmpty(found)
-    })
-  )
+inWorld(traced(layerGateway(production), 1))("a log line with a collector", (test) => {
+  test("when a request has a trace, then all its lines name the trace that the collector has", function* () {
+    const [{ spans }, backend, { secret }] = [yield* Collector, yield* Fake, yield* newKey()]
+    backend.script({ does: "answer", status: 500, body: "{}" })
+    const lines = yield* linesOf(
+      Effect.gen(function* () {
+        yield* call("/api/chat", { secret, body: hello(), headers: traceparent("a", "01") })
+        yield* call("/api/chat", { secret, body: hello(), headers: traceparent("b", "00") })
+        yield* call("/api/chat", { secret, body: hello() })
+      })
+    )
+    const traces = (wanted: string) =>
+      lines.filter(({ message }) => message === wanted).map(({ trace_id }) => trace_id)
+    const [sampled, unsampled, own] = traces("request")
+    assert.deepStrictEqual([sampled, unsampled], [traceId("a"), traceId("b")])
+    assert.deepStrictEqual(traces("backend failed"), [traceId("a")])
+    const found = yield* eventually(
+      Effect.sync(() => spans().filter((span) => span.traceId === own)),
+      (of) => of.length > 0
+    )
+    assert.isNotEmpty(found)
+  })
 })
 
-layer(traced(layerGateway(production), 0), live)("a log line of a request that is not sampled", (it) => {
-  it.effect("when nobody has spans of a request, then its line names no trace", () =>
-    Effect.gen(function* () {
-      const { secret } = yield* newKey()
-      const lines = yield* linesOf(
-        Effect.gen(function* () {
-          yield* call("/api/chat", { secret, body: hello() })
-          yield* call("/api/chat", { secret, body: hello(), headers: traceparent("c", "01") })
-        })
-      )
-      assert.deepStrictEqual(
-        lines.filter(({ message }) => message === "request").map(({ trace_id }) => trace_id),
-        [undefined, traceId("c")]
-      )
-    })
-  )
+inWorld(traced(layerGateway(production), 0))("a log line of a request that is not sampled", (test) => {
+  test("when nobody has spans of a request, then its line names no trace", function* () {
+    const { secret } = yield* newKey()
+    const lines = yield* linesOf(
+      Effect.gen(function* () {
+        yield* call("/api/chat", { secret, body: hello() })
+        yield* call("/api/chat", { secret, body: hello(), headers: traceparent("c", "01") })
+      })
+    )
+    assert.deepStrictEqual(
+      lines.filter(({ message }) => message === "request").map(({ trace_id }) => trace_id),
+      [undefined, traceId("c")]
+    )
+  })
 })

@@ -1,5 +1,5 @@
 /** The main job from end to end: a key is made, used by real clients, accounted for, and taken away. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Ollama } from "ollama"
@@ -17,9 +17,7 @@ import {
   newKey
 } from "../support/Gateway.ts"
 import { makeStopwatch, ownTimeMs, atMost } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 /** A command as an operator gives it; its standard output. */
 const tollgate = (...args: ReadonlyArray<string>) =>
@@ -37,9 +35,7 @@ const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
   Number(/^tollgate_backend_first_frame_seconds_count\{model="m:latest"\} (\d+)$/m.exec(text)?.[1] ?? 0)
 )
 
-layer(layerGateway({ EXTRA_SURFACES: "responses,messages" }), live)("the main job", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))("the main job", (test) => {
   test("when a command makes a key, then real clients are served, counted to the token, and refused after its revocation", function* () {
     const [{ url }, sql] = [yield* Gateway, yield* SqlClient.SqlClient]
     yield* tollgate("create-tenant", "--name", "team", "--allow-all-models")

@@ -1,10 +1,10 @@
 /** `X-Model-Loaded`, and the load in the audit row, before a server that holds one model. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey, rowOf } from "../support/Gateway.ts"
+import { inWorld } from "../support/testWith.ts"
 
-const live = { excludeTestServices: true } as const
 const header = "x-model-loaded"
 
 /** A server that loads a model for 400 ms when it answered with another one before. */
@@ -40,56 +40,48 @@ const surfaces = [
   { path: "/v1/embeddings", body: { input: "Hello" } }
 ]
 
-layer(layerGateway({ BACKEND_MAX_CONCURRENT: "2", BACKEND_MAX_LOADED_MODELS: "1" }), live)(
+inWorld(layerGateway({ BACKEND_MAX_CONCURRENT: "2", BACKEND_MAX_LOADED_MODELS: "1" }))(
   "with a queue before a server that holds one model",
-  (it) => {
-    it.effect(
-      "when requests for two models alternate, then X-Model-Loaded says of each whether its model was loaded, on both surfaces, and its row how long that took",
-      () =>
-        Effect.gen(function* () {
-          const secret = yield* holdsOne
-          // The store is new: the first request waits until every replica could have named its own.
-          yield* call("/api/chat", { secret, body: hello({ model: "first" }) })
-          for (const { body, path } of surfaces)
-            for (const [model, loaded] of [
-              ["a", "false"],
-              ["a", "true"],
-              ["b", "false"]
-            ] as const) {
-              const answer = yield* call(path, { secret, body: { ...body, model } })
-              assert.strictEqual(answer.status, 200, answer.text)
-              assert.strictEqual(answer.headers.get(header), loaded, `${path} ${model}`)
-              const loadMs = (yield* rowOf(answer))?.load_ms
-              assert.strictEqual(loadMs, loaded === "false" ? 400 : null, `${path} ${model}`)
-            }
-          for (const [path, body] of [
-            ["/api/show", { model: "a" }],
-            ["/api/tags", undefined],
-            ["/v1/models", undefined]
-          ] as const) {
-            const { headers, status } = yield* call(path, { secret, ...(body === undefined ? {} : { body }) })
-            assert.deepStrictEqual([status, headers.get(header)], [200, null], path)
-          }
-          const { headers, status } = yield* call("/api/chat", { secret, body: hello({ model: "none" }) })
-          assert.deepStrictEqual([status, headers.get(header)], [403, null])
-        })
-    )
+  (test) => {
+    test("when requests for two models alternate, then X-Model-Loaded says of each whether its model was loaded, on both surfaces, and its row how long that took", function* () {
+      const secret = yield* holdsOne
+      // The store is new: the first request waits until every replica could have named its own.
+      yield* call("/api/chat", { secret, body: hello({ model: "first" }) })
+      for (const { body, path } of surfaces)
+        for (const [model, loaded] of [
+          ["a", "false"],
+          ["a", "true"],
+          ["b", "false"]
+        ] as const) {
+          const answer = yield* call(path, { secret, body: { ...body, model } })
+          assert.strictEqual(answer.status, 200, answer.text)
+          assert.strictEqual(answer.headers.get(header), loaded, `${path} ${model}`)
+          const loadMs = (yield* rowOf(answer))?.load_ms
+          assert.strictEqual(loadMs, loaded === "false" ? 400 : null, `${path} ${model}`)
+        }
+      for (const [path, body] of [
+        ["/api/show", { model: "a" }],
+        ["/api/tags", undefined],
+        ["/v1/models", undefined]
+      ] as const) {
+        const { headers, status } = yield* call(path, { secret, ...(body === undefined ? {} : { body }) })
+        assert.deepStrictEqual([status, headers.get(header)], [200, null], path)
+      }
+      const { headers, status } = yield* call("/api/chat", { secret, body: hello({ model: "none" }) })
+      assert.deepStrictEqual([status, headers.get(header)], [403, null])
+    })
   }
 )
 
-layer(layerGateway(), live)("without a queue", (it) => {
-  it.effect(
-    "when a request had to wait for its model, then its row says so, and there is no X-Model-Loaded",
-    () =>
-      Effect.gen(function* () {
-        const secret = yield* holdsOne
-        const loads: Array<number | null | undefined> = []
-        for (const { body, path } of surfaces.slice(0, 4)) {
-          const answer = yield* call(path, { secret, body: { ...body, model: "a" } })
-          assert.deepStrictEqual([answer.status, answer.headers.get(header)], [200, null], path)
-          loads.push((yield* rowOf(answer))?.load_ms)
-        }
-        assert.deepStrictEqual(loads, [400, null, null, null])
-      })
-  )
+inWorld(layerGateway())("without a queue", (test) => {
+  test("when a request had to wait for its model, then its row says so, and there is no X-Model-Loaded", function* () {
+    const secret = yield* holdsOne
+    const loads: Array<number | null | undefined> = []
+    for (const { body, path } of surfaces.slice(0, 4)) {
+      const answer = yield* call(path, { secret, body: { ...body, model: "a" } })
+      assert.deepStrictEqual([answer.status, answer.headers.get(header)], [200, null], path)
+      loads.push((yield* rowOf(answer))?.load_ms)
+    }
+    assert.deepStrictEqual(loads, [400, null, null, null])
+  })
 })

@@ -2,14 +2,12 @@
  * Each gate gone in turn, with everything else well: 503 in the contract's shape, no call to the backend, and service
  * again as soon as the gate is back. The tables name every gate: one that is added does not compile without its row.
  */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Schema } from "effect"
 import { type Gate, gates } from "../../src/domain/Errors.ts"
 import { hello } from "../support/Gateway.ts"
 import { layerTwins, Twins } from "../support/Twins.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 const post = Effect.fnUntraced(function* (path: string, secret: string | undefined, body: unknown) {
   const { url } = yield* Twins
@@ -68,9 +66,7 @@ const calls = {
   "openai, streamed": { path: "/v1/chat/completions", body: hello({ stream: true }) }
 }
 
-layer(layerTwins, live)("each gate gone in turn", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerTwins)("each gate gone in turn", (test) => {
   for (const gate of gates) {
     const row: Row = matrix[gate]
     test(`when ${gate} is away, then the answer is 503, the backend is not called, and requests work again afterwards`, function* () {

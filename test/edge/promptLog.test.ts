@@ -1,14 +1,12 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { sweep } from "../../src/promptlog/PromptLog.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 interface Logged {
   readonly prompt: string
@@ -58,9 +56,7 @@ const Messages = Schema.fromJsonString(
 const said = (marker: string, more: Readonly<Record<string, unknown>> = {}) =>
   hello({ messages: [{ role: "user", content: `say ${marker}` }], ...more })
 
-layer(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }), live)("the prompt log", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }))("the prompt log", (test) => {
   test("when a key has not opted in, then nothing of its prompts is anywhere in the database", function* () {
     const fake = yield* Fake
     const { secret } = yield* newKey()

@@ -1,13 +1,11 @@
 /** Prompts that are longer than the context window, and clients that ask for another window. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { tagsEntry } from "../../src/backend/demo/wire.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey, rowOf } from "../support/Gateway.ts"
 import { install } from "./surface/asking.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 const words = (count: number) => [{ role: "user", content: "word ".repeat(count) }]
 
@@ -30,9 +28,7 @@ const overflows = Effect.fnUntraced(function* (tenant: string, outcome: string) 
   return line === undefined ? undefined : Number(line.split(" ").at(-1))
 })
 
-layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "100" }), live)("PROMPT_OVERFLOW=warn", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ BACKEND_CONTEXT_LENGTH: "100" }))("PROMPT_OVERFLOW=warn", (test) => {
   test("when a prompt does not fit, then it is sent unchanged, and header, audit and metric say so", function* () {
     const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
     for (const stream of [true, false]) {
@@ -95,57 +91,49 @@ const windows = [
 ] as const
 
 for (const { cases, env } of windows) {
-  layer(layerGateway(env), live)(`a window with ${Object.keys(env).join(" and ")}`, (it) => {
-    it.effect("when a client asks for one, then the server gets what may be, and the answer says which", () =>
-      Effect.gen(function* () {
-        const [backend, { secret }] = [yield* Fake, yield* newKey()]
-        for (const [num_ctx, sent, told] of cases) {
-          for (const [path, body] of [
-            ["/api/chat", hello({ options: { num_ctx } })],
-            ["/api/generate", { model: "m", prompt: "hi", options: { num_ctx } }],
-            ["/api/embed", { model: "embedder", input: "x", options: { num_ctx } }]
-          ] as const) {
-            const { headers } = yield* call(path, { secret, body })
-            assert.strictEqual(headers.get("x-num-ctx"), told, `${path} ${num_ctx}`)
-            assert.strictEqual(Object(backend.requests.at(-1)?.body?.["options"]).num_ctx, sent)
-          }
+  inWorld(layerGateway(env))(`a window with ${Object.keys(env).join(" and ")}`, (test) => {
+    test("when a client asks for one, then the server gets what may be, and the answer says which", function* () {
+      const [backend, { secret }] = [yield* Fake, yield* newKey()]
+      for (const [num_ctx, sent, told] of cases) {
+        for (const [path, body] of [
+          ["/api/chat", hello({ options: { num_ctx } })],
+          ["/api/generate", { model: "m", prompt: "hi", options: { num_ctx } }],
+          ["/api/embed", { model: "embedder", input: "x", options: { num_ctx } }]
+        ] as const) {
+          const { headers } = yield* call(path, { secret, body })
+          assert.strictEqual(headers.get("x-num-ctx"), told, `${path} ${num_ctx}`)
+          assert.strictEqual(Object(backend.requests.at(-1)?.body?.["options"]).num_ctx, sent)
         }
-      })
-    )
+      }
+    })
   })
 }
 
-layer(layerGateway({ BACKEND_CONTEXT_LENGTH: "4096" }), live)("the lists of models", (it) => {
-  it.effect(
-    "when a client asks what a model can take, then both lists tell the window that its requests have",
-    () =>
-      Effect.gen(function* () {
-        const [backend, { secret }] = [yield* Fake, yield* newKey()]
-        for (const [name, length] of [
-          ["small:latest", 2048],
-          ["large:latest", 1_000_000]
-        ] as const) {
-          const { capabilities: _untold, ...bare } = tagsEntry(name, [])
-          backend.setDescription(name, wire.described(["completion"], length))
-          yield* install([], [bare])
-          const told = Math.min(length, 4096)
-          const listed = call("/v1/models", { secret })
-          const entry = (text: string) =>
-            JSON.parse(text).data.find(({ id }: { readonly id: string }) => id === name)
-          const { text } = yield* eventually(listed, ({ text }) => entry(text)?.context_length === told)
-          assert.strictEqual(entry(text)?.context_length, told)
-          const shown = yield* call("/api/show", { secret, body: { model: name } })
-          assert.strictEqual(JSON.parse(shown.text).context_length, told)
-        }
-      })
-  )
+inWorld(layerGateway({ BACKEND_CONTEXT_LENGTH: "4096" }))("the lists of models", (test) => {
+  test("when a client asks what a model can take, then both lists tell the window that its requests have", function* () {
+    const [backend, { secret }] = [yield* Fake, yield* newKey()]
+    for (const [name, length] of [
+      ["small:latest", 2048],
+      ["large:latest", 1_000_000]
+    ] as const) {
+      const { capabilities: _untold, ...bare } = tagsEntry(name, [])
+      backend.setDescription(name, wire.described(["completion"], length))
+      yield* install([], [bare])
+      const told = Math.min(length, 4096)
+      const listed = call("/v1/models", { secret })
+      const entry = (text: string) =>
+        JSON.parse(text).data.find(({ id }: { readonly id: string }) => id === name)
+      const { text } = yield* eventually(listed, ({ text }) => entry(text)?.context_length === told)
+      assert.strictEqual(entry(text)?.context_length, told)
+      const shown = yield* call("/api/show", { secret, body: { model: name } })
+      assert.strictEqual(JSON.parse(shown.text).context_length, told)
+    }
+  })
 })
 
-layer(layerGateway({ PROMPT_OVERFLOW: "refuse", BACKEND_CONTEXT_LENGTH: "100" }), live)(
+inWorld(layerGateway({ PROMPT_OVERFLOW: "refuse", BACKEND_CONTEXT_LENGTH: "100" }))(
   "PROMPT_OVERFLOW=refuse",
-  (it) => {
-    const test = testWith(it.effect)
-
+  (test) => {
     test("when a prompt cannot fit, then it is a 400 with both figures on both surfaces, without a call", function* () {
       const [backend, { secret, tenant }] = [yield* Fake, yield* newKey()]
       const before = backend.requests.length

@@ -1,12 +1,10 @@
 /** What a client is told when a limit or a budget says no, and what it is told before that. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Clock, Effect, Fiber } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 const chat = (secret: string, more: Readonly<Record<string, unknown>> = {}) =>
   call("/api/chat", { secret, body: hello({ stream: false, ...more }) })
@@ -46,9 +44,7 @@ const hundred = {
 const setBudgets = (prefix: string, budgets: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
   Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, budgets))
 
-layer(layerGateway(), live)("limits and budgets", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("limits and budgets", (test) => {
   test("when requests per minute are used, then they are counted down and refused with the seconds to wait", function* () {
     const { secret } = yield* newKey({ rpm: 2, tpm: 1000 })
     assert.deepStrictEqual(left(yield* chat(secret)), limits(2, 1, 1000, 990))

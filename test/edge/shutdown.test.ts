@@ -1,5 +1,5 @@
 /** Being told to stop: the balancer learns it first, nothing that runs is cut before its time, and all of it is counted. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Deferred, Effect, Exit, Fiber, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
@@ -18,9 +18,7 @@ import { talk } from "../support/RawClient.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 /** A gateway that is told to stop as SIGTERM does it: the fiber that runs it is interrupted. */
 const startGateway = Effect.fnUntraced(function* (env: Record<string, string>) {
@@ -47,9 +45,7 @@ const notReady = eventually(call("/readyz"), ({ status }) => status === 503)
 
 const stores = Layer.merge(layerTestPostgres(), Layer.fresh(layerTestRedis))
 
-layer(Layer.merge(Layer.fresh(layerFake), stores), live)("a gateway that is told to stop", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(Layer.merge(Layer.fresh(layerFake), stores))("a gateway that is told to stop", (test) => {
   test("when it drains, then it is not ready at once, still answers, and lets a stream run to its end", function* () {
     const gateway = yield* startGateway({ SHUTDOWN_DRAIN_MS: "2000", SHUTDOWN_GRACE_MS: "10000" })
     yield* Effect.gen(function* () {

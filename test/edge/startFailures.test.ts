@@ -36,24 +36,20 @@ const start = (env: Readonly<Record<string, string>>) =>
     return Effect.sync(() => void child.kill("SIGKILL"))
   })
 
-it.live("when another program listens there, then the line says so, and the exit code is 1", () =>
-  Effect.scoped(
-    Effect.gen(function* () {
-      const port = yield* freePort
-      const other = createServer()
-      yield* Effect.acquireRelease(
-        Effect.promise(() => once(other.listen(port, "127.0.0.1"), "listening")),
-        () => Effect.sync(() => other.close())
-      )
-      assert.deepStrictEqual(yield* start({ PORT: String(port) }), [
-        1,
-        `tollgate: cannot listen on 127.0.0.1:${port}: another program listens there; stop it, or set another PORT (EADDRINUSE)\n`
-      ])
-    })
-  )
-)
-
 const test = testWith(it.live)
+
+test("when another program listens there, then the line says so, and the exit code is 1", function* () {
+  const port = yield* freePort
+  const other = createServer()
+  yield* Effect.acquireRelease(
+    Effect.promise(() => once(other.listen(port, "127.0.0.1"), "listening")),
+    () => Effect.sync(() => other.close())
+  )
+  assert.deepStrictEqual(yield* start({ PORT: String(port) }), [
+    1,
+    `tollgate: cannot listen on 127.0.0.1:${port}: another program listens there; stop it, or set another PORT (EADDRINUSE)\n`
+  ])
+})
 
 test("when Node is too old, then one line says so, and what has the right one", function* () {
   const older =

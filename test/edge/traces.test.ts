@@ -1,12 +1,10 @@
 /** The traces of requests, at a collector: whose they continue, what they have, and what has none. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
 import { Collector, type CollectedSpan, traced } from "../support/Collector.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../support/testWith.ts"
 
 /**
  * Names and types of the published convention: github.com/open-telemetry/semantic-conventions-genai,
@@ -48,9 +46,7 @@ const below = Effect.fnUntraced(function* ({ spanId }: CollectedSpan) {
 const traceId = (n: number) => n.toString(16).padStart(32, "0")
 const client = "00f067aa0ba902b7"
 
-layer(traced(layerGateway(), 1), live)("with a collector", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(traced(layerGateway(), 1))("with a collector", (test) => {
   test("when a client sends a sampled traceparent, then its trace goes on through the request to the model server", function* () {
     const [backend, { secret }] = [yield* Fake, yield* newKey()]
     const traceparent = `00-${traceId(1)}-${client}-01`
@@ -209,18 +205,16 @@ layer(traced(layerGateway(), 1), live)("with a collector", (it) => {
   })
 })
 
-layer(traced(layerGateway(), 0), live)("with a ratio of 0", (it) => {
-  it.effect("when clients sample everything, then nothing is sent", () =>
-    Effect.gen(function* () {
-      const [backend, { bodies }, { secret }] = [yield* Fake, yield* Collector, yield* newKey()]
-      for (const headers of [{}, { traceparent: `00-${traceId(5)}-${client}-01` }]) {
-        yield* call("/api/chat", { secret, body: hello(), headers })
-        assert.match(
-          String(backend.requests.at(-1)?.headers["traceparent"]),
-          /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/
-        )
-      }
-      assert.deepStrictEqual(bodies, [])
-    })
-  )
+inWorld(traced(layerGateway(), 0))("with a ratio of 0", (test) => {
+  test("when clients sample everything, then nothing is sent", function* () {
+    const [backend, { bodies }, { secret }] = [yield* Fake, yield* Collector, yield* newKey()]
+    for (const headers of [{}, { traceparent: `00-${traceId(5)}-${client}-01` }]) {
+      yield* call("/api/chat", { secret, body: hello(), headers })
+      assert.match(
+        String(backend.requests.at(-1)?.headers["traceparent"]),
+        /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/
+      )
+    }
+    assert.deepStrictEqual(bodies, [])
+  })
 })

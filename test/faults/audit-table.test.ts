@@ -1,9 +1,9 @@
 /** A database that answers, but whose tables take no rows: nothing is given away unrecorded, and it heals by itself. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const run = (statement: string) =>
   Effect.orDie(Effect.flatMap(SqlClient.SqlClient, (sql) => Effect.asVoid(sql.unsafe(statement))))
@@ -31,9 +31,7 @@ const faults = [
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
-layer(layerGateway(), { excludeTestServices: true })("tables that take no rows", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("tables that take no rows", (test) => {
   for (const { begin, end, what } of faults) {
     test(`when rows cannot be written (${what}), then answers wait, later nothing is admitted, and no row is lost`, function* () {
       const [fake, { secret }] = [yield* Fake, yield* newKey()]

@@ -13,6 +13,7 @@ import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/record
 import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { queuedFor } from "../support/permits.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
+import { testWith } from "../support/testWith.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
@@ -187,43 +188,39 @@ it.live(
     )
 )
 
-it.live(
-  "when two processes close requests of the same keys at once, then their sums agree to the token, without a deadlock",
-  () =>
-    Effect.gen(function* () {
-      const generous = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000 }
-      const audits = [yield* another(generous), yield* another(generous)]
-      const callers = Array.from({ length: 10 }, () => callerOf())
-      const intents = Array.from({ length: 1000 }, (_, n) =>
-        intentOf({ caller: callers[n % 10] ?? callerOf() })
+const test = testWith(it.live, TestPostgres)
+
+test("when two processes close requests of the same keys at once, then their sums agree to the token, without a deadlock", function* () {
+  const generous = { openTimeoutMs: 20_000, closeTimeoutMs: 20_000 }
+  const audits = [yield* another(generous), yield* another(generous)]
+  const callers = Array.from({ length: 10 }, () => callerOf())
+  const intents = Array.from({ length: 1000 }, (_, n) => intentOf({ caller: callers[n % 10] ?? callerOf() }))
+  yield* Effect.forEach(
+    audits.flatMap((audit, process) =>
+      intents.map((intent, n) =>
+        // Every tenth request is ended by both, as a crash that was none would have it.
+        n % 2 === process || n % 10 === 0
+          ? Effect.andThen(
+              audit.open(queuedFor(intent)),
+              Effect.suspend(() => audit.close(endOf(intent, usageOf(n, 1))))
+            )
+          : Effect.void
       )
-      yield* Effect.forEach(
-        audits.flatMap((audit, process) =>
-          intents.map((intent, n) =>
-            // Every tenth request is ended by both, as a crash that was none would have it.
-            n % 2 === process || n % 10 === 0
-              ? Effect.andThen(
-                  audit.open(queuedFor(intent)),
-                  Effect.suspend(() => audit.close(endOf(intent, usageOf(n, 1))))
-                )
-              : Effect.void
-          )
-        ),
-        (work) => work,
-        { concurrency: "unbounded", discard: true }
-      )
-      for (const [index, { keyId }] of callers.entries()) {
-        const expected = intents.reduce((sum, _, n) => (n % 10 === index ? sum + n : sum), 0)
-        const days = yield* ledgerOf(keyId)
-        assert.deepInclude(days[0], { requests: 100, tokensIn: expected, tokensOut: 100 })
-        assert.deepStrictEqual(days, yield* auditSumsOf(keyId))
-      }
-      const sql = yield* SqlClient.SqlClient
-      const deadlocks = yield* sql<{ readonly n: number }>`
+    ),
+    (work) => work,
+    { concurrency: "unbounded", discard: true }
+  )
+  for (const [index, { keyId }] of callers.entries()) {
+    const expected = intents.reduce((sum, _, n) => (n % 10 === index ? sum + n : sum), 0)
+    const days = yield* ledgerOf(keyId)
+    assert.deepInclude(days[0], { requests: 100, tokensIn: expected, tokensOut: 100 })
+    assert.deepStrictEqual(days, yield* auditSumsOf(keyId))
+  }
+  const sql = yield* SqlClient.SqlClient
+  const deadlocks = yield* sql<{ readonly n: number }>`
         SELECT deadlocks::int AS n FROM pg_stat_database WHERE datname = current_database()`
-      assert.strictEqual(deadlocks[0]?.n, 0)
-    }).pipe(Effect.scoped, Effect.provide(TestPostgres))
-)
+  assert.strictEqual(deadlocks[0]?.n, 0)
+})
 
 it.live("when a connection is cut while rows are written, then they are written again and counted once", () =>
   Effect.gen(function* () {
@@ -258,21 +255,19 @@ it.live("when a connection is cut while rows are written, then they are written 
   )
 )
 
-it.live("when the gateway ends, then rows that wait are written before", () =>
-  Effect.gen(function* () {
-    const scope = yield* Scope.make()
-    const audit = yield* Scope.provide(another(), scope)
-    const intent = intentOf()
-    yield* audit.open(queuedFor(intent))
-    const unlock = yield* Scope.make()
-    yield* Scope.provide(lock("audit_log"), unlock)
-    yield* Effect.exit(Effect.suspend(() => audit.close(endOf(intent, usageOf(4, 2)))))
-    const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
-    refusedInTime(yield* timed(audit.open(queuedFor(intentOf()))), 700)
-    yield* Effect.sleep("300 millis")
-    assert.isUndefined(ending.pollUnsafe(), "it waits for the row")
-    yield* Scope.close(unlock, Exit.void)
-    yield* Fiber.join(ending)
-    assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 4 })
-  }).pipe(Effect.provide(TestPostgres))
-)
+test("when the gateway ends, then rows that wait are written before", function* () {
+  const scope = yield* Scope.make()
+  const audit = yield* Scope.provide(another(), scope)
+  const intent = intentOf()
+  yield* audit.open(queuedFor(intent))
+  const unlock = yield* Scope.make()
+  yield* Scope.provide(lock("audit_log"), unlock)
+  yield* Effect.exit(Effect.suspend(() => audit.close(endOf(intent, usageOf(4, 2)))))
+  const ending = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+  refusedInTime(yield* timed(audit.open(queuedFor(intentOf()))), 700)
+  yield* Effect.sleep("300 millis")
+  assert.isUndefined(ending.pollUnsafe(), "it waits for the row")
+  yield* Scope.close(unlock, Exit.void)
+  yield* Fiber.join(ending)
+  assert.deepInclude(yield* storedRow(intent.arrival.requestId), { status: 200, tokens_in: 4 })
+})

@@ -6,7 +6,7 @@ import { spawnSync } from "node:child_process"
 import { chownSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { Redis } from "ioredis"
 import { SqlClient } from "effect/sql"
@@ -17,6 +17,7 @@ import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { atMost, eventually, makeStopwatch } from "../support/wait.ts"
 import { tollgateWith } from "../cli/tollgate.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const run = (command: string, ...args: ReadonlyArray<string>): boolean =>
   spawnSync(command, args, { stdio: "ignore" }).status === 0
@@ -184,7 +185,7 @@ const disconnect = Effect.flatMap(
     sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tollgate' AND client_addr IS NOT NULL`
 )
 
-layer(
+inWorld(
   Layer.effect(Stores, world).pipe(
     Layer.provideMerge(
       Layer.mergeAll(
@@ -193,9 +194,8 @@ layer(
         layerPrivateRedis(["--requirepass", "first", "--enable-protected-configs", "yes"])
       )
     )
-  ),
-  { excludeTestServices: true }
-)("a gateway whose stores cannot be used", (it) => {
+  )
+)("a gateway whose stores cannot be used", (test, it) => {
   it.effect("when Postgres is read-only, then it is named, and ready again by itself", () =>
     Effect.flatMap(SqlClient.SqlClient, (sql) =>
       isNamed({
@@ -251,58 +251,45 @@ layer(
     )
   )
 
-  it.effect(
-    "when the password of Postgres is another one, then it is named, and the one in the file is used",
-    () =>
-      Effect.gen(function* () {
-        const { write } = yield* Stores
-        yield* isNamed({
-          store: "database",
-          fault: "password refused",
-          begin: Effect.andThen(setPassword("sec@nd/"), disconnect),
-          mend: Effect.sync(() => write("database", encodeURIComponent("sec@nd/")))
-        })
-      })
-  )
+  test("when the password of Postgres is another one, then it is named, and the one in the file is used", function* () {
+    const { write } = yield* Stores
+    yield* isNamed({
+      store: "database",
+      fault: "password refused",
+      begin: Effect.andThen(setPassword("sec@nd/"), disconnect),
+      mend: Effect.sync(() => write("database", encodeURIComponent("sec@nd/")))
+    })
+  })
 
-  it.effect(
-    "when the password of Redis is another one, then it is named, and the one in the file is used",
-    () =>
-      Effect.gen(function* () {
-        const { tellRedis, write } = yield* Stores
-        yield* isNamed({
-          store: "cache",
-          fault: "password refused",
-          begin: Effect.andThen(
-            tellRedis("CONFIG", "SET", "requirepass", "sec@nd/"),
-            tellRedis("CLIENT", "KILL", "TYPE", "normal")
-          ),
-          mend: Effect.sync(() => write("redis", encodeURIComponent("sec@nd/")))
-        })
-      })
-  )
+  test("when the password of Redis is another one, then it is named, and the one in the file is used", function* () {
+    const { tellRedis, write } = yield* Stores
+    yield* isNamed({
+      store: "cache",
+      fault: "password refused",
+      begin: Effect.andThen(
+        tellRedis("CONFIG", "SET", "requirepass", "sec@nd/"),
+        tellRedis("CLIENT", "KILL", "TYPE", "normal")
+      ),
+      mend: Effect.sync(() => write("redis", encodeURIComponent("sec@nd/")))
+    })
+  })
 
-  it.effect(
-    "when the files cannot be used or name another server, then the last good ones are, and the log says so",
-    () =>
-      Effect.gen(function* () {
-        const { environment, gateway, tellRedis } = yield* Stores
-        assert.strictEqual(yield* readiness(gateway), 200)
-        writeFileSync(environment["REDIS_URL_FILE"] ?? "", "redis://:sec%40nd%2F@127.0.0.1:1\n")
-        rmSync(environment["DATABASE_URL_FILE"] ?? "")
-        yield* disconnect
-        yield* tellRedis("CLIENT", "KILL", "TYPE", "normal")
-        const warned = (fault: string) =>
-          new RegExp(`"file with the url of a store not used".*"fault":"${fault}"`)
-        yield* eventually(
-          Effect.sync(gateway.printed),
-          (text) =>
-            warned("it cannot be read").test(text) && warned("it is no URL of the same store").test(text)
-        )
-        assert.match(gateway.printed(), warned("it cannot be read"))
-        assert.match(gateway.printed(), warned("it is no URL of the same store"))
-        assert.strictEqual(yield* readiness(gateway), 200)
-        for (const secret of ["sec%40nd", "sec@nd", ":first"]) assert.notInclude(gateway.printed(), secret)
-      })
-  )
+  test("when the files cannot be used or name another server, then the last good ones are, and the log says so", function* () {
+    const { environment, gateway, tellRedis } = yield* Stores
+    assert.strictEqual(yield* readiness(gateway), 200)
+    writeFileSync(environment["REDIS_URL_FILE"] ?? "", "redis://:sec%40nd%2F@127.0.0.1:1\n")
+    rmSync(environment["DATABASE_URL_FILE"] ?? "")
+    yield* disconnect
+    yield* tellRedis("CLIENT", "KILL", "TYPE", "normal")
+    const warned = (fault: string) =>
+      new RegExp(`"file with the url of a store not used".*"fault":"${fault}"`)
+    yield* eventually(
+      Effect.sync(gateway.printed),
+      (text) => warned("it cannot be read").test(text) && warned("it is no URL of the same store").test(text)
+    )
+    assert.match(gateway.printed(), warned("it cannot be read"))
+    assert.match(gateway.printed(), warned("it is no URL of the same store"))
+    assert.strictEqual(yield* readiness(gateway), 200)
+    for (const secret of ["sec%40nd", "sec@nd", ":first"]) assert.notInclude(gateway.printed(), secret)
+  })
 })

@@ -1,6 +1,6 @@
 /** A request whose process was taken for dead, and which ends after all: in the database, the ledger and the counters. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Deferred, Effect, Fiber } from "effect"
 import { chargeCorrection, correctAudit } from "../../src/audit/corrections.ts"
 import { completionRow } from "../../src/audit/rows.ts"
@@ -14,7 +14,7 @@ import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /** Whether a statement waits for a lock. Within a transaction pg_stat_activity would not change, pg_locks does. */
 const waitsForLock = Effect.gen(function* () {
@@ -25,9 +25,7 @@ const waitsForLock = Effect.gen(function* () {
 
 const abortion = { status: 500, errorType: "aborted" }
 
-layer(TestPostgres, { excludeTestServices: true })("a late end", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(TestPostgres)("a late end", (test, it) => {
   test("when its amount is another one, then it is corrected; when it is only sent twice, then not", function* () {
     const pg = yield* PgClient.PgClient
     const caller = callerOf()

@@ -1,5 +1,5 @@
 /** A bad network to Postgres: what was written there and never heard of is written once, and nobody is served on it. */
-import { assert, describe, layer } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
@@ -7,7 +7,7 @@ import { Meter } from "../../src/gates/meter/Meter.ts"
 import { call, eventually, Fake, hello } from "../support/Gateway.ts"
 import { asIf, booksClosed, chat, granted, layerWired, usedKey, Wires, writing } from "../support/Wires.ts"
 import { atMost } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 let serial = 0
 
@@ -21,9 +21,7 @@ const rowsOf = Effect.fnUntraced(function* (id: string) {
   return rows.map((row) => ({ ...row }))
 })
 
-layer(layerWired(), { excludeTestServices: true })("a bad network to Postgres", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerWired())("a bad network to Postgres", (test) => {
   describe("an answer of the database that was lost after it had committed", () => {
     for (const stream of [true, false]) {
       const kind = stream ? "stream" : "whole answer"

@@ -1,5 +1,5 @@
 /** A bad network to Redis: what was decided there and never heard of is neither paid twice nor kept for ever. */
-import { assert, describe, layer } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { call, eventually, Fake, newKey } from "../support/Gateway.ts"
@@ -16,11 +16,9 @@ import {
   writing
 } from "../support/Wires.ts"
 import { atMost } from "../support/wait.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
-layer(layerWired(), { excludeTestServices: true })("a bad network to Redis", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerWired())("a bad network to Redis", (test) => {
   describe("a reply that was lost after Redis had done its work", () => {
     for (const stream of [true, false]) {
       const kind = stream ? "stream" : "whole answer"

@@ -17,6 +17,7 @@ import { rawPost, rawRequest, talk } from "../support/RawClient.ts"
 import { storedInPostgres, storedInRedis } from "../support/stored.ts"
 import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { testWith } from "../support/testWith.ts"
 
 const redisPassword = "redis-hidden-word"
 const World = layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
@@ -278,58 +279,54 @@ const administer = Effect.fnUntraced(function* ({ database, remember }: Run) {
   return [created.stderr, rotated.stderr, ...quiet.map(({ stdout, stderr }) => stdout + stderr)]
 })
 
-it.live(
-  "when everything was asked and broken once, then no secret is in anything said, printed, sent or stored, and nothing internal in any answer",
-  () =>
-    Effect.gen(function* () {
-      const run = yield* makeRun
-      for (const part of [serve, misplace, refuse, breakBackend, breakStores]) yield* part(run)
-      const commands = yield* administer(run)
-      yield* run.say("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-      yield* run.say(rawRequest("GET", "/readyz"))
-      yield* Effect.sleep("2500 millis")
-      const tables = yield* storedInPostgres
-      const keys = yield* storedInRedis(
-        `redis://:${redisPassword}@127.0.0.1:${(yield* TestRedisServer).port}`
-      )
-      assert.strictEqual(yield* run.gateway.stop, 0, run.gateway.printed())
+const test = testWith(it.live, World)
 
-      const printed = run.gateway.printed()
-      const everything = new Map([
-        ["answers", run.answers.join("\n")],
-        ["log", printed],
-        ["traces", run.collector.bodies.join("\n")],
-        ["commands", commands.join("\n")],
-        ["redis", keys.join("\n")],
-        ...tables
-      ])
-      // Each of these has something to look through, and what it holds shows that the look is at the right place.
-      for (const [place, mark] of [
-        ["answers", "gateway_requests_total"],
-        ["log", '"fault":"status"'],
-        ["traces", "POST /api/chat"],
-        ["commands", "unknown command"],
-        ["redis", "{"],
-        ["audit_log", "tg_"],
-        ["api_keys", "$argon2id$"]
-      ] as const) {
-        assert.include(everything.get(place), mark, place)
-      }
-      const hidden = [...run.secrets.flatMap((key) => [key.slice(12, 28), key.slice(-16)]), "hidden-word"]
-      for (const [place, text] of everything) {
-        for (const secret of hidden) assert.notInclude(text, secret, place)
-        if (place !== "redis") assert.notInclude(text, "marker-prompt", place)
-        if (place !== "log") assert.notInclude(text, "marker-inside", place)
-      }
-      const addresses = [run.fake.port, run.postgres.port, run.redis.port].map((port) => `127.0.0.1:${port}`)
-      for (const said of [...run.answers, everything.get("audit_log") ?? "", ...commands]) {
-        assert.notMatch(said, ourInside)
-        for (const address of addresses) assert.notInclude(said, address)
-      }
-      // What the backend says, and where it is, is for whoever asks for debug.
-      for (const line of printed.split("\n").filter((line) => !line.includes('"level":"debug"'))) {
-        assert.notInclude(line, "marker-inside")
-        assert.notInclude(line, `:${run.fake.port}`)
-      }
-    }).pipe(Effect.scoped, Effect.provide(World))
-)
+test("when everything was asked and broken once, then no secret is in anything said, printed, sent or stored, and nothing internal in any answer", function* () {
+  const run = yield* makeRun
+  for (const part of [serve, misplace, refuse, breakBackend, breakStores]) yield* part(run)
+  const commands = yield* administer(run)
+  yield* run.say("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+  yield* run.say(rawRequest("GET", "/readyz"))
+  yield* Effect.sleep("2500 millis")
+  const tables = yield* storedInPostgres
+  const keys = yield* storedInRedis(`redis://:${redisPassword}@127.0.0.1:${(yield* TestRedisServer).port}`)
+  assert.strictEqual(yield* run.gateway.stop, 0, run.gateway.printed())
+
+  const printed = run.gateway.printed()
+  const everything = new Map([
+    ["answers", run.answers.join("\n")],
+    ["log", printed],
+    ["traces", run.collector.bodies.join("\n")],
+    ["commands", commands.join("\n")],
+    ["redis", keys.join("\n")],
+    ...tables
+  ])
+  // Each of these has something to look through, and what it holds shows that the look is at the right place.
+  for (const [place, mark] of [
+    ["answers", "gateway_requests_total"],
+    ["log", '"fault":"status"'],
+    ["traces", "POST /api/chat"],
+    ["commands", "unknown command"],
+    ["redis", "{"],
+    ["audit_log", "tg_"],
+    ["api_keys", "$argon2id$"]
+  ] as const) {
+    assert.include(everything.get(place), mark, place)
+  }
+  const hidden = [...run.secrets.flatMap((key) => [key.slice(12, 28), key.slice(-16)]), "hidden-word"]
+  for (const [place, text] of everything) {
+    for (const secret of hidden) assert.notInclude(text, secret, place)
+    if (place !== "redis") assert.notInclude(text, "marker-prompt", place)
+    if (place !== "log") assert.notInclude(text, "marker-inside", place)
+  }
+  const addresses = [run.fake.port, run.postgres.port, run.redis.port].map((port) => `127.0.0.1:${port}`)
+  for (const said of [...run.answers, everything.get("audit_log") ?? "", ...commands]) {
+    assert.notMatch(said, ourInside)
+    for (const address of addresses) assert.notInclude(said, address)
+  }
+  // What the backend says, and where it is, is for whoever asks for debug.
+  for (const line of printed.split("\n").filter((line) => !line.includes('"level":"debug"'))) {
+    assert.notInclude(line, "marker-inside")
+    assert.notInclude(line, `:${run.fake.port}`)
+  }
+})

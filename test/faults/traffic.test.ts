@@ -3,7 +3,7 @@
  * gets what the ledger would have refused, it passes within three seconds, and afterwards log, ledger and counters
  * agree and nothing is held.
  */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -16,6 +16,7 @@ import { startTraffic } from "../support/Traffic.ts"
 import { layerWired, leaseS, tellRedis, Wires } from "../support/Wires.ts"
 import { atMost } from "../support/wait.ts"
 import { expectRepairs } from "../support/watch.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /**
  * One token, which is held however little is left: no answer is cut, each costs the same, and the budget, which is a
@@ -88,54 +89,52 @@ const spent = Effect.fnUntraced(function* (prefix: string) {
   return row?.n ?? 0
 })
 
-layer(layerWired(), { excludeTestServices: true })("in the middle of traffic", (it) => {
+inWorld(layerWired())("in the middle of traffic", (test) => {
   for (const { name, begins, ends, lastsMs = 1500, empties } of faults) {
-    it.effect(`when ${name}, then requests get an answer or a 503, and the books are exact`, () =>
-      Effect.gen(function* () {
-        const [registry, wires] = [yield* Registry, yield* Wires]
-        if (empties) yield* expectRepairs
-        ;(yield* Fake).always(answer)
-        const free = yield* newKey()
-        const budget = 300
-        const tight = yield* newKey()
-        yield* registry.setBudgets(free.prefix, { total: 1_000_000 })
-        yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
-        for (const { secret } of [free, tight]) {
-          assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
-        }
-        const traffic = yield* startTraffic([free.secret, tight.secret], 6)
-        yield* eventually(
-          Effect.sync(() => traffic.outcomes.length),
-          (answers) => answers > 6
-        )
-        const began = performance.now()
-        yield* begins
-        yield* Effect.sleep(lastsMs)
-        if (ends !== undefined) yield* ends
-        yield* wires.redis.heal
-        yield* wires.postgres.heal
-        const back = yield* eventually(chat(free.secret), ({ status }) => status === 200)
-        assert.strictEqual(back.status, 200, back.text)
-        yield* Effect.sleep("300 millis")
-        yield* traffic.stop
+    test(`when ${name}, then requests get an answer or a 503, and the books are exact`, function* () {
+      const [registry, wires] = [yield* Registry, yield* Wires]
+      if (empties) yield* expectRepairs
+      ;(yield* Fake).always(answer)
+      const free = yield* newKey()
+      const budget = 300
+      const tight = yield* newKey()
+      yield* registry.setBudgets(free.prefix, { total: 1_000_000 })
+      yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
+      for (const { secret } of [free, tight]) {
+        assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
+      }
+      const traffic = yield* startTraffic([free.secret, tight.secret], 6)
+      yield* eventually(
+        Effect.sync(() => traffic.outcomes.length),
+        (answers) => answers > 6
+      )
+      const began = performance.now()
+      yield* begins
+      yield* Effect.sleep(lastsMs)
+      if (ends !== undefined) yield* ends
+      yield* wires.redis.heal
+      yield* wires.postgres.heal
+      const back = yield* eventually(chat(free.secret), ({ status }) => status === 200)
+      assert.strictEqual(back.status, 200, back.text)
+      yield* Effect.sleep("300 millis")
+      yield* traffic.stop
 
-        const all = traffic.outcomes
-        const odd = all.filter(
-          ({ status, type }) => !(status === 200 || status === 503 || type === "budget_exceeded")
-        )
-        assert.deepStrictEqual(odd, [])
-        // A request that was answered already waits longer for its row: a failover shall not cost it its answer.
-        const refused = all.filter((outcome) => outcome.status === 503 && outcome.began > began)
-        const slowest = Math.max(0, ...refused.map(({ ms }) => ms))
-        assert.isBelow(slowest, atMost(2500))
-        const end = yield* settledBooks(leaseS + 5)
-        assert.deepStrictEqual({ open: end.open, difference: end.difference }, { open: 0, difference: 0 })
-        assert.isAtMost(yield* spent(tight.prefix), budget)
-        assert.isAtLeast(
-          (yield* spent(tight.prefix)) + (yield* spent(free.prefix)),
-          cost * all.filter(({ status }) => status === 200).length
-        )
-      })
-    )
+      const all = traffic.outcomes
+      const odd = all.filter(
+        ({ status, type }) => !(status === 200 || status === 503 || type === "budget_exceeded")
+      )
+      assert.deepStrictEqual(odd, [])
+      // A request that was answered already waits longer for its row: a failover shall not cost it its answer.
+      const refused = all.filter((outcome) => outcome.status === 503 && outcome.began > began)
+      const slowest = Math.max(0, ...refused.map(({ ms }) => ms))
+      assert.isBelow(slowest, atMost(2500))
+      const end = yield* settledBooks(leaseS + 5)
+      assert.deepStrictEqual({ open: end.open, difference: end.difference }, { open: 0, difference: 0 })
+      assert.isAtMost(yield* spent(tight.prefix), budget)
+      assert.isAtLeast(
+        (yield* spent(tight.prefix)) + (yield* spent(free.prefix)),
+        cost * all.filter(({ status }) => status === 200).length
+      )
+    })
   }
 })

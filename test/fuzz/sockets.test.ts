@@ -1,4 +1,4 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { assertRefusal } from "../edge/attacks/checks.ts"
 import {
@@ -15,11 +15,9 @@ import { rawPost, talk, type Talk } from "../support/RawClient.ts"
 import { mutateBytes } from "./bytes.ts"
 import { Random } from "./Random.ts"
 import { full, keep, kept, seed, tell } from "./run.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const count = full ? 3000 : 200
-
-const live = { excludeTestServices: true, timeout: 900_000 } as const
 
 /** Stands for the key of the run in what is kept. */
 const placeholder = "tg_00000000000000000000000000000000000000000"
@@ -67,9 +65,7 @@ const say = Effect.fnUntraced(function* (secret: string, bytes: Buffer) {
   return heard.responses.map(({ status }) => status)
 })
 
-layer(layerGateway(), live)("mangled bytes on the socket", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("mangled bytes on the socket", (test) => {
   test("when bytes are random, then the answer is whole and in our shape or there is none, and nothing is left behind", function* () {
     const backend = yield* Fake
     const { secret } = yield* newKey({ concurrent: 50 })

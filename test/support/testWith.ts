@@ -1,4 +1,4 @@
-import type { Vitest } from "@effect/vitest"
+import { layer, type Vitest } from "@effect/vitest"
 import { Effect, type Layer, type Scope } from "effect"
 
 /** What a test does, step by step: its body is a generator as in `Effect.gen`. */
@@ -21,3 +21,9 @@ export function testWith<R>(run: Vitest.Test<R>, layer?: Layer.Layer<never, unkn
       return layer === undefined ? test : Effect.provide(test, layer)
     })
 }
+
+/** `inWorld(layer)("the world", (test) => { … })`: tests that share a layer, which is built once, by the real clock. */
+export const inWorld =
+  <R, E>(world: Layer.Layer<R, E>) =>
+  (name: string, tests: (test: Test<R>, it: Vitest.MethodsNonLive<R>) => void): void =>
+    layer(world, { excludeTestServices: true })(name, (it) => tests(testWith(it.effect), it))

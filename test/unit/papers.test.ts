@@ -21,6 +21,7 @@ import { backgroundTasks } from "../../src/observability/Metrics.ts"
 import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
 import { root, textOf } from "../support/sources.ts"
+import { testWith } from "../support/testWith.ts"
 
 const filesOf = (...patterns: ReadonlyArray<string>) =>
   globSync([...patterns], { cwd: root })
@@ -242,36 +243,34 @@ const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   return (yield* TestConsole.logLines).slice(before).map(String).join("\n")
 })
 
-it.effect(
-  "when a document names a command or a flag, then it exists, and the reference has every command",
-  () =>
-    Effect.gen(function* () {
-      const known = [...(yield* help()).matchAll(/^ {2}([a-z]+(?:-[a-z]+)*) {2,}\S/gm)].map(
-        (match) => match[1] ?? ""
-      )
-      const helps = new Map<string, string>()
-      for (const command of known) helps.set(command, yield* help(command))
-      for (const [command, text] of helps) {
-        assert.include(text, "EXAMPLES", command)
-        for (const line of text.split("\n")) assert.isAtMost(line.length, 80, `${command}: ${line}`)
-      }
-      // Not the namespace and the release of that name.
-      const typed = named(
-        papers,
-        /(?:^|(?<!-n|install|namespace)[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm
-      )
-      allKnown(typed, 15, (name) => helps.has(name))
-      const wrong = typed.flatMap(({ match: [line, name = "", flags = ""] }) =>
-        [...flags.matchAll(/--[a-z]+(?:-[a-z]+)*/g)].some(([flag]) => !helps.get(name)?.includes(flag))
-          ? [line]
-          : []
-      )
-      assert.deepStrictEqual(wrong, [])
-      const reference = papers.filter(({ file }) => file === "docs/reference.md")
-      allKnown(named(reference, /^\| `([a-z]+-[a-z-]+)/gm), 8, (name) => helps.has(name))
-      assert.deepStrictEqual(
-        known.filter((command) => !reference[0]?.text.includes(`\`${command}`)),
-        []
-      )
-    })
-)
+const test = testWith(it.effect)
+
+test("when a document names a command or a flag, then it exists, and the reference has every command", function* () {
+  const known = [...(yield* help()).matchAll(/^ {2}([a-z]+(?:-[a-z]+)*) {2,}\S/gm)].map(
+    (match) => match[1] ?? ""
+  )
+  const helps = new Map<string, string>()
+  for (const command of known) helps.set(command, yield* help(command))
+  for (const [command, text] of helps) {
+    assert.include(text, "EXAMPLES", command)
+    for (const line of text.split("\n")) assert.isAtMost(line.length, 80, `${command}: ${line}`)
+  }
+  // Not the namespace and the release of that name.
+  const typed = named(
+    papers,
+    /(?:^|(?<!-n|install|namespace)[\s`"(])tollgate ((?:[a-z]+-)*[a-z]+)\b([^`\n#|]*)/gm
+  )
+  allKnown(typed, 15, (name) => helps.has(name))
+  const wrong = typed.flatMap(({ match: [line, name = "", flags = ""] }) =>
+    [...flags.matchAll(/--[a-z]+(?:-[a-z]+)*/g)].some(([flag]) => !helps.get(name)?.includes(flag))
+      ? [line]
+      : []
+  )
+  assert.deepStrictEqual(wrong, [])
+  const reference = papers.filter(({ file }) => file === "docs/reference.md")
+  allKnown(named(reference, /^\| `([a-z]+-[a-z-]+)/gm), 8, (name) => helps.has(name))
+  assert.deepStrictEqual(
+    known.filter((command) => !reference[0]?.text.includes(`\`${command}`)),
+    []
+  )
+})

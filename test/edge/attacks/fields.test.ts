@@ -1,5 +1,5 @@
 /** docs/hardening.md, B11 to B21: fields. The backend gets only the fields on which the gateway decided. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
@@ -7,15 +7,11 @@ import { call, Fake, Gateway, hello, installed, layerGateway, newKey } from "../
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const plain = hello({ stream: false })
 
-layer(layerGateway(), live)("a request's fields", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("a request's fields", (test) => {
   test("when a model is shown, then under the one name that was decided on, without its secrets (B11)", function* () {
     const { secret } = yield* newKey({ models: ["m"] })
     const path = "/api/show"
@@ -65,32 +61,30 @@ layer(layerGateway(), live)("a request's fields", (it) => {
     }).pipe(unharmed)
   })
 
-  it.effect("when models live elsewhere, then no tenant has them, not even one with all models (B14)", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const entry = (name: string, more: JsonObject) => ({ ...tagsEntry(name, ["completion"]), ...more })
-      backend.setModels([
-        ...installed,
-        entry("hosted:latest", { remote_host: "https://ollama.com:443" }),
-        entry("aliased:latest", { remote_model: "gpt" }),
-        "gpt-oss:120b-cloud",
-        "kimi:cloud"
-      ])
-      yield* Effect.addFinalizer(() => Effect.sync(() => backend.setModels(installed)))
-      // Two refreshes: the list is the new one by then.
-      const before = backend.lookups.length
-      yield* backend.until(() => backend.lookups.length >= before + 2)
-      const listed = yield* call("/api/tags", { secret })
-      for (const name of ["hosted:latest", "aliased", "gpt-oss:120b-cloud", "kimi:cloud"]) {
-        assert.notInclude(listed.text, name)
-        const response = yield* ask(secret, JSON.stringify(hello({ stream: false, model: name }))).pipe(
-          unharmed
-        )
-        assertRefusal(response, 403, name)
-      }
-    }).pipe(Effect.scoped)
-  )
+  test("when models live elsewhere, then no tenant has them, not even one with all models (B14)", function* () {
+    const backend = yield* Fake
+    const { secret } = yield* newKey()
+    const entry = (name: string, more: JsonObject) => ({ ...tagsEntry(name, ["completion"]), ...more })
+    backend.setModels([
+      ...installed,
+      entry("hosted:latest", { remote_host: "https://ollama.com:443" }),
+      entry("aliased:latest", { remote_model: "gpt" }),
+      "gpt-oss:120b-cloud",
+      "kimi:cloud"
+    ])
+    yield* Effect.addFinalizer(() => Effect.sync(() => backend.setModels(installed)))
+    // Two refreshes: the list is the new one by then.
+    const before = backend.lookups.length
+    yield* backend.until(() => backend.lookups.length >= before + 2)
+    const listed = yield* call("/api/tags", { secret })
+    for (const name of ["hosted:latest", "aliased", "gpt-oss:120b-cloud", "kimi:cloud"]) {
+      assert.notInclude(listed.text, name)
+      const response = yield* ask(secret, JSON.stringify(hello({ stream: false, model: name }))).pipe(
+        unharmed
+      )
+      assertRefusal(response, 403, name)
+    }
+  })
 
   test("when it is answered, then Content-Type says once that it is JSON in UTF-8 (B21)", function* () {
     const { url } = yield* Gateway

@@ -1,11 +1,11 @@
 /** docs/hardening.md, A07 and A08: a flood of bad keys slows down itself, and not paying clients. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, type Talk, talk } from "../../support/RawClient.ts"
 import { unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
@@ -33,9 +33,7 @@ const lastOf = ({ responses }: Talk) => ({
   retryAfter: responses[0]?.headers.get("retry-after")
 })
 
-layer(layerGateway(), { excludeTestServices: true })("floods without a key", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("floods without a key", (test) => {
   for (const [name, secret, path, status] of [
     ["unknown prefixes, A08", () => mintKey("tg_"), "/api/chat", 401],
     ["no key at all, A08", () => undefined, "/api/chat", 401],

@@ -1,19 +1,15 @@
 /** docs/hardening.md, "Framing and connections": no request is smuggled inside another one. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { call, eventually, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const chat = JSON.stringify(hello({ stream: false }))
 
-layer(layerGateway(), live)("HTTP framing", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("HTTP framing", (test) => {
   test("when a body has two lengths, then it is refused, and the bytes behind it are never a request (H01)", function* () {
     const { url } = yield* Gateway
     const sql = yield* SqlClient.SqlClient

@@ -1,18 +1,14 @@
 /** docs/hardening.md, H11 to H16: headers. A header that the gateway does not know changes nothing. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { chunked, rawPost, rawRequest, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const chat = JSON.stringify(hello({ stream: false }))
 
-layer(layerGateway(), live)("odd headers", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("odd headers", (test) => {
   test("when names are odd, headers many or long, or bytes latin-1, then they are handled or refused (H11)", function* () {
     const { url } = yield* Gateway
     const { secret } = yield* newKey()

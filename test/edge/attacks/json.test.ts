@@ -1,15 +1,13 @@
 /** docs/hardening.md, B01 to B10: bytes and JSON. A body that gateway and backend could read differently is refused. */
 import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { routes } from "../../../src/http/routes.ts"
 import { Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { chunked, rawPost, talk } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const plain = hello({ stream: false })
 
@@ -21,9 +19,7 @@ const sized = (bytes: number): string => {
   return empty.replace('"content":""', `"content":"${"a".repeat(bytes - empty.length)}"`)
 }
 
-layer(layerGateway(), live)("a request's body", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("a request's body", (test) => {
   test("when it is as large as the limit, then it is taken, and beyond it refused unread (B01)", function* () {
     const { url } = yield* Gateway
     const { secret } = yield* newKey()

@@ -1,5 +1,5 @@
 /** What Node's parser refuses has no audit row. It is answered once, in the error shape, and counted. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import { type MalformedReason, malformedReasons } from "../../../src/observability/Metrics.ts"
@@ -7,7 +7,7 @@ import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
 import { talk } from "../../support/RawClient.ts"
 import { assertRefusal, unharmed } from "./checks.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const hasty = Layer.succeed(ClientTimeouts, {
   head: 700,
@@ -40,9 +40,7 @@ const counted = Effect.map(
 
 const rows = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT request_id FROM audit_log`)
 
-layer(layerGateway().pipe(Layer.provide(hasty)), { excludeTestServices: true })("malformed HTTP", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway().pipe(Layer.provide(hasty)))("malformed HTTP", (test) => {
   test("when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)", function* () {
     const { url } = yield* Gateway
     assert.deepStrictEqual(

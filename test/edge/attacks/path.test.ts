@@ -1,14 +1,12 @@
 /** docs/hardening.md, "Paths and methods": everything that is not in the route table is a 403. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { makeHintOf } from "../../../src/http/hints.ts"
 import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, rawRequest, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 import { atMost } from "../../support/wait.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const hintOf = makeHintOf(new Set())
 
@@ -47,9 +45,7 @@ const targets = [
   ["P11", "POST", ["/v1/audio/transcriptions", "/api/experimental/web_fetch"]]
 ] as const
 
-layer(layerGateway(), live)("a target that is not on the list", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("a target that is not on the list", (test, it) => {
   test("when it is the backend's own management, then it is refused for every method, with and without a key (P01)", function* () {
     const { url } = yield* Gateway
     const { secret } = yield* newKey()

@@ -1,15 +1,13 @@
 /** docs/hardening.md, H04 to H06 and H10: slow clients. The bounds are shorter here than in production. */
 import { connect, type Socket } from "node:net"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 import { makeStopwatch, atMost } from "../../support/wait.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const hasty = Layer.succeed(ClientTimeouts, {
   head: 700,
@@ -26,9 +24,7 @@ const dripping = (byte: string, everyMs: number) => (socket: Socket) => {
   socket.once("close", () => clearInterval(timer))
 }
 
-layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its time", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway().pipe(Layer.provide(hasty)))("a client that takes its time", (test) => {
   test("when headers come slowly, then they are cut with a 408 in the error shape, and other clients do not notice (H04)", function* () {
     const { url } = yield* Gateway
     const { secret } = yield* newKey()
@@ -94,41 +90,39 @@ layer(layerGateway().pipe(Layer.provide(hasty)), live)("a client that takes its 
   })
 })
 
-layer(layerGateway(), live)("a client that says nothing more", (it) => {
+inWorld(layerGateway())("a client that says nothing more", (test) => {
   // 10 000 are for a machine of one's own: this many show whether a connection costs more than its buffers.
-  it.effect("when 1000 connections are idle, then they cost little and others are served (H10)", () =>
-    Effect.gen(function* () {
-      const { url } = yield* Gateway
-      const before = process.memoryUsage().rss
-      const { hostname, port } = new URL(url)
-      const sockets = yield* Effect.acquireRelease(
-        Effect.promise(() =>
-          Promise.all(
-            Array.from(
-              { length: 1000 },
-              (_, i) =>
-                new Promise<Socket>((resolve, reject) => {
-                  const socket = connect({
-                    host: hostname,
-                    port: Number(port),
-                    localAddress: `127.0.0.${2 + (i % 8)}`
-                  })
-                  socket.once("error", reject)
-                  socket.once("data", () => resolve(socket))
-                  socket.write("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+  test("when 1000 connections are idle, then they cost little and others are served (H10)", function* () {
+    const { url } = yield* Gateway
+    const before = process.memoryUsage().rss
+    const { hostname, port } = new URL(url)
+    const sockets = yield* Effect.acquireRelease(
+      Effect.promise(() =>
+        Promise.all(
+          Array.from(
+            { length: 1000 },
+            (_, i) =>
+              new Promise<Socket>((resolve, reject) => {
+                const socket = connect({
+                  host: hostname,
+                  port: Number(port),
+                  localAddress: `127.0.0.${2 + (i % 8)}`
                 })
-            )
+                socket.once("error", reject)
+                socket.once("data", () => resolve(socket))
+                socket.write("GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+              })
           )
-        ),
-        (sockets) => Effect.sync(() => sockets.forEach((socket) => socket.destroy()))
-      )
-      assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 200)
-      for (let i = 0; i < 10; i += 1) {
-        const started = makeStopwatch()
-        assert.strictEqual((yield* call("/readyz")).status, 200)
-        assert.isBelow(started(), atMost(1000))
-      }
-      assert.isTrue(sockets.every((socket) => !socket.destroyed))
-    }).pipe(Effect.scoped)
-  )
+        )
+      ),
+      (sockets) => Effect.sync(() => sockets.forEach((socket) => socket.destroy()))
+    )
+    assert.isBelow((process.memoryUsage().rss - before) / 2 ** 20, 200)
+    for (let i = 0; i < 10; i += 1) {
+      const started = makeStopwatch()
+      assert.strictEqual((yield* call("/readyz")).status, 200)
+      assert.isBelow(started(), atMost(1000))
+    }
+    assert.isTrue(sockets.every((socket) => !socket.destroyed))
+  })
 })

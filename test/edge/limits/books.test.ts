@@ -1,5 +1,5 @@
 /** `tollgate reconcile` beside a gateway whose clients do not stop. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import { Books, Counters, layerPostgres } from "../../../src/admin/books/Books.ts"
@@ -12,7 +12,7 @@ import { eventually, layerGateway, newKey } from "../../support/Gateway.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 import { startTraffic } from "../../support/Traffic.ts"
 import { expectRepairs } from "../../support/watch.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const layerCounters = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
@@ -28,9 +28,7 @@ const World = layerPostgres({ leaseS: 30, looks: { everyMs: 5 } }).pipe(
   Layer.provideMerge(layerGateway())
 )
 
-layer(World, { excludeTestServices: true })("the books of a gateway in use", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(World)("the books of a gateway in use", (test) => {
   test("when requests run all the time, then no look at the books finds a difference, and at rest all are compared", function* () {
     const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
     const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())

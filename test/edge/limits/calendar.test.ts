@@ -2,7 +2,7 @@
  * Periods end at midnight UTC, wherever the host is and whatever its clock says: a request belongs to the day and month
  * in which it was admitted, by the clock of the counters.
  */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Clock, Effect, Fiber, Layer, Result } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
@@ -24,8 +24,7 @@ import {
 } from "../../support/Gateway.ts"
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
 import { quickHash } from "../../support/quickHash.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 /** A clock of which only the time of day can be set: waiting takes as long as ever. */
 const clockAt = (now: (real: Clock.Clock) => number) =>
@@ -98,102 +97,93 @@ const zoned = Layer.effectDiscard(
   )
 )
 
-layer(oneProcess().pipe(Layer.provideMerge(zoned)), live)(`a host in ${zone}`, (it) => {
-  it.effect(
-    `when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`,
-    () =>
-      Effect.gen(function* () {
-        const [backend, registry] = [yield* Fake, yield* Registry]
-        assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
-        state.now = Date.parse(`${before}T23:59:59.900Z`)
-        const { secret, prefix } = yield* newKey({ concurrent: 2 })
-        yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
-        // The list of models is from another day: it has to be asked for again.
-        const listed = call("/api/tags", { secret })
-        yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
-        backend.script({
-          does: "stream",
-          lines: [
-            ...Array.from({ length: 6 }, () => wire.chat("x")),
-            wire.done("chat", { eval_count: 6, prompt_eval_count: 4 })
-          ],
-          gapMs: 50
-        })
-        const arrived = backend.requests.length
-        const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
-          startImmediately: true
-        })
-        yield* backend.until(() => backend.requests.length > arrived)
-        state.now = Date.parse(`${after}T00:00:00.000Z`)
-        assert.strictEqual((yield* Fiber.join(stream)).status, 200)
-        assert.deepStrictEqual(yield* ledgerOf(prefix), [[before, 10]])
+inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test) => {
+  test(`when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`, function* () {
+    const [backend, registry] = [yield* Fake, yield* Registry]
+    assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
+    state.now = Date.parse(`${before}T23:59:59.900Z`)
+    const { secret, prefix } = yield* newKey({ concurrent: 2 })
+    yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
+    // The list of models is from another day: it has to be asked for again.
+    const listed = call("/api/tags", { secret })
+    yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
+    backend.script({
+      does: "stream",
+      lines: [
+        ...Array.from({ length: 6 }, () => wire.chat("x")),
+        wire.done("chat", { eval_count: 6, prompt_eval_count: 4 })
+      ],
+      gapMs: 50
+    })
+    const arrived = backend.requests.length
+    const stream = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+      startImmediately: true
+    })
+    yield* backend.until(() => backend.requests.length > arrived)
+    state.now = Date.parse(`${after}T00:00:00.000Z`)
+    assert.strictEqual((yield* Fiber.join(stream)).status, 200)
+    assert.deepStrictEqual(yield* ledgerOf(prefix), [[before, 10]])
 
-        // Nothing of the new day is spent, and of a new month neither.
-        const peek = yield* call("/api/version", { secret })
-        assert.deepStrictEqual(
-          [peek.headers.get("x-budget-period"), peek.headers.get("x-budget-tokens-remaining")],
-          ["day", "50"]
-        )
-        for (let i = 0; i < 5; i++) assert.strictEqual((yield* chat(secret)).status, 200)
-        const [yesterday, today] = yield* ledgerOf(prefix)
-        assert.deepStrictEqual([yesterday, today?.[0]], [[before, 10], after])
-        // The last one was cut to what was left.
-        assert.isAbove(today?.[1] ?? 0, 40)
-        let spent = yield* chat(secret)
-        for (let i = 0; i < 5 && spent.status === 200; i++) spent = yield* chat(secret)
-        assert.strictEqual(spent.status, 429)
-        const wait = ((endOf("day", state.now) ?? 0) - state.now) / 1000
-        assert.strictEqual(spent.headers.get("retry-after"), String(wait))
-      })
-  )
+    // Nothing of the new day is spent, and of a new month neither.
+    const peek = yield* call("/api/version", { secret })
+    assert.deepStrictEqual(
+      [peek.headers.get("x-budget-period"), peek.headers.get("x-budget-tokens-remaining")],
+      ["day", "50"]
+    )
+    for (let i = 0; i < 5; i++) assert.strictEqual((yield* chat(secret)).status, 200)
+    const [yesterday, today] = yield* ledgerOf(prefix)
+    assert.deepStrictEqual([yesterday, today?.[0]], [[before, 10], after])
+    // The last one was cut to what was left.
+    assert.isAbove(today?.[1] ?? 0, 40)
+    let spent = yield* chat(secret)
+    for (let i = 0; i < 5 && spent.status === 200; i++) spent = yield* chat(secret)
+    assert.strictEqual(spent.status, 429)
+    const wait = ((endOf("day", state.now) ?? 0) - state.now) / 1000
+    assert.strictEqual(spent.headers.get("retry-after"), String(wait))
+  })
 })
 
 for (const hours of [26, -26]) {
-  layer(
-    layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000))),
-    live
-  )(`a host whose clock is ${hours} h off`, (it) => {
-    it.effect(
-      "when host and stores disagree about the day, then it charges, refuses and shows by the day of the stores",
-      () =>
-        Effect.gen(function* () {
-          const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
-          const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
-          // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
-          const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
-          fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
-          yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
-          for (const left of ["10", "0"]) {
-            const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
-            assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)
-          }
-          const refused = yield* chat(secret)
-          assert.strictEqual(refused.status, 429)
-          const now = Date.now()
-          const wait = ((endOf("day", now) ?? 0) - now) / 1000
-          assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
-          const days = yield* sql<{ readonly off: number }>`
+  inWorld(
+    layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000)))
+  )(`a host whose clock is ${hours} h off`, (test) => {
+    test("when host and stores disagree about the day, then it charges, refuses and shows by the day of the stores", function* () {
+      const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+      const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
+      // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
+      const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
+      fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
+      yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
+      for (const left of ["10", "0"]) {
+        const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
+        assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)
+      }
+      const refused = yield* chat(secret)
+      assert.strictEqual(refused.status, 429)
+      const now = Date.now()
+      const wait = ((endOf("day", now) ?? 0) - now) / 1000
+      assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
+      const days = yield* sql<{ readonly off: number }>`
           SELECT day - (now() AT TIME ZONE 'UTC')::date AS off FROM ledger JOIN api_keys k ON k.id = key_id
           WHERE k.prefix = ${prefix}`
-          assert.deepStrictEqual(
-            days.map(({ off }) => Number(off)),
-            [0]
-          )
-          assert.deepInclude(yield* registry.usage(tenant, "day"), {
-            requests: 2,
-            tokensIn: 16,
-            tokensOut: 4
-          })
-          const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
+      assert.deepStrictEqual(
+        days.map(({ off }) => Number(off)),
+        [0]
+      )
+      assert.deepInclude(yield* registry.usage(tenant, "day"), {
+        requests: 2,
+        tokensIn: 16,
+        tokensOut: 4
+      })
+      const rows = yield* sql<{ readonly late: number; readonly arrived: number }>`
           SELECT extract(epoch FROM now() - admitted_at)::float8 AS late,
             extract(epoch FROM arrived_at - now())::float8 / 3600 AS arrived
           FROM audit_log WHERE key_prefix = ${prefix} AND status = 200`
-          for (const { late, arrived } of rows) {
-            assert.isBelow(Math.abs(late), 30)
-            // What the host took for the time is what it says, and decides nothing.
-            assert.closeTo(arrived, hours, 0.1)
-          }
-        })
-    )
+      for (const { late, arrived } of rows) {
+        assert.isBelow(Math.abs(late), 30)
+        // What the host took for the time is what it says, and decides nothing.
+        assert.closeTo(arrived, hours, 0.1)
+      }
+    })
   })
 }

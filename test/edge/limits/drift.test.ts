@@ -1,6 +1,6 @@
 /** Counters that have drifted from the ledger come back to it, and only while nothing is under way. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
 import {
@@ -17,7 +17,7 @@ import { writeRows } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const leaseS = 1
 
@@ -82,153 +82,145 @@ const drift = Effect.gen(function* () {
   return Number(/^tollgate_counter_drift_tokens (\d+)$/m.exec(text)?.[1])
 })
 
-layer(Layer.provideMerge(countersOf(often), TestPostgres), { excludeTestServices: true })(
-  "counters and ledger",
-  (it) => {
-    const test = testWith(it.effect)
-
-    for (const counted of [350, 0]) {
-      test(`when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`, function* () {
-        const claims = yield* keyAt(counted)
-        yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
-        yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
-        assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
-        assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
-      })
-    }
-
-    test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
-      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-      const claims = yield* keyAt(100)
-      const user = {
-        id: "00000000-0000-4000-8000-000000000bbb",
-        limits: claims.limits,
-        budgets: { total: 900 }
-      }
-      yield* sql`INSERT INTO user_ledger (user_account, key_id, day, requests, tokens_in, tokens_out)
-          VALUES (${user.id}::text::uuid, ${claims.account.key}::text::uuid, '2026-01-01', 1, 10, 20)`
-      yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
-      yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
-      const counted = spent({ ...claims, user })
-      assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
-    })
-
-    test("when counters may differ from the ledger, then they are corrected soon", function* () {
-      const claims = yield* keyAt(100)
-      const services = yield* Layer.build(countersOf(seldom))
-      const [meter, reconciler] = [Context.get(services, Meter), Context.get(services, Reconciler)]
-      yield* meter.load(claims.account, [{ counter: "total", tokens: 350 }])
-      const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
-      yield* Effect.sleep("600 millis")
-      assert.strictEqual(yield* total, 350)
-      yield* reconciler.compareSoon(claims.account)
-      assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
-    })
-
-    test("when a request is under way, then neither counter nor ledger is touched", function* () {
-      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-      const claims = yield* keyAt(350)
-      const running = yield* take(claims, "running")
-      yield* Effect.sleep("800 millis")
-      assert.strictEqual(yield* spent(claims), 360)
-      const id = "00000000-0000-4000-8000-00000000aaaa"
-      yield* insertIntent(id, claims, 10)
-      yield* meter.settle(running, 0)
-      yield* Effect.sleep("800 millis")
-      assert.strictEqual(yield* spent(claims), 350)
-      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledger", (test, it) => {
+  for (const counted of [350, 0]) {
+    test(`when a counter is at ${counted}, then it comes back to the ledger's 100 and the drift is logged`, function* () {
+      const claims = yield* keyAt(counted)
+      yield* (yield* Meter).settle(yield* take(claims, `touch-${counted}`), 0)
+      yield* eventually(drift, (tokens) => tokens === Math.abs(counted - 100))
       assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+      assert.strictEqual(yield* eventually(drift, (tokens) => tokens === 0), 0)
     })
-
-    test("when a key has another tenant while its request runs, then the counter of the tenant that asked keeps its hold", function* () {
-      const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
-      const tenant = "00000000-0000-4000-8000-000000000002"
-      const id = "00000000-0000-4000-8000-00000000bbbb"
-      const { account, limits } = yield* keyAt(0)
-      const claims = {
-        account: { ...account, group: tenant },
-        limits,
-        budgets: {},
-        tenantBudgets: { total: 1000 }
-      }
-      yield* meter.load({ group: tenant }, [{ counter: "total", tokens: 0 }])
-      const running = yield* take(claims, id)
-      yield* insertIntent(id, claims, 10)
-      const counted = Effect.map(
-        meter.snapshot({ group: tenant, accounts: [] }, Date.now()),
-        ({ totals }) => totals.total
-      )
-      // No key of the tenant is left.
-      yield* Effect.sleep("800 millis")
-      assert.strictEqual(yield* counted, 10)
-      yield* meter.settle(running, 10)
-      yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
-      assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 0), 0)
-    })
-
-    it.effect(
-      "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
-      () =>
-        Effect.gen(function* () {
-          const sql = yield* SqlClient.SqlClient
-          const claims = yield* keyAt(100)
-          const { key } = claims.account
-          const meter = yield* Meter
-          yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
-          const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-          for (const id of [running, booked]) {
-            yield* reserve(claims, id, 100)
-            yield* insertIntent(id, claims, 100)
-          }
-          const arrival = {
-            requestId: booked,
-            arrivedAt: Date.now(),
-            method: "POST",
-            endpoint: "/",
-            clientIp: ""
-          }
-          const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
-          // It is booked at more than it held, and nobody tells the counters.
-          yield* writeRows(yield* PgClient.PgClient)([completionRow(end)])
-          // All that remains, for somebody who is no more.
-          yield* reserve(claims, killed, 10_000)
-          const state = Effect.map(
-            meter.snapshot(claims.account, Date.now()),
-            ({ lapsed, open, totals }) => ({
-              open,
-              lapsed,
-              total: totals.total
-            })
-          )
-          assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
-          const asking = yield* reserve(claims, crypto.randomUUID())
-          assert.strictEqual(asking._tag, "Refused")
-          const one = { open: 0, lapsed: [running], total: 327 }
-          assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
-          yield* Effect.sleep("800 millis")
-          assert.deepStrictEqual(yield* state, one)
-          // The Reconciler's part.
-          yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
-          const rest = { open: 0, lapsed: [], total: 227 }
-          assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
-        }).pipe(Effect.provide(countersOf(often, leaseS)))
-    )
-
-    it.effect(
-      "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
-      () =>
-        Effect.gen(function* () {
-          const meter = yield* Meter
-          const { account, limits } = yield* keyAt(100)
-          const claims = { account, limits, budgets: {} }
-          // By a process that tells nobody any more.
-          yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
-          assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
-          const survey = meter.snapshot(account, Date.now())
-          const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
-          assert.deepStrictEqual([open, lapsed], [0, []])
-          assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
-        }).pipe(Effect.provide(countersOf(often, leaseS)))
-    )
   }
-)
+
+  test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
+    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const claims = yield* keyAt(100)
+    const user = {
+      id: "00000000-0000-4000-8000-000000000bbb",
+      limits: claims.limits,
+      budgets: { total: 900 }
+    }
+    yield* sql`INSERT INTO user_ledger (user_account, key_id, day, requests, tokens_in, tokens_out)
+          VALUES (${user.id}::text::uuid, ${claims.account.key}::text::uuid, '2026-01-01', 1, 10, 20)`
+    yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
+    yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
+    const counted = spent({ ...claims, user })
+    assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
+  })
+
+  test("when counters may differ from the ledger, then they are corrected soon", function* () {
+    const claims = yield* keyAt(100)
+    const services = yield* Layer.build(countersOf(seldom))
+    const [meter, reconciler] = [Context.get(services, Meter), Context.get(services, Reconciler)]
+    yield* meter.load(claims.account, [{ counter: "total", tokens: 350 }])
+    const total = Effect.map(meter.snapshot(claims.account, 0), ({ totals }) => totals.total)
+    yield* Effect.sleep("600 millis")
+    assert.strictEqual(yield* total, 350)
+    yield* reconciler.compareSoon(claims.account)
+    assert.strictEqual(yield* eventually(total, (tokens) => tokens === 100), 100)
+  })
+
+  test("when a request is under way, then neither counter nor ledger is touched", function* () {
+    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const claims = yield* keyAt(350)
+    const running = yield* take(claims, "running")
+    yield* Effect.sleep("800 millis")
+    assert.strictEqual(yield* spent(claims), 360)
+    const id = "00000000-0000-4000-8000-00000000aaaa"
+    yield* insertIntent(id, claims, 10)
+    yield* meter.settle(running, 0)
+    yield* Effect.sleep("800 millis")
+    assert.strictEqual(yield* spent(claims), 350)
+    yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+    assert.strictEqual(yield* eventually(spent(claims), (tokens) => tokens === 100), 100)
+  })
+
+  test("when a key has another tenant while its request runs, then the counter of the tenant that asked keeps its hold", function* () {
+    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const tenant = "00000000-0000-4000-8000-000000000002"
+    const id = "00000000-0000-4000-8000-00000000bbbb"
+    const { account, limits } = yield* keyAt(0)
+    const claims = {
+      account: { ...account, group: tenant },
+      limits,
+      budgets: {},
+      tenantBudgets: { total: 1000 }
+    }
+    yield* meter.load({ group: tenant }, [{ counter: "total", tokens: 0 }])
+    const running = yield* take(claims, id)
+    yield* insertIntent(id, claims, 10)
+    const counted = Effect.map(
+      meter.snapshot({ group: tenant, accounts: [] }, Date.now()),
+      ({ totals }) => totals.total
+    )
+    // No key of the tenant is left.
+    yield* Effect.sleep("800 millis")
+    assert.strictEqual(yield* counted, 10)
+    yield* meter.settle(running, 10)
+    yield* sql`DELETE FROM intents WHERE request_id = ${id}::text::uuid`
+    assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 0), 0)
+  })
+
+  it.effect(
+    "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
+    () =>
+      Effect.gen(function* () {
+        const sql = yield* SqlClient.SqlClient
+        const claims = yield* keyAt(100)
+        const { key } = claims.account
+        const meter = yield* Meter
+        yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
+        const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+        for (const id of [running, booked]) {
+          yield* reserve(claims, id, 100)
+          yield* insertIntent(id, claims, 100)
+        }
+        const arrival = {
+          requestId: booked,
+          arrivedAt: Date.now(),
+          method: "POST",
+          endpoint: "/",
+          clientIp: ""
+        }
+        const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+        // It is booked at more than it held, and nobody tells the counters.
+        yield* writeRows(yield* PgClient.PgClient)([completionRow(end)])
+        // All that remains, for somebody who is no more.
+        yield* reserve(claims, killed, 10_000)
+        const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+          open,
+          lapsed,
+          total: totals.total
+        }))
+        assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+        const asking = yield* reserve(claims, crypto.randomUUID())
+        assert.strictEqual(asking._tag, "Refused")
+        const one = { open: 0, lapsed: [running], total: 327 }
+        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+        yield* Effect.sleep("800 millis")
+        assert.deepStrictEqual(yield* state, one)
+        // The Reconciler's part.
+        yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+        const rest = { open: 0, lapsed: [], total: 227 }
+        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
+      }).pipe(Effect.provide(countersOf(often, leaseS)))
+  )
+
+  it.effect(
+    "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
+    () =>
+      Effect.gen(function* () {
+        const meter = yield* Meter
+        const { account, limits } = yield* keyAt(100)
+        const claims = { account, limits, budgets: {} }
+        // By a process that tells nobody any more.
+        yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
+        assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
+        const survey = meter.snapshot(account, Date.now())
+        const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
+        assert.deepStrictEqual([open, lapsed], [0, []])
+        assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
+      }).pipe(Effect.provide(countersOf(often, leaseS)))
+  )
+})

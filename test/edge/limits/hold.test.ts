@@ -1,48 +1,40 @@
 /** A stream that outgrows its hold takes more, and Postgres knows how much: nobody else is promised those tokens. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from "../../support/Gateway.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
-const live = { excludeTestServices: true } as const
-
-layer(layerGateway(), live)("a request of a model that nobody has heard", (it) => {
-  it.effect(
-    "when it begins, then it holds what is usual, and a client that leaves is charged all of it",
-    () =>
-      Effect.gen(function* () {
-        const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
-        const { prefix, secret } = yield* newKey()
-        backend.script({ does: "hang" })
-        const request = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
-          startImmediately: true
-        })
-        const held = Effect.map(
-          sql<{ readonly held: bigint }>`SELECT held FROM intents WHERE key_prefix = ${prefix}`,
-          ([row]) => Number(row?.held ?? 0)
-        )
-        assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 10 + 2048)
-        // The intent is written before the call is made.
-        yield* backend.until(() => backend.requests.length > 0)
-        assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 65_536 })
-        yield* Fiber.interrupt(request)
-        const rows = yield* eventually(
-          sql<{ readonly tokens: number; readonly usage_source: string }>`
+inWorld(layerGateway())("a request of a model that nobody has heard", (test) => {
+  test("when it begins, then it holds what is usual, and a client that leaves is charged all of it", function* () {
+    const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const { prefix, secret } = yield* newKey()
+    backend.script({ does: "hang" })
+    const request = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
+      startImmediately: true
+    })
+    const held = Effect.map(
+      sql<{ readonly held: bigint }>`SELECT held FROM intents WHERE key_prefix = ${prefix}`,
+      ([row]) => Number(row?.held ?? 0)
+    )
+    assert.strictEqual(yield* eventually(held, (tokens) => tokens > 0), 10 + 2048)
+    // The intent is written before the call is made.
+    yield* backend.until(() => backend.requests.length > 0)
+    assert.deepInclude(backend.requests.at(-1)?.body?.["options"], { num_predict: 65_536 })
+    yield* Fiber.interrupt(request)
+    const rows = yield* eventually(
+      sql<{ readonly tokens: number; readonly usage_source: string }>`
           SELECT tokens_out::float8 AS tokens, usage_source FROM audit_log
           WHERE key_prefix = ${prefix} AND status = 499`,
-          (found) => found.length > 0
-        )
-        assert.deepStrictEqual(rows, [{ tokens: 2048, usage_source: "estimated" }])
-      })
-  )
+      (found) => found.length > 0
+    )
+    assert.deepStrictEqual(rows, [{ tokens: 2048, usage_source: "estimated" }])
+  })
 })
 
-layer(layerGateway({ CONCURRENCY_LEASE_S: "3" }), live)("a hold that grew", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ CONCURRENCY_LEASE_S: "3" }))("a hold that grew", (test) => {
   test("when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000", function* () {
     const registry = yield* Registry
     const { prefix, secret } = yield* newKey({ concurrent: 50 })

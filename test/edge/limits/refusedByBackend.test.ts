@@ -1,13 +1,11 @@
 /** What the backend refuses has cost a call, so it costs the request; its tokens and its slot are given back. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const answers = (status: number, text = "no"): Behaviour => ({
   does: "answer",
@@ -30,7 +28,7 @@ const refusals: ReadonlyArray<readonly [string, Behaviour, number]> = [
 
 const remaining = "x-ratelimit-remaining-requests"
 
-layer(layerGateway({ BREAKER_FAILURES: "1000" }), live)("a key with 5 requests a minute", (it) => {
+inWorld(layerGateway({ BREAKER_FAILURES: "1000" }))("a key with 5 requests a minute", (test) => {
   for (const [how, behaviour, status] of refusals) {
     for (const [path, body] of [
       ["/api/chat", hello()],
@@ -39,41 +37,37 @@ layer(layerGateway({ BREAKER_FAILURES: "1000" }), live)("a key with 5 requests a
     ] as const) {
       // One way to refuse is enough for the calls that answer whole: they end in the same place.
       if (path !== "/api/chat" && !["400", "404", "busy"].includes(how)) continue
-      it.effect(`when the backend answers ${path} with ${how}, then it is called five times at most`, () =>
-        Effect.gen(function* () {
-          const [backend, registry] = [yield* Fake, yield* Registry]
-          const { secret, prefix } = yield* newKey({ rpm: 5, concurrent: 1 })
-          yield* registry.setBudgets(prefix, { total: 1000 })
-          yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("m:latest"))
-          backend.always(behaviour)
-          const before = backend.requests.length
-          const statuses: Array<number> = []
-          for (let i = 0; i < 8; i += 1) {
-            const answer = yield* call(path, { secret, body })
-            statuses.push(answer.status)
-            if (i < 5) assert.strictEqual(answer.headers.get(remaining), String(4 - i))
-            assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), "1000")
-          }
-          backend.always(undefined)
-          assert.deepStrictEqual(statuses, [
-            ...Array.from({ length: 5 }, () => status),
-            ...Array.from({ length: 3 }, () => 429)
-          ])
-          // A connection that died idle is tried once more, which is still one request.
-          const calls = new Set(
-            backend.requests.slice(before).map(({ raw, connection }) => `${raw}${connection}`)
-          )
-          if (behaviour.does !== "reset") assert.strictEqual(backend.requests.length - before, 5)
-          else assert.isAtMost(calls.size, 10)
-        })
-      )
+      test(`when the backend answers ${path} with ${how}, then it is called five times at most`, function* () {
+        const [backend, registry] = [yield* Fake, yield* Registry]
+        const { secret, prefix } = yield* newKey({ rpm: 5, concurrent: 1 })
+        yield* registry.setBudgets(prefix, { total: 1000 })
+        yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("m:latest"))
+        backend.always(behaviour)
+        const before = backend.requests.length
+        const statuses: Array<number> = []
+        for (let i = 0; i < 8; i += 1) {
+          const answer = yield* call(path, { secret, body })
+          statuses.push(answer.status)
+          if (i < 5) assert.strictEqual(answer.headers.get(remaining), String(4 - i))
+          assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), "1000")
+        }
+        backend.always(undefined)
+        assert.deepStrictEqual(statuses, [
+          ...Array.from({ length: 5 }, () => status),
+          ...Array.from({ length: 3 }, () => 429)
+        ])
+        // A connection that died idle is tried once more, which is still one request.
+        const calls = new Set(
+          backend.requests.slice(before).map(({ raw, connection }) => `${raw}${connection}`)
+        )
+        if (behaviour.does !== "reset") assert.strictEqual(backend.requests.length - before, 5)
+        else assert.isAtMost(calls.size, 10)
+      })
     }
   }
 })
 
-layer(layerGateway({ BREAKER_OPEN_MS: "60000" }), live)("an open circuit", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ BREAKER_OPEN_MS: "60000" }))("an open circuit", (test) => {
   test("when it refuses, then it costs nothing, and says when to come back", function* () {
     const backend = yield* Fake
     const failing = [yield* newKey(), yield* newKey()]

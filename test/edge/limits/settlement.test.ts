@@ -1,12 +1,11 @@
 /** However a request ends, it is charged once, audited once, and its slot and hold are free. */
-import { assert, describe, layer } from "@effect/vitest"
+import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const budget = 100_000
 /** What the gateway takes "Hello" for: two tokens of text, eight of template. The fake backend says seven. */
@@ -72,62 +71,58 @@ const env = {
   BREAKER_FAILURES: "1000"
 }
 
-layer(layerGateway(env), live)("a request", (it) => {
+inWorld(layerGateway(env))("a request", (test) => {
   for (const streamed of [true, false]) {
     describe(streamed ? "that streams" : "for a whole answer", () => {
       for (const [name, behaviour, status, tokens, source] of endings) {
-        it.effect(`when it ends ${name}, then it is charged ${tokens} tokens, once`, () =>
-          Effect.gen(function* () {
-            const [backend, registry] = [yield* Fake, yield* Registry]
-            const { secret, prefix } = yield* newKey({ concurrent: 1 })
-            yield* registry.setBudgets(prefix, { total: budget })
-            backend.always(behaviour)
-            yield* Effect.exit(call("/api/chat", { secret, body: hello({ stream: streamed }) }))
-            backend.always(undefined)
+        test(`when it ends ${name}, then it is charged ${tokens} tokens, once`, function* () {
+          const [backend, registry] = [yield* Fake, yield* Registry]
+          const { secret, prefix } = yield* newKey({ concurrent: 1 })
+          yield* registry.setBudgets(prefix, { total: budget })
+          backend.always(behaviour)
+          yield* Effect.exit(call("/api/chat", { secret, body: hello({ stream: streamed }) }))
+          backend.always(undefined)
 
-            const rows = yield* eventually(rowsOf(prefix), (found) => found.length > 0)
-            assert.deepStrictEqual(
-              [...rows].map((row) => ({ ...row })),
-              [{ status, tokens, usage_source: source }]
-            )
-            const ledger = yield* ledgerOf(prefix)
-            assert.strictEqual(ledger[0]?.tokens ?? 0, tokens)
-            assert.isAtMost(ledger[0]?.requests ?? 0, 1)
+          const rows = yield* eventually(rowsOf(prefix), (found) => found.length > 0)
+          assert.deepStrictEqual(
+            [...rows].map((row) => ({ ...row })),
+            [{ status, tokens, usage_source: source }]
+          )
+          const ledger = yield* ledgerOf(prefix)
+          assert.strictEqual(ledger[0]?.tokens ?? 0, tokens)
+          assert.isAtMost(ledger[0]?.requests ?? 0, 1)
 
-            const after = yield* eventually(
-              call("/api/version", { secret }),
-              ({ headers }) => headers.get("x-budget-tokens-remaining") === String(budget - tokens)
-            )
-            assert.strictEqual(after.headers.get("x-budget-tokens-remaining"), String(budget - tokens))
-            const sql = yield* SqlClient.SqlClient
-            assert.strictEqual((yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`).length, 0)
-            // The only slot is free again.
-            assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 200)
-            assert.strictEqual((yield* rowsOf(prefix)).length, 2)
-          })
-        )
+          const after = yield* eventually(
+            call("/api/version", { secret }),
+            ({ headers }) => headers.get("x-budget-tokens-remaining") === String(budget - tokens)
+          )
+          assert.strictEqual(after.headers.get("x-budget-tokens-remaining"), String(budget - tokens))
+          const sql = yield* SqlClient.SqlClient
+          assert.strictEqual((yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`).length, 0)
+          // The only slot is free again.
+          assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 200)
+          assert.strictEqual((yield* rowsOf(prefix)).length, 2)
+        })
       }
     })
   }
 })
 
-layer(layerGateway({ ...env, REQUEST_MAX_DURATION_MS: "700", BACKEND_IDLE_TIMEOUT_MS: "60000" }), live)(
+inWorld(layerGateway({ ...env, REQUEST_MAX_DURATION_MS: "700", BACKEND_IDLE_TIMEOUT_MS: "60000" }))(
   "a request past its deadline",
-  (it) => {
-    it.effect("when it lasts too long, then it is ended in its own words and charged what it had", () =>
-      Effect.gen(function* () {
-        const backend = yield* Fake
-        const { secret, prefix } = yield* newKey({ concurrent: 1 })
-        backend.script(stream(words(100), { gapMs: 50 }))
-        const answer = yield* call("/api/chat", { secret, body: hello() })
-        assert.include(answer.text, `{"error":"`)
-        const [row] = yield* eventually(rowsOf(prefix), (found) => found.length > 0)
-        assert.strictEqual(row?.status, 502)
-        const shown = answer.text.split("word ").length - 1
-        assert.isAbove(shown, 3)
-        assert.strictEqual(row?.tokens, estimate + shown)
-        assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 200)
-      })
-    )
+  (test) => {
+    test("when it lasts too long, then it is ended in its own words and charged what it had", function* () {
+      const backend = yield* Fake
+      const { secret, prefix } = yield* newKey({ concurrent: 1 })
+      backend.script(stream(words(100), { gapMs: 50 }))
+      const answer = yield* call("/api/chat", { secret, body: hello() })
+      assert.include(answer.text, `{"error":"`)
+      const [row] = yield* eventually(rowsOf(prefix), (found) => found.length > 0)
+      assert.strictEqual(row?.status, 502)
+      const shown = answer.text.split("word ").length - 1
+      assert.isAbove(shown, 3)
+      assert.strictEqual(row?.tokens, estimate + shown)
+      assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 200)
+    })
   }
 )

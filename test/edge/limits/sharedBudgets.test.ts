@@ -1,5 +1,5 @@
 /** Budgets that several keys share, over two replicas with the same stores: those of a tenant, and those of a rotated key. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
@@ -15,9 +15,7 @@ import {
   newKey,
   otherReplica
 } from "../../support/Gateway.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
@@ -40,37 +38,31 @@ const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text)
 const secondKey = (tenant: string) =>
   Effect.flatMap(Registry, (registry) => registry.createKey({ tenant, name: "second", allowDuplicate: true }))
 
-layer(layerGateway(), live)("shared budgets", (it) => {
-  it.effect(
-    "when one key of a tenant has spent the tenant's budget, then every replica refuses its other keys and says why",
-    () =>
-      Effect.gen(function* () {
-        const [fake, other] = [yield* Fake, yield* otherReplica()]
-        const { prefix, secret, tenant } = yield* newKey()
-        const second = yield* secondKey(tenant)
-        yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "200")
-        yield* tollgateBeside("set-budget", "--key", prefix, "--monthly", "1000")
-        fake.always(hundred)
-        assert.deepStrictEqual(budgetOf(yield* chat(secret)), ["tenant", "day", "200", "100"])
-        const elsewhere = chat(second.secret).pipe(Effect.provideService(Gateway, other))
-        assert.deepStrictEqual(budgetOf(yield* elsewhere), ["tenant", "day", "200", "0"])
-        const refused = yield* chat(secret)
-        assert.strictEqual(refused.status, 429)
-        assert.strictEqual(messageOf(refused), "the tenant's daily budget of 200 tokens is spent")
-        assert.deepStrictEqual(budgetOf(refused), ["tenant", "day", "200", "0"])
-        const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
-        assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
-        assert.strictEqual(refused.headers.get("x-budget-reset"), refused.headers.get("retry-after"))
+inWorld(layerGateway())("shared budgets", (test) => {
+  test("when one key of a tenant has spent the tenant's budget, then every replica refuses its other keys and says why", function* () {
+    const [fake, other] = [yield* Fake, yield* otherReplica()]
+    const { prefix, secret, tenant } = yield* newKey()
+    const second = yield* secondKey(tenant)
+    yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "200")
+    yield* tollgateBeside("set-budget", "--key", prefix, "--monthly", "1000")
+    fake.always(hundred)
+    assert.deepStrictEqual(budgetOf(yield* chat(secret)), ["tenant", "day", "200", "100"])
+    const elsewhere = chat(second.secret).pipe(Effect.provideService(Gateway, other))
+    assert.deepStrictEqual(budgetOf(yield* elsewhere), ["tenant", "day", "200", "0"])
+    const refused = yield* chat(secret)
+    assert.strictEqual(refused.status, 429)
+    assert.strictEqual(messageOf(refused), "the tenant's daily budget of 200 tokens is spent")
+    assert.deepStrictEqual(budgetOf(refused), ["tenant", "day", "200", "0"])
+    const toMidnight = 86_400 - (((yield* Clock.currentTimeMillis) / 1000) % 86_400)
+    assert.approximately(Number(refused.headers.get("retry-after")), toMidnight, 2)
+    assert.strictEqual(refused.headers.get("x-budget-reset"), refused.headers.get("retry-after"))
 
-        const shown = yield* tollgateBeside("show-budget", "--tenant", tenant)
-        assert.match(shown.stdout, /day\s+200\s+200\s+0/)
-        yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "none")
-        const free = yield* eventually(chat(secret), ({ status }) => status === 200)
-        assert.deepStrictEqual(budgetOf(free).slice(0, 2), ["key", "month"])
-      }).pipe(Effect.scoped)
-  )
-
-  const test = testWith(it.effect)
+    const shown = yield* tollgateBeside("show-budget", "--tenant", tenant)
+    assert.match(shown.stdout, /day\s+200\s+200\s+0/)
+    yield* tollgateBeside("set-budget", "--tenant", tenant, "--daily", "none")
+    const free = yield* eventually(chat(secret), ({ status }) => status === 200)
+    assert.deepStrictEqual(budgetOf(free).slice(0, 2), ["key", "month"])
+  })
 
   test("when a key is rotated, then both keys use one budget and one window, and the budget is set for both", function* () {
     const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]

@@ -1,5 +1,5 @@
 /** Limits and budgets of each end user behind one key, over two replicas with the same stores. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { userAccountId } from "../../../src/domain/EndUser.ts"
@@ -20,9 +20,7 @@ import {
 } from "../../support/Gateway.ts"
 import { rawRequest, talk } from "../../support/RawClient.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
-import { testWith } from "../../support/testWith.ts"
-
-const live = { excludeTestServices: true } as const
+import { inWorld } from "../../support/testWith.ts"
 
 const header = "X-User"
 
@@ -83,42 +81,36 @@ const World = layerRedisMeter({ leaseS: 30 }).pipe(
   Layer.provideMerge(layerGateway())
 )
 
-layer(World, live)("end users of one key", (it) => {
-  it.effect(
-    "when a user has spent its budget, then every replica refuses it and says why, and the others go on",
-    () =>
-      Effect.gen(function* () {
-        const [fake, other] = [yield* Fake, yield* otherReplica()]
-        const { chat, eachUser, prefix } = yield* keyOfMany()
-        yield* eachUser("set-budget", "--daily", "200", "--total", "1M")
-        fake.always(answerOf(100))
-        const first = yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
-        assert.deepStrictEqual(budgetOf(first).slice(0, 3), ["user", "day", "200"])
-        const left = Number(first.headers.get("x-budget-tokens-remaining"))
-        const elsewhere = chat("ada").pipe(Effect.provideService(Gateway, other))
-        if (left > 0) yield* eventually(elsewhere, (answer) => budgetOf(answer)[3] === "0")
-        // The name in the body is the user's own word: it changes nothing.
-        const refused = yield* chat("ada", { user: "bob" })
-        assert.strictEqual(refused.status, 429)
-        assert.strictEqual(messageOf(refused), "the user's daily budget of 200 tokens is spent")
-        assert.deepStrictEqual(budgetOf(refused), ["user", "day", "200", "0"])
-        assert.deepStrictEqual(budgetOf(yield* chat("bob")), ["user", "day", "200", "100"])
+inWorld(World)("end users of one key", (test) => {
+  test("when a user has spent its budget, then every replica refuses it and says why, and the others go on", function* () {
+    const [fake, other] = [yield* Fake, yield* otherReplica()]
+    const { chat, eachUser, prefix } = yield* keyOfMany()
+    yield* eachUser("set-budget", "--daily", "200", "--total", "1M")
+    fake.always(answerOf(100))
+    const first = yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
+    assert.deepStrictEqual(budgetOf(first).slice(0, 3), ["user", "day", "200"])
+    const left = Number(first.headers.get("x-budget-tokens-remaining"))
+    const elsewhere = chat("ada").pipe(Effect.provideService(Gateway, other))
+    if (left > 0) yield* eventually(elsewhere, (answer) => budgetOf(answer)[3] === "0")
+    // The name in the body is the user's own word: it changes nothing.
+    const refused = yield* chat("ada", { user: "bob" })
+    assert.strictEqual(refused.status, 429)
+    assert.strictEqual(messageOf(refused), "the user's daily budget of 200 tokens is spent")
+    assert.deepStrictEqual(budgetOf(refused), ["user", "day", "200", "0"])
+    assert.deepStrictEqual(budgetOf(yield* chat("bob")), ["user", "day", "200", "100"])
 
-        const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
-        assert.include(shown.stdout, "The user's budget of 200 tokens a day is spent")
-        assert.include(shown.stdout, `set-budget --key ${prefix} --each-user --daily n`)
-        const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada")
-        assert.match(state.stdout, /day\s+200\s+200\s+0\s+spent/)
-        assert.notInclude(state.stderr, "for this name")
-        const typo = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "adda")
-        assert.include(typo.stderr, "No tokens are counted for this name")
-        yield* eachUser("set-budget", "--daily", "none", "--total", "none")
-        const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
-        assert.deepStrictEqual(budgetOf(free), [null, null, null, null])
-      }).pipe(Effect.scoped)
-  )
-
-  const test = testWith(it.effect)
+    const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
+    assert.include(shown.stdout, "The user's budget of 200 tokens a day is spent")
+    assert.include(shown.stdout, `set-budget --key ${prefix} --each-user --daily n`)
+    const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada")
+    assert.match(state.stdout, /day\s+200\s+200\s+0\s+spent/)
+    assert.notInclude(state.stderr, "for this name")
+    const typo = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "adda")
+    assert.include(typo.stderr, "No tokens are counted for this name")
+    yield* eachUser("set-budget", "--daily", "none", "--total", "none")
+    const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
+    assert.deepStrictEqual(budgetOf(free), [null, null, null, null])
+  })
 
   test("when requests have no name, then they share one account, and no person has it", function* () {
     const fake = yield* Fake

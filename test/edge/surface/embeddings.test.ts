@@ -1,14 +1,12 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { auditRow, call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, json, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, assertRefused, assertWell, json } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const embedder = (more: object) => ({ model: "embedder", ...more })
 
-layer(layerGateway(), live)("embeddings", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("embeddings", (test) => {
   test("when /api/embed gets a text or a list of texts, then it answers and charges the backend's count", function* () {
     const cases = [
       [{ input: "a" }, 1],
@@ -61,37 +59,35 @@ layer(layerGateway(), live)("embeddings", (it) => {
     }
   })
 
-  it.effect("when large answers are sent, then each client has every number", () =>
-    Effect.gen(function* () {
-      const backend = yield* Fake
-      const { secret } = yield* newKey()
-      const input = Array.from({ length: 64 }, (_, n) => `text ${n}`)
-      const numbers = (n: number) => Array.from({ length: 3000 }, (_, at) => (at + n) / 1024)
-      const vectors = input.map((_, n) => JSON.stringify(numbers(n)))
-      const body = `{"embeddings":[${vectors.join(",")}],"prompt_eval_count":64}`
-      for (const encoding of [undefined, "float", "base64"]) {
-        backend.script(...Array.from({ length: 6 }, () => ({ does: "answer", status: 200, body }) as const))
-        const path = encoding === undefined ? "/api/embed" : "/v1/embeddings"
-        const request = embedder(encoding === undefined ? { input } : { input, encoding_format: encoding })
-        const answers = yield* Effect.forEach(
-          Array.from({ length: 6 }),
-          () => call(path, { secret, body: request }),
-          { concurrency: 3 }
-        )
-        for (const answer of answers) {
-          assert.strictEqual(answer.status, 200)
-          if (encoding === "base64") {
-            const bytes = json(answer).data.map((entry: { readonly embedding: string }) =>
-              Buffer.from(entry.embedding, "base64")
-            )
-            assert.isTrue(bytes.every((each: Buffer, n: number) => each.readFloatLE(4) === (n + 1) / 1024))
-          } else {
-            for (const vector of vectors) assert.include(answer.text, vector)
-          }
+  test("when large answers are sent, then each client has every number", function* () {
+    const backend = yield* Fake
+    const { secret } = yield* newKey()
+    const input = Array.from({ length: 64 }, (_, n) => `text ${n}`)
+    const numbers = (n: number) => Array.from({ length: 3000 }, (_, at) => (at + n) / 1024)
+    const vectors = input.map((_, n) => JSON.stringify(numbers(n)))
+    const body = `{"embeddings":[${vectors.join(",")}],"prompt_eval_count":64}`
+    for (const encoding of [undefined, "float", "base64"]) {
+      backend.script(...Array.from({ length: 6 }, () => ({ does: "answer", status: 200, body }) as const))
+      const path = encoding === undefined ? "/api/embed" : "/v1/embeddings"
+      const request = embedder(encoding === undefined ? { input } : { input, encoding_format: encoding })
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 6 }),
+        () => call(path, { secret, body: request }),
+        { concurrency: 3 }
+      )
+      for (const answer of answers) {
+        assert.strictEqual(answer.status, 200)
+        if (encoding === "base64") {
+          const bytes = json(answer).data.map((entry: { readonly embedding: string }) =>
+            Buffer.from(entry.embedding, "base64")
+          )
+          assert.isTrue(bytes.every((each: Buffer, n: number) => each.readFloatLE(4) === (n + 1) / 1024))
+        } else {
+          for (const vector of vectors) assert.include(answer.text, vector)
         }
       }
-    }).pipe(Effect.scoped)
-  )
+    }
+  })
 
   test("when an answer does not fit the question, then it is a 502 and costs nothing", function* () {
     const backend = yield* Fake

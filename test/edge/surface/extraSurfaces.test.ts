@@ -1,9 +1,8 @@
 /** What `EXTRA_SURFACES` adds: without it, the paths are blocked as every other path is. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { call, layerGateway, newKey } from "../../support/Gateway.ts"
-import { live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const paths = [
   ["POST", "/v1/responses"],
@@ -14,41 +13,35 @@ const paths = [
   ["GET", "/v1/models/m"]
 ] as const
 
-layer(layerGateway(), live)("without EXTRA_SURFACES", (it) => {
-  it.effect(
-    "when a path of an extra surface is asked for, then it is the 403 of every other path, byte for byte but for its hint",
-    () =>
-      Effect.gen(function* () {
-        const { secret } = yield* newKey()
-        for (const [method, path] of paths) {
-          for (const headers of [{}, { authorization: `Bearer ${secret}` }, { "x-api-key": secret }]) {
-            const body = method === "POST" ? { body: { model: "m" } } : {}
-            const [answer, other] = yield* Effect.all([
-              call(path, { method, headers, ...body }),
-              call("/v1/other", { method, headers, ...body })
-            ])
-            const withoutId = ({ headers: sent, status, text }: typeof answer) => {
-              const id = sent.get("x-request-id") ?? ""
-              const kept = [...sent]
-                .filter(([name]) => name !== "date" && name !== "x-hint")
-                .map(([name, value]) => `${name}: ${value}`)
-              return { status, text: text.replace(id, "id"), headers: kept.join("\n").replace(id, "id") }
-            }
-            assert.strictEqual(answer.status, 403)
-            assert.match(
-              answer.headers.get("x-hint") ?? "",
-              /^this surface is off: EXTRA_SURFACES does not name \w+$/
-            )
-            assert.deepStrictEqual(withoutId(answer), withoutId(other), `${method} ${path}`)
-          }
+inWorld(layerGateway())("without EXTRA_SURFACES", (test) => {
+  test("when a path of an extra surface is asked for, then it is the 403 of every other path, byte for byte but for its hint", function* () {
+    const { secret } = yield* newKey()
+    for (const [method, path] of paths) {
+      for (const headers of [{}, { authorization: `Bearer ${secret}` }, { "x-api-key": secret }]) {
+        const body = method === "POST" ? { body: { model: "m" } } : {}
+        const [answer, other] = yield* Effect.all([
+          call(path, { method, headers, ...body }),
+          call("/v1/other", { method, headers, ...body })
+        ])
+        const withoutId = ({ headers: sent, status, text }: typeof answer) => {
+          const id = sent.get("x-request-id") ?? ""
+          const kept = [...sent]
+            .filter(([name]) => name !== "date" && name !== "x-hint")
+            .map(([name, value]) => `${name}: ${value}`)
+          return { status, text: text.replace(id, "id"), headers: kept.join("\n").replace(id, "id") }
         }
-      })
-  )
+        assert.strictEqual(answer.status, 403)
+        assert.match(
+          answer.headers.get("x-hint") ?? "",
+          /^this surface is off: EXTRA_SURFACES does not name \w+$/
+        )
+        assert.deepStrictEqual(withoutId(answer), withoutId(other), `${method} ${path}`)
+      }
+    }
+  })
 })
 
-layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("with EXTRA_SURFACES=responses", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ EXTRA_SURFACES: "responses" }))("with EXTRA_SURFACES=responses", (test) => {
   test("when a model is asked for by its id, then it is described under the name that was asked for", function* () {
     const { secret } = yield* newKey({ models: ["m"] })
     for (const id of ["m", "m:latest", "m%3Alatest"]) {
@@ -77,11 +70,9 @@ layer(layerGateway({ EXTRA_SURFACES: "responses" }), live)("with EXTRA_SURFACES=
   })
 })
 
-layer(layerGateway({ EXTRA_SURFACES: "responses,messages" }), live)(
+inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))(
   "with EXTRA_SURFACES=responses,messages",
-  (it) => {
-    const test = testWith(it.effect)
-
+  (test) => {
     test("when x-api-key has a key, then it is one for the lists of /v1 too, and for no other path", function* () {
       const { secret } = yield* newKey({ models: ["m"] })
       const ask = (path: string, headers: Readonly<Record<string, string>>) => call(path, { headers })

@@ -1,11 +1,11 @@
 /** `/v1/messages` at the edge: what goes to the model server, what the client gets, and what it costs. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { auditRow, call, eventually, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, json, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, json } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const message = (more: Readonly<Record<string, unknown>> = {}) => ({
   model: "m",
@@ -16,11 +16,9 @@ const message = (more: Readonly<Record<string, unknown>> = {}) => ({
 
 const countTokens = "/v1/messages/count_tokens"
 
-layer(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }), live)(
+inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
   "POST /v1/messages",
-  (it) => {
-    const test = testWith(it.effect)
-
+  (test) => {
     test("when it is asked without a stream, then the model server's chat answers, and its counts are charged", function* () {
       const { secret } = yield* newKey()
       const answer = yield* ask("/v1/messages?beta=true", message({ max_tokens: 32_000 }), { secret })

@@ -1,10 +1,10 @@
 // A client of these tests leaves by its own AbortController.
 // @effect-diagnostics abortControllerInEffect:off
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { call, Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawRequest, sendRaw } from "../../support/RawClient.ts"
-import { ask, json, live, user } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, json, user } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 /** Every endpoint that takes a model's name. */
 const modelEndpoints = (model: string) =>
@@ -19,9 +19,7 @@ const modelEndpoints = (model: string) =>
     ["/v1/embeddings", { model, input: "hi" }]
   ] as const
 
-layer(layerGateway(), live)("models", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("models", (test) => {
   test("when a model is forbidden, missing or unknown, then the answer is the same on every endpoint, without a backend call", function* () {
     const { secret } = yield* newKey({ models: ["m", "granted-but-not-installed"] })
     const seen = new Map<string, string>()

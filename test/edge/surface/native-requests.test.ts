@@ -1,11 +1,9 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { auditRow, call, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertWell, json, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, assertWell, json } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
-layer(layerGateway(), live)("native requests", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("native requests", (test) => {
   test("when there are no messages, then the model is loaded: one object whatever stream says, no tokens, one request", function* () {
     const { secret } = yield* newKey({ rpm: 10 })
     for (const body of [

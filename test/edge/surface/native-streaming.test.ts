@@ -1,9 +1,9 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
-import { ask, assertRefused, chat, generate, json, lines, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, assertRefused, chat, generate, json, lines } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
   does: "stream",
@@ -12,9 +12,7 @@ const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: obje
 })
 
 /** An answer may be so large that it fills the kernel's buffers. */
-layer(layerGateway({ NUM_PREDICT_CAP: "1000000" }), live)("native streaming", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway({ NUM_PREDICT_CAP: "1000000" }))("native streaming", (test) => {
   test("when a client does not read, then the backend is done at its own speed, and no frame is lost", function* () {
     const [{ url }, backend] = [yield* Gateway, yield* Fake]
     const { secret } = yield* newKey({ tpm: 1_000_000_000 })

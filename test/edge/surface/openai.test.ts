@@ -1,15 +1,13 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { fake } from "../../support/FakeBackend.ts"
 import { Fake, layerGateway } from "../../support/Gateway.ts"
-import { ask, chat, events, json, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, chat, events, json } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const path = "/v1/chat/completions"
 const streaming = (more: object = {}) => chat({ stream: true, ...more })
 
-layer(layerGateway(), live)("the OpenAI surface", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("the OpenAI surface", (test) => {
   test("when a completion is asked for, then it takes one prompt, echoes it, and has log probabilities in the legacy shape", function* () {
     const backend = yield* Fake
     const complete = (more: object) => ask("/v1/completions", { model: "m", ...more })

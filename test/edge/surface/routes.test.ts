@@ -1,5 +1,5 @@
 /** Each row of the route table, held to the gateway itself: who may call the route, and what a served request costs. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { type Scope, scopes } from "../../../src/domain/Caller.ts"
 import { extraSurfaces } from "../../../src/domain/Surface.ts"
@@ -7,8 +7,7 @@ import { type Route, routes } from "../../../src/http/routes.ts"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { call, layerGateway, newKey } from "../../support/Gateway.ts"
 import { undescribed } from "../../support/openapi.ts"
-import { live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 /** A body that the route serves; a new route with a body has to be added here. */
 const bodies = {
@@ -58,9 +57,7 @@ const everything = {
   EXTRA_SURFACES: extraSurfaces.join(",")
 }
 
-layer(layerGateway(everything), live)("the route table", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway(everything))("the route table", (test) => {
   for (const route of routes) {
     const name = `${route.method} ${route.path}`
 

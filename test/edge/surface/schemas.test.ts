@@ -1,7 +1,7 @@
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Fake, layerGateway } from "../../support/Gateway.ts"
-import { ask, assertRefused, assertWell, chat, generate, live } from "./asking.ts"
-import { testWith } from "../../support/testWith.ts"
+import { ask, assertRefused, assertWell, chat, generate } from "./asking.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const schema = {
   type: "object",
@@ -20,9 +20,7 @@ const responseFormat = (value: object) => ({
   response_format: { type: "json_schema", json_schema: { name: "n", schema: value } }
 })
 
-layer(layerGateway(), live)("schemas", (it) => {
-  const test = testWith(it.effect)
-
+inWorld(layerGateway())("schemas", (test) => {
   test("when a keyword is left out of a schema, then every answer on either surface names it", function* () {
     for (const [path, body] of [
       ["/api/chat", chat({ format: schema })],

@@ -7,32 +7,33 @@ import { insertIntents, writeRows } from "../../../src/audit/statements.ts"
 import { intentRowOf } from "../../support/permits.ts"
 import { endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
 import { layerTestPostgres, TestPostgres } from "../../support/TestPostgres.ts"
+import { testWith } from "../../support/testWith.ts"
 
-it.live("when a column of a row holds any text, then the row has that text in that column", () =>
-  Effect.gen(function* () {
-    const pg = yield* PgClient.PgClient
-    const hostile = 'a","\\(b),{c}'
-    const textsOf = (table: string, row: object) =>
-      Effect.map(
-        pg<{ readonly name: string }>`
+const test = testWith(it.live, TestPostgres)
+
+test("when a column of a row holds any text, then the row has that text in that column", function* () {
+  const pg = yield* PgClient.PgClient
+  const hostile = 'a","\\(b),{c}'
+  const textsOf = (table: string, row: object) =>
+    Effect.map(
+      pg<{ readonly name: string }>`
           SELECT attname AS name FROM pg_attribute
           WHERE attrelid = ${table}::text::regclass AND atttypid = 'text'::regtype AND NOT attisdropped`,
-        // A rule of the table allows three words only.
-        (rows) => rows.map(({ name }) => name).filter((name) => name in row && name !== "usage_source")
-      )
-    const filled = (names: ReadonlyArray<string>) => Object.fromEntries(names.map((name) => [name, hostile]))
-    const [opened, refused] = [intentRowOf(intentOf()), auditRow(refusalOf())]
-    const [intents, log] = [yield* textsOf("intents", opened), yield* textsOf("audit_log", refused)]
-    assert.isAbove(intents.length, 7)
-    assert.isAbove(log.length, 8)
-    yield* insertIntents(pg, 30)([{ ...opened, ...filled(intents) }])
-    yield* writeRows(pg)([{ ...refused, ...filled(log) }])
-    const [intent] = yield* pg`SELECT * FROM intents WHERE request_id = ${opened.request_id}::text::uuid`
-    const [row] = yield* pg`SELECT * FROM audit_log WHERE request_id = ${refused.request_id}::text::uuid`
-    assert.deepInclude(intent, filled(intents))
-    assert.deepInclude(row, filled(log))
-  }).pipe(Effect.provide(TestPostgres))
-)
+      // A rule of the table allows three words only.
+      (rows) => rows.map(({ name }) => name).filter((name) => name in row && name !== "usage_source")
+    )
+  const filled = (names: ReadonlyArray<string>) => Object.fromEntries(names.map((name) => [name, hostile]))
+  const [opened, refused] = [intentRowOf(intentOf()), auditRow(refusalOf())]
+  const [intents, log] = [yield* textsOf("intents", opened), yield* textsOf("audit_log", refused)]
+  assert.isAbove(intents.length, 7)
+  assert.isAbove(log.length, 8)
+  yield* insertIntents(pg, 30)([{ ...opened, ...filled(intents) }])
+  yield* writeRows(pg)([{ ...refused, ...filled(log) }])
+  const [intent] = yield* pg`SELECT * FROM intents WHERE request_id = ${opened.request_id}::text::uuid`
+  const [row] = yield* pg`SELECT * FROM audit_log WHERE request_id = ${refused.request_id}::text::uuid`
+  assert.deepInclude(intent, filled(intents))
+  assert.deepInclude(row, filled(log))
+})
 
 it.live("when a statement of the audit runs again and again, then Postgres does not plan it each time", () =>
   Effect.gen(function* () {

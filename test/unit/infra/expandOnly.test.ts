@@ -8,6 +8,7 @@ import { SqlClient } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
 import { migrations, minimumVersion } from "../../../src/infra/Migrations.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
+import { testWith } from "../../support/testWith.ts"
 
 interface Fact {
   readonly table: string
@@ -88,23 +89,21 @@ const breaks = (before: Shape, after: Shape): ReadonlyArray<string> => {
   ]
 }
 
-it.live(
-  "when a migration runs, then the statements of every version that may stay still fit the tables",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`DROP SCHEMA public CASCADE`
-      yield* sql`CREATE SCHEMA public`
-      let before: Shape | undefined
-      for (const [name, migration] of Object.entries(migrations)) {
-        yield* Migrator.make({})({
-          loader: Migrator.fromRecord({ [name]: migration }),
-          table: "schema_migrations"
-        })
-        const after: Shape = yield* readShape
-        assert.isAbove(after.needed.length, 50)
-        if (before !== undefined) assert.deepStrictEqual(breaks(before, after), [], name)
-        if (Number(name.slice(0, 4)) >= minimumVersion) before = after
-      }
-    }).pipe(Effect.provide(TestPostgres))
-)
+const test = testWith(it.live, TestPostgres)
+
+test("when a migration runs, then the statements of every version that may stay still fit the tables", function* () {
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`DROP SCHEMA public CASCADE`
+  yield* sql`CREATE SCHEMA public`
+  let before: Shape | undefined
+  for (const [name, migration] of Object.entries(migrations)) {
+    yield* Migrator.make({})({
+      loader: Migrator.fromRecord({ [name]: migration }),
+      table: "schema_migrations"
+    })
+    const after: Shape = yield* readShape
+    assert.isAbove(after.needed.length, 50)
+    if (before !== undefined) assert.deepStrictEqual(breaks(before, after), [], name)
+    if (Number(name.slice(0, 4)) >= minimumVersion) before = after
+  }
+})

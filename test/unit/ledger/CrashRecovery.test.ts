@@ -1,6 +1,6 @@
 /** When an expired lease means that its process died: not while it is the clock, the database or this process that stood still. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Clock, Duration, Effect, Layer } from "effect"
 import { noReconciler } from "../../support/noReconciler.ts"
 import { layerCrashRecovery } from "../../../src/ledger/CrashRecovery.ts"
@@ -11,6 +11,7 @@ import { queuedFor } from "../../support/permits.ts"
 import { intentOf } from "../../support/records.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 import { comesTrue, eventually } from "../../support/wait.ts"
+import { inWorld } from "../../support/testWith.ts"
 
 const [leaseS, everyS] = [30, 0.7]
 /** One round, whatever its jitter. */
@@ -117,25 +118,21 @@ const disturbances: Readonly<Record<string, (recovery: Recovery) => Effect.Effec
     })
 }
 
-layer(TestPostgres, { excludeTestServices: true })("crash recovery", (it) => {
+inWorld(TestPostgres)("crash recovery", (test) => {
   for (const [what, disturb] of Object.entries(disturbances))
-    it.effect(
-      `when ${what}, then an expired lease means nothing until each process had time for a heartbeat`,
-      () =>
-        Effect.gen(function* () {
-          const one = yield* recovery
-          const first = yield* expired
-          yield* one.passes(graceRounds - 1)
-          assert.isTrue(yield* hasIntent(first), "it has only just begun to look")
-          yield* one.passes(2)
-          assert.isFalse(yield* eventually(hasIntent(first), (open) => !open))
+    test(`when ${what}, then an expired lease means nothing until each process had time for a heartbeat`, function* () {
+      const one = yield* recovery
+      const first = yield* expired
+      yield* one.passes(graceRounds - 1)
+      assert.isTrue(yield* hasIntent(first), "it has only just begun to look")
+      yield* one.passes(2)
+      assert.isFalse(yield* eventually(hasIntent(first), (open) => !open))
 
-          const second = yield* expired
-          yield* disturb(one)
-          yield* one.passes(graceRounds - 1)
-          assert.isTrue(yield* hasIntent(second))
-          yield* one.passes(2)
-          assert.isFalse(yield* eventually(hasIntent(second), (open) => !open))
-        }).pipe(Effect.scoped)
-    )
+      const second = yield* expired
+      yield* disturb(one)
+      yield* one.passes(graceRounds - 1)
+      assert.isTrue(yield* hasIntent(second))
+      yield* one.passes(2)
+      assert.isFalse(yield* eventually(hasIntent(second), (open) => !open))
+    })
 })

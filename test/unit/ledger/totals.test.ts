@@ -1,9 +1,9 @@
 /** What the counters are compared with: the ledger's day, month and whole time of many keys, and their open intents. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
-import { Effect } from "effect"
 import { readTotals } from "../../../src/ledger/totals.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const keyAt = (n: number) => `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`
 
@@ -17,26 +17,26 @@ const days = [
   { day: "2026-03-01", tokens: 100_000 }
 ]
 
-it.live("when many keys are read at once, then each gets its own sum", () =>
-  Effect.gen(function* () {
-    const pg = yield* PgClient.PgClient
-    const keys = Array.from({ length: 250 }, (_, n) => keyAt(n))
-    yield* pg`
+const test = testWith(it.live, TestPostgres)
+
+test("when many keys are read at once, then each gets its own sum", function* () {
+  const pg = yield* PgClient.PgClient
+  const keys = Array.from({ length: 250 }, (_, n) => keyAt(n))
+  yield* pg`
       INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
       SELECT k.id::uuid, k.id::uuid, d.day::date, 1, d.tokens, 2 * d.tokens
       FROM jsonb_array_elements_text(${pg.json(keys.slice(0, -1))}) AS k(id),
         jsonb_to_recordset(${pg.json(days)}) AS d(day text, tokens bigint)`
-    const accounts = keys.map((key) => ({ group: "", key }))
-    const found = yield* readTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
-    assert.deepStrictEqual([...found.keys()].sort(), keys)
-    const last = keyAt(249)
-    for (const [account, truth] of found) {
-      const spent =
-        account === last
-          ? { day: 0, month: 0, total: 0 }
-          : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
-      assert.deepStrictEqual(truth, { open: 0, ...spent }, account)
-    }
-    assert.strictEqual((yield* readTotals(pg, [], 0)).size, 0)
-  }).pipe(Effect.provide(TestPostgres))
-)
+  const accounts = keys.map((key) => ({ group: "", key }))
+  const found = yield* readTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
+  assert.deepStrictEqual([...found.keys()].sort(), keys)
+  const last = keyAt(249)
+  for (const [account, truth] of found) {
+    const spent =
+      account === last
+        ? { day: 0, month: 0, total: 0 }
+        : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
+    assert.deepStrictEqual(truth, { open: 0, ...spent }, account)
+  }
+  assert.strictEqual((yield* readTotals(pg, [], 0)).size, 0)
+})

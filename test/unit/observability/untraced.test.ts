@@ -6,31 +6,32 @@ import { makeTally } from "../../../src/audit/Tally.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import * as Metrics from "../../../src/observability/Metrics.ts"
 import { arrivalOf } from "../../support/permits.ts"
+import { testWith } from "../../support/testWith.ts"
 
 /** As in a request that is traced. */
 const inRequest = Effect.provideService(References.TracerEnabled, true)
 
-it.effect("when shared rows of refusals are written, then the loop that writes them is not traced", () =>
-  Effect.gen(function* () {
-    const traced: Array<boolean> = []
-    const tally = yield* makeTally(() =>
-      Effect.map(References.TracerEnabled, (enabled) => {
-        traced.push(enabled)
-        return true
-      })
-    )
-    const add = tally.add({
-      arrival: arrivalOf("01a1fe92-0000-7000-8000-00000000000a"),
-      streamed: false,
-      usage: { tokensIn: 0, tokensOut: 0, source: "estimated" },
-      status: 401,
-      latencyMs: 1
+const test = testWith(it.effect)
+
+test("when shared rows of refusals are written, then the loop that writes them is not traced", function* () {
+  const traced: Array<boolean> = []
+  const tally = yield* makeTally(() =>
+    Effect.map(References.TracerEnabled, (enabled) => {
+      traced.push(enabled)
+      return true
     })
-    yield* inRequest(add)
-    yield* TestClock.adjust("2 seconds")
-    assert.deepStrictEqual(traced, [false])
-  }).pipe(Effect.scoped)
-)
+  )
+  const add = tally.add({
+    arrival: arrivalOf("01a1fe92-0000-7000-8000-00000000000a"),
+    streamed: false,
+    usage: { tokensIn: 0, tokensOut: 0, source: "estimated" },
+    status: 401,
+    latencyMs: 1
+  })
+  yield* inRequest(add)
+  yield* TestClock.adjust("2 seconds")
+  assert.deepStrictEqual(traced, [false])
+})
 
 it.effect("when a settlement is delivered later, then the delivery is not traced", () =>
   Effect.gen(function* () {

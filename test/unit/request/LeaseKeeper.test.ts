@@ -12,6 +12,7 @@ import { Hold } from "../../../src/request/Hold.ts"
 import { LeaseKeeper } from "../../../src/request/LeaseKeeper.ts"
 import { reservedFor } from "../../support/permits.ts"
 import { onWallClock, WallClock } from "../../support/SteppedClock.ts"
+import { testWith } from "../../support/testWith.ts"
 
 const leaseS = 30
 const hourMs = 3_600_000
@@ -45,24 +46,20 @@ const stores = {
 }
 
 for (const [store, layer] of Object.entries(stores)) {
+  const world = layer.pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer))
+  const test = testWith(it.effect, world)
   for (const stepMs of [-hourMs, hourMs]) {
-    it.effect(
-      `when the wall clock is set by ${stepMs / hourMs} h and the store has ${store}, then a running request keeps its slot`,
-      () =>
-        Effect.gen(function* () {
-          const { step } = yield* WallClock
-          yield* running
-          yield* step(stepMs)
-          let admitted = 0
-          for (let second = 0; second < 4 * leaseS; second++) {
-            if ((yield* reserve(`other-${second}`)) instanceof Reserved) admitted += 1
-            yield* TestClock.adjust("1 second")
-          }
-          assert.strictEqual(admitted, 0, "admitted beyond concurrent 1")
-        }).pipe(
-          Effect.provide(layer.pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer)))
-        )
-    )
+    test(`when the wall clock is set by ${stepMs / hourMs} h and the store has ${store}, then a running request keeps its slot`, function* () {
+      const { step } = yield* WallClock
+      yield* running
+      yield* step(stepMs)
+      let admitted = 0
+      for (let second = 0; second < 4 * leaseS; second++) {
+        if ((yield* reserve(`other-${second}`)) instanceof Reserved) admitted += 1
+        yield* TestClock.adjust("1 second")
+      }
+      assert.strictEqual(admitted, 0, "admitted beyond concurrent 1")
+    })
   }
 }
 
