@@ -30,6 +30,7 @@ import { asksAgain, type Refusal, shown, tableOfRefusals } from "./agents/shown.
 import { installAgents } from "./clients/install.ts"
 import { withTable } from "./clients/table.ts"
 import { testWith } from "../test/support/testWith.ts"
+import { sql } from "../test/support/sql.ts"
 
 /** Agents that run beside each other. Most of the time they wait. */
 const atOnce = { concurrency: 8 }
@@ -74,7 +75,6 @@ const layerAgents = (env: Environment = {}) => {
 
 /** How many of a key's requests ended so, and the output tokens they were charged. */
 const ended = Effect.fnUntraced(function* (prefix: string, status: number) {
-  const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql<{
     readonly requests: number
     readonly output: number

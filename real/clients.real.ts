@@ -7,7 +7,6 @@ import { mkdir, readFile, writeFile } from "node:fs/promises"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../src/admin/Registry.ts"
 import { call, eventually, Gateway, newKey } from "../test/support/Gateway.ts"
 import { clients, type ClientScript, known } from "./clients/catalogue.ts"
@@ -15,6 +14,7 @@ import { canBuild } from "./clients/install.ts"
 import { Result, runClient } from "./clients/runClients.ts"
 import { tableOf, withTable } from "./clients/table.ts"
 import { layerRealGateway } from "./RealGateway.ts"
+import { sql } from "../test/support/sql.ts"
 
 const guide = path.resolve(import.meta.dirname, "../docs/clients/README.md")
 const chosen = (process.env["CLIENTS"] ?? "").split(",").filter((name) => name !== "")
@@ -52,7 +52,6 @@ const usedUp = Effect.gen(function* () {
 
 /** How many of the key's requests were left by their client. */
 const leftEarly = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{
     readonly n: bigint
   }>`SELECT count(*) AS n FROM audit_log WHERE key_prefix = ${prefix} AND status = 499`

@@ -4,12 +4,12 @@
  */
 import { assert, layer } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { openContext } from "../src/http/dialect/native/sealedContext.ts"
 import { call, eventually, newKey } from "../test/support/Gateway.ts"
 import { layerOwnGateway } from "./RealGateway.ts"
 import { OwnOllama } from "./RealOllama.ts"
 import { testWith } from "../test/support/testWith.ts"
+import { sql } from "../test/support/sql.ts"
 
 const Turn = Schema.fromJsonString(
   Schema.Struct({
@@ -48,7 +48,6 @@ const direct = Effect.fnUntraced(function* (body: unknown) {
 
 /** The key's id and the secret, to open what the gateway sealed. */
 const sealing = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly id: string; readonly hex: string }>`
     SELECT k.id::text AS id, encode(s.secret, 'hex') AS hex FROM api_keys k, sealing_secrets s
     WHERE k.prefix = ${prefix} AND s.purpose = 'context'`

@@ -4,11 +4,11 @@
  */
 import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { call, newKey } from "../test/support/Gateway.ts"
 import { layerOwnGateway } from "./RealGateway.ts"
 import { minorVersion, OwnOllama } from "./RealOllama.ts"
 import { testWith } from "../test/support/testWith.ts"
+import { sql } from "../test/support/sql.ts"
 
 const window = 256
 const server = { OLLAMA_CONTEXT_LENGTH: String(window) }
@@ -22,7 +22,6 @@ const Answer = Schema.fromJsonString(
 )
 
 const truncatedOf = Effect.fnUntraced(function* ({ headers }: { readonly headers: Headers }) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly truncated: boolean | null }>`
     SELECT truncated FROM audit_log WHERE request_id = ${headers.get("x-request-id")}::text::uuid`
   return rows[0]?.truncated

@@ -1,10 +1,10 @@
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { ContextSecret } from "../../src/secrets/ContextSecret.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { suite } from "./ContextSecret.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 suite("live", ContextSecret.layer.pipe(Layer.provide(layerTestPostgres())))
 
@@ -20,7 +20,6 @@ layer(layerTestPostgres())("the secret in the database", (it) => {
 
   it.effect("when it is not there, then reading fails, and works as soon as it is there again", () =>
     Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
       const { read } = yield* ContextSecret
       yield* sql`UPDATE sealing_secrets SET purpose = 'other'`
       assert.strictEqual((yield* Effect.flip(read))._tag, "Unavailable")

@@ -13,16 +13,14 @@ import { becomes, outcomeOf, suite, World } from "./KeyStore.ts"
 import { layerLiveWorld } from "./keyStoreWorld.ts"
 import { atMost, eventually, makeStopwatch } from "../support/wait.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 suite("Postgres", layerLiveWorld())
 
 /** Ends whoever has said LISTEN last, as an administrator or a proxy would. */
-const killListeners = Effect.flatMap(
-  SqlClient.SqlClient,
-  (sql) => sql`
+const killListeners = sql`
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE query ILIKE 'listen%' AND pid <> pg_backend_pid()`
-)
 
 const test = testWith(it.live, layerLiveWorld())
 
@@ -31,7 +29,6 @@ it.live(
   () =>
     Effect.gen(function* () {
       const { addKey } = yield* World
-      const sql = yield* SqlClient.SqlClient
       const [first, second] = [yield* addKey(), yield* addKey()]
       assert.deepStrictEqual(yield* Effect.forEach([first, second], outcomeOf), ["ok", "ok"])
       assert.isNotEmpty(yield* killListeners)
@@ -46,7 +43,6 @@ it.live(
 it.live("when notifications arrive, then a revocation is in force long before the poll", () =>
   Effect.gen(function* () {
     const { addKey } = yield* World
-    const sql = yield* SqlClient.SqlClient
     const secret = yield* addKey()
     assert.strictEqual(yield* outcomeOf(secret), "ok")
     yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
@@ -106,7 +102,6 @@ test("when wrong secrets and unknown prefixes come as a flood, then keys in use 
 
 test("when a hash is replaced, then results for the old one no longer count", function* () {
   const { addKey } = yield* World
-  const sql = yield* SqlClient.SqlClient
   const [first, second] = [yield* addKey(), yield* addKey()]
   assert.strictEqual(yield* outcomeOf(first), "ok")
   yield* sql`
@@ -137,7 +132,6 @@ it.live("when a key is dead, then its right secret is no more compared with its 
     }
     yield* Effect.gen(function* () {
       const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
-      const sql = yield* SqlClient.SqlClient
       const ends = [
         revoke,
         expire,
@@ -167,7 +161,6 @@ it.live(
     const said: Array<string> = []
     return Effect.gen(function* () {
       const { addKey } = yield* World
-      const sql = yield* SqlClient.SqlClient
       const [odd, other] = [yield* addKey(), yield* addKey()]
       const [tenant] = yield* sql<{ name: string }>`
       SELECT t.name FROM tenants t JOIN api_keys k ON k.tenant_id = t.id WHERE k.prefix = ${prefixOf(odd)}`
@@ -217,8 +210,7 @@ it.live("when a key dies while its secret is compared, then it is refused", () =
     }
     yield* Effect.gen(function* () {
       const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
-      const sql = yield* SqlClient.SqlClient
-      const ends: ReadonlyArray<(prefix: string) => Effect.Effect<unknown, unknown>> = [
+      const ends: ReadonlyArray<(prefix: string) => Effect.Effect<unknown, unknown, SqlClient.SqlClient>> = [
         revoke,
         expire,
         (prefix) => setKeyEnabled(prefix, false),

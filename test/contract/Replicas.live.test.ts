@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { forgetAfterS, layerHeartbeat, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table of processes", (test, it) => {
   test("when processes report and one leaves, then the list has the last report of the others", function* () {
@@ -45,7 +45,6 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
   })
 
   test("when a process has been silent for an hour, then the report of another one removes it", function* () {
-    const sql = yield* SqlClient.SqlClient
     const { leave, list, report } = yield* Replicas
     const [silent, alive] = [randomUUID(), randomUUID()]
     yield* report({ id: silent, host: "a", version: "1.0.0", gauges: {} })

@@ -14,6 +14,7 @@ import { blocks, lines, readPaper } from "../support/Paper.ts"
 import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const commands = blocks(readPaper("docs/deploy.md"), "sh").flatMap(lines)
 const [dump = "", clear = "", restore = "", roles = ""] = [
@@ -98,7 +99,6 @@ test("when the database was lost, then the dump brings everything back, and keys
   const inside = (database: string) =>
     layerPostgres({ url: cluster.url(database), maxConnections: 2, statementTimeoutMs: 60_000 })
   const emptied = Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
     yield* sql`DROP DATABASE IF EXISTS tollgate WITH (FORCE)`
     yield* sql`CREATE DATABASE tollgate`
   }).pipe(Effect.provide(inside("postgres")))
@@ -125,7 +125,6 @@ test("when the database was lost, then the dump brings everything back, and keys
     assert.deepStrictEqual(yield* contents, before)
     yield* assertSchema
     assert.deepStrictEqual(yield* migrate, [])
-    const sql = yield* SqlClient.SqlClient
     yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
     const [key] = yield* sql`SELECT status FROM api_keys WHERE prefix = ${prefix}`
     assert.deepStrictEqual({ ...key }, { status: "revoked" })

@@ -6,12 +6,12 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { root } from "../support/Checkout.ts"
 import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** Caddy of the PATH, else of Debian's package: it needs no other library, so it is not installed. */
 const findCaddy = (): string => {
@@ -147,7 +147,6 @@ inWorld(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }))("a proxy beside a gatewa
     // Eight frames of a model that needs 100 ms for each did not come together.
     const first = answer.times[0] ?? 0
     assert.isAbove((answer.times.at(-1) ?? 0) - first, 400)
-    const sql = yield* SqlClient.SqlClient
     const rows = yield* sql`SELECT client_ip AS address FROM audit_log WHERE status = 200`
     assert.deepStrictEqual(
       rows.map(({ address }) => address),

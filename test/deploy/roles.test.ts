@@ -16,6 +16,7 @@ import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
 
@@ -105,13 +106,7 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
     assert.include((yield* tollgate("show-prompt-log", "--key", prefix)).stdout, "Hello")
     assert.include((yield* tollgate("show-usage", "--tenant", "t")).stdout, "t ")
 
-    yield* as(
-      "tollgate_console",
-      Effect.flatMap(
-        SqlClient.SqlClient,
-        (sql) => sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`
-      )
-    )
+    yield* as("tollgate_console", sql`INSERT INTO revocations (key_prefix) VALUES (${prefix})`)
     assert.strictEqual((yield* eventually(chat, ({ status }) => status === 401)).status, 401)
     assert.include((yield* tollgate("list-keys", "--tenant", "t")).stdout, "revoked")
     yield* tollgate("erase-prompt-log", "--key", prefix)
@@ -164,10 +159,7 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
       yield* refused(role, "INSERT INTO audit_log_default SELECT * FROM audit_log")
     }
     yield* refused("tollgate_console", "SELECT prepare_audit_months()")
-    yield* as(
-      "tollgate_gateway",
-      Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT prepare_audit_months()`)
-    )
+    yield* as("tollgate_gateway", sql`SELECT prepare_audit_months()`)
     yield* refused("tollgate_cli", "UPDATE ledger SET tokens_in = 0")
     yield* refused("tollgate_console", "SELECT * FROM api_keys")
     yield* refused("tollgate_console", "SELECT * FROM revocations")

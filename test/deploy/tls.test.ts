@@ -3,7 +3,6 @@ import { copyFileSync, writeFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { inject } from "vitest"
 import { Effect, Result, Layer, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { explain } from "../../src/observability/explain.ts"
 import { describeProblem, readSettings } from "../../src/Settings.ts"
@@ -15,6 +14,7 @@ import { chatWith, makeGatewayProcess, readiness } from "../support/GatewayProce
 import { makePostgresClusterWith, nobody } from "../support/servers/PostgresCluster.ts"
 import { makeRedis, reply } from "../support/redisTls.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const owner = process.getuid?.() === 0 ? nobody.uid : undefined
 
@@ -40,7 +40,6 @@ const makePostgres = Effect.gen(function* () {
   }
   const cluster = yield* makePostgresClusterWith(switches, { from: inject("postgres").prepared })
   yield* Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient
     yield* sql`CREATE DATABASE tollgate TEMPLATE postgres`
     yield* sql`CREATE DATABASE guarded TEMPLATE postgres`
     // A copy of a database takes longer than a statement of a gateway may.
@@ -55,7 +54,6 @@ const makePostgres = Effect.gen(function* () {
   const present = (name: string) =>
     Effect.gen(function* () {
       give(`${name}.crt`, "postgres.crt", owner)
-      const sql = yield* SqlClient.SqlClient
       yield* sql`SELECT pg_reload_conf()`
       yield* Effect.sleep("200 millis")
     }).pipe(Effect.provide(layerPostgres({ url: cluster.socket("postgres"), maxConnections: 1 })))
@@ -67,10 +65,7 @@ const Encrypted = Schema.Array(
 )
 
 const connection = (url: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql`SELECT ssl AS encrypted, client_dn AS client FROM pg_stat_ssl WHERE pid = pg_backend_pid()`
-  ).pipe(
+  sql`SELECT ssl AS encrypted, client_dn AS client FROM pg_stat_ssl WHERE pid = pg_backend_pid()`.pipe(
     Effect.flatMap(Schema.decodeUnknownEffect(Encrypted)),
     Effect.provide(Layer.fresh(layerPostgres({ url: Redacted.make(url), maxConnections: 1 })))
   )
@@ -213,11 +208,8 @@ it.live(
       assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
       const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
       assert.strictEqual(yield* chat, 200)
-      const sessions = yield* Effect.flatMap(
-        SqlClient.SqlClient,
-        (sql) => sql`SELECT DISTINCT s.ssl AS encrypted, s.client_dn AS client
-          FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tollgate'`
-      ).pipe(
+      const sessions = yield* sql`SELECT DISTINCT s.ssl AS encrypted, s.client_dn AS client
+          FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tollgate'`.pipe(
         Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), applicationName: "test" }))
       )
       assert.deepStrictEqual(

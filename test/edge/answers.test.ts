@@ -2,12 +2,12 @@
 import { connect, type Socket } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { rawPost, responsesIn, talk } from "../support/RawClient.ts"
 import { comesTrue } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** More than a connection's buffers in the kernel take, and no more than so many inputs may give. */
 const inputs = 200
@@ -53,7 +53,6 @@ inWorld(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3
   test("when nobody reads it, then its slot is free, its tokens are settled, and its memory counts until it is read", function* () {
     const backend = yield* Fake
     const { secret, prefix } = yield* newKey({ concurrent: 1 })
-    const sql = yield* SqlClient.SqlClient
     backend.script(large)
     const { socket, text } = yield* unreading(secret)
     const rows = yield* eventually(
@@ -181,7 +180,6 @@ inWorld(layerGateway({ MEMORY_MAX_BYTES: "393216000" }))(
   (test) => {
     test("when a key does not read it, then the key gets no other until it has read it", function* () {
       const backend = yield* Fake
-      const sql = yield* SqlClient.SqlClient
       const { prefix, secret } = yield* newKey()
       const other = yield* newKey()
       // One key alone may hold a quarter of the memory unread. 27 MB are more, also without the 4 MB that the kernel takes.
@@ -206,7 +204,6 @@ inWorld(layerGateway({ MEMORY_MAX_BYTES: "393216000" }))(
 
     test("when a key leaves more answers unread than it has slots, then the slowest are cut, and others are served", function* () {
       const backend = yield* Fake
-      const sql = yield* SqlClient.SqlClient
       const { prefix, secret } = yield* newKey({ concurrent: 1 })
       const other = yield* newKey()
       const sockets: Array<Socket> = []

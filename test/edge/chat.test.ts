@@ -1,11 +1,11 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Records } from "../../src/admin/records/Records.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 inWorld(layerGateway())("a chat through the whole gateway", (test, it) => {
   test("when it is streamed, then it is NDJSON with the client's spelling, exact counts and one audit row", function* () {
@@ -30,7 +30,6 @@ inWorld(layerGateway())("a chat through the whole gateway", (test, it) => {
       usage_source: "backend",
       key_prefix: prefix
     })
-    const sql = yield* SqlClient.SqlClient
     assert.strictEqual((yield* sql`SELECT 1 FROM audit_log WHERE request_id = ${id}::text::uuid`).length, 1)
     assert.strictEqual((yield* sql`SELECT 1 FROM intents`).length, 0)
     const usage = yield* Effect.flatMap(Registry, (registry) => registry.usage(tenant, "day"))

@@ -1,12 +1,12 @@
 /** The invariants can fail: the books are broken here once, and the checker says which. */
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { bookProblems, rowProblems } from "../support/invariants.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { layerPatientRedis, TestRedis } from "../support/TestRedis.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const meter = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
@@ -16,7 +16,6 @@ const meter = Layer.unwrap(
 
 inWorld(Layer.provideMerge(meter, layerGateway()))("a gateway whose books are tampered with", (test) => {
   test("when audit and ledger disagree, or a row says something else, then the checker says so", function* () {
-    const sql = yield* SqlClient.SqlClient
     const { secret, tenant } = yield* newKey()
     const problems = Effect.map(bookProblems, (found) => found.join("\n"))
     const chat = call("/api/chat", { secret, body: hello({ stream: false }) })

@@ -7,6 +7,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 interface Logged {
   readonly prompt: string
@@ -17,7 +18,6 @@ interface Logged {
 }
 
 const logged = Effect.fnUntraced(function* (requestId: string | null) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<Logged>`SELECT prompt, answer, truncated, endpoint,
     round(extract(epoch FROM expires_at - now()) / 86400)::integer AS days
     FROM prompt_log WHERE request_id = ${requestId}::text::uuid`
@@ -152,7 +152,6 @@ inWorld(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }))("the prompt l
     yield* fake.until(() => fake.requests.length > calls)
     yield* eventually(firstFrames, (count) => count > before)
     yield* Fiber.interrupt(asked)
-    const sql = yield* SqlClient.SqlClient
     const kept = sql`SELECT l.answer, a.status FROM prompt_log l JOIN audit_log a USING (request_id)
         WHERE a.key_prefix = ${prefix}`
     assert.deepStrictEqual(yield* eventually(kept, ({ length }) => length > 0), [
@@ -161,7 +160,6 @@ inWorld(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }))("the prompt l
   })
 
   test("when it cannot be written, then answers go on, and what is lost is counted", function* () {
-    const sql = yield* SqlClient.SqlClient
     const { secret, prefix } = yield* newKey()
     yield* optIn(prefix)
     yield* sql`ALTER TABLE prompt_log RENAME TO prompt_log_away`

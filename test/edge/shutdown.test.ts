@@ -1,7 +1,6 @@
 /** Being told to stop: the balancer learns it first, nothing that runs is cut before its time, and all of it is counted. */
 import { assert } from "@effect/vitest"
 import { Context, Deferred, Effect, Exit, Fiber, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
 import {
   auditRow,
@@ -19,6 +18,7 @@ import { layerTestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** A gateway that is told to stop as SIGTERM does it: the fiber that runs it is interrupted. */
 const startGateway = Effect.fnUntraced(function* (env: Record<string, string>) {
@@ -171,7 +171,6 @@ inWorld(Layer.merge(Layer.fresh(layerFake), stores))("a gateway that is told to 
       assert.deepStrictEqual(last((yield* Fiber.join(stream)).text), {
         error: "service temporarily unavailable"
       })
-      const sql = yield* SqlClient.SqlClient
       const rows = yield* sql`
           SELECT status, error_type, tokens_out::int FROM audit_log WHERE key_prefix = ${prefix}`
       assert.deepStrictEqual(rows, [{ status: 503, error_type: "service_unavailable", tokens_out: 3 }])

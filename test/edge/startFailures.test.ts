@@ -5,7 +5,6 @@ import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
@@ -13,6 +12,7 @@ import { cannotListen } from "../../src/startup/StartupError.ts"
 import { folder } from "../support/embedded.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url))
 
@@ -82,11 +82,7 @@ test("when the address is not this machine's, then the line says so", function* 
 
 test("when a tenant of the embedded database cannot be read, then that does not stop the start", function* () {
   const dataDir = yield* folder(0o755)
-  const oddTenant = Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) =>
-      sql`INSERT INTO tenants (name, rpm, tpm, concurrent, model_aliases) VALUES ('odd', 1, 1, 1, '{"a":5}')`
-  )
+  const oddTenant = sql`INSERT INTO tenants (name, rpm, tpm, concurrent, model_aliases) VALUES ('odd', 1, 1, 1, '{"a":5}')`
   yield* Effect.scoped(
     Effect.flatMap(embeddedPostgres({ dataDir }), (url) =>
       Effect.andThen(migrate, oddTenant).pipe(

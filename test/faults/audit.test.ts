@@ -14,6 +14,7 @@ import { layerPrivatePostgres, TestCluster, TestDatabase, TestPostgres } from ".
 import { queuedFor } from "../support/permits.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
@@ -175,7 +176,6 @@ it.live(
       const intent = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(queuedFor(intent))), Exit.isSuccess)
       yield* audit.close(endOf(intent, usageOf(1, 1)))
-      const sql = yield* SqlClient.SqlClient
       const count = Effect.map(
         sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
         ([row]) => row?.n ?? 0
@@ -216,7 +216,6 @@ test("when two processes close requests of the same keys at once, then their sum
     assert.deepInclude(days[0], { requests: 100, tokensIn: expected, tokensOut: 100 })
     assert.deepStrictEqual(days, yield* auditSumsOf(keyId))
   }
-  const sql = yield* SqlClient.SqlClient
   const deadlocks = yield* sql<{ readonly n: number }>`
         SELECT deadlocks::int AS n FROM pg_stat_database WHERE datname = current_database()`
   assert.strictEqual(deadlocks[0]?.n, 0)

@@ -18,6 +18,7 @@ import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { atMost, eventually, makeStopwatch } from "../support/wait.ts"
 import { tollgateWith } from "../cli/tollgate.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const run = (command: string, ...args: ReadonlyArray<string>): boolean =>
   spawnSync(command, args, { stdio: "ignore" }).status === 0
@@ -179,11 +180,7 @@ const isNamed = Effect.fnUntraced(function* <E, R>({ begin, fault, mend, store }
 })
 
 /** The connections of the gateway to Postgres end, as when the server is restarted. */
-const disconnect = Effect.flatMap(
-  SqlClient.SqlClient,
-  (sql) =>
-    sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tollgate' AND client_addr IS NOT NULL`
-)
+const disconnect = sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tollgate' AND client_addr IS NOT NULL`
 
 inWorld(
   Layer.effect(Stores, world).pipe(

@@ -9,13 +9,13 @@ import { eventually } from "../support/Gateway.ts"
 import { queuedFor } from "../support/permits.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** Nothing but a commit that waits for the disk writes the log of this server. */
 const lazy = { synchronous_commit: "on", wal_writer_delay: "10s", bgwriter_delay: "10s" }
 
 /** Stops the server's own writer of the log, which else writes it within half a second. */
 const freezeWalWriter = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
   // A server that has just started may not have it yet.
   const [writer] = yield* eventually(
     sql<{ readonly pid: number }>`SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'`,
@@ -26,12 +26,9 @@ const freezeWalWriter = Effect.gen(function* () {
 })
 
 const usageSums = (keyId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql`
+  sql`
       SELECT day::text, requests::int, tokens_in::int, tokens_out::int, errors::int FROM usage_daily
       WHERE key_id = ${keyId}::text::uuid ORDER BY day`
-  )
 
 const patient = { openTimeoutMs: 10_000, closeTimeoutMs: 10_000 }
 
@@ -73,7 +70,6 @@ it.live(
       yield* Effect.all([end, end], { concurrency: 2 })
       assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
       // One that runs on.
-      const sql = yield* SqlClient.SqlClient
       const restored = Effect.map(
         sql`SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
           WHERE request_id = ${running.arrival.requestId}::text::uuid`,
@@ -148,7 +144,6 @@ test("when the database has lost intents, then that of a request whose completio
 })
 
 test("when the completion of a request cannot be written, then its intent gets the final figures", function* () {
-  const sql = yield* SqlClient.SqlClient
   const audit = yield* another({ ...patient, leaseS: 3 })
   const ending = intentOf()
   const { requestId } = ending.arrival

@@ -8,12 +8,12 @@ import { call, eventually, Fake, hello } from "../support/Gateway.ts"
 import { asIf, booksClosed, chat, granted, layerWired, usedKey, Wires, writing } from "../support/Wires.ts"
 import { atMost } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 let serial = 0
 
 /** Rows of the log, their tokens and the open intents of a request, by the client's own id. */
 const rowsOf = Effect.fnUntraced(function* (id: string) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly status: number; readonly tokens: number; readonly intents: number }>`
     SELECT status, (tokens_in + tokens_out)::float8 AS tokens,
       (SELECT count(*) FROM intents WHERE client_request_id = ${id})::float8 AS intents

@@ -1,7 +1,6 @@
 /** A request of a process that died, and that nobody can end. The simulation has those that others end (docs/simulation.md). */
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Logger } from "effect"
-import { SqlClient } from "effect/sql"
 import { jsonLine } from "../../src/observability/logging.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { layerCrashRecovery } from "../../src/ledger/CrashRecovery.ts"
@@ -13,11 +12,11 @@ import { intentOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { queuedFor } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const test = testWith(it.live, TestPostgres)
 
 test("when an intent cannot be closed, then it delays no other, and it is seen", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [good, bad] = [intentOf(), intentOf()]
   yield* Effect.scoped(
     Effect.gen(function* () {

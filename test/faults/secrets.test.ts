@@ -4,7 +4,6 @@
  */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
-import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../src/domain/Key.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { type Ran, tollgateWith } from "../cli/tollgate.ts"
@@ -18,6 +17,7 @@ import { storedInPostgres, storedInRedis } from "../support/stored.ts"
 import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const redisPassword = "redis-hidden-word"
 const World = layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
@@ -230,7 +230,6 @@ const breakBackend = Effect.fnUntraced(function* ({ fake, key, post }: Run) {
 
 /** Rows that Postgres refuses and repeats in its error, and stores that are gone. */
 const breakStores = Effect.fnUntraced(function* ({ key, post, postgres, redis, registry }: Run) {
-  const sql = yield* SqlClient.SqlClient
   const secret = yield* key()
   yield* registry.changeKey(prefixOf(secret), { promptLog: true })
   yield* sql`ALTER TABLE prompt_log ADD CONSTRAINT none CHECK (prompt = '') NOT VALID`

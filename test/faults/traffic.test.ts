@@ -17,6 +17,7 @@ import { layerWired, leaseS, tellRedis, Wires } from "../support/Wires.ts"
 import { atMost } from "../support/wait.ts"
 import { expectRepairs } from "../support/watch.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /**
  * One token, which is held however little is left: no answer is cut, each costs the same, and the budget, which is a
@@ -62,10 +63,10 @@ const faults: ReadonlyArray<Fault> = [
   },
   {
     name: "Postgres terminates every connection, again and again",
-    begins: Effect.flatMap(
-      SqlClient.SqlClient,
-      (sql) => sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`
-    ).pipe(Effect.delay("150 millis"), Effect.repeat({ times: 8 }))
+    begins: sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()`.pipe(
+      Effect.delay("150 millis"),
+      Effect.repeat({ times: 8 })
+    )
   },
   {
     // Further away than the wait for an intent, nearer than the wait for a completion.
@@ -82,7 +83,6 @@ const faults: ReadonlyArray<Fault> = [
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
 const spent = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql<{ readonly n: number }>`
     SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n FROM ledger JOIN api_keys k ON k.id = key_id
     WHERE k.prefix = ${prefix}`

@@ -4,7 +4,6 @@
  */
 import { Context, Effect, Layer, Logger, Redacted, References, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { SqlClient } from "effect/sql"
 import { layerApp } from "../../src/App.ts"
 import { jsonLine, layerLogging } from "../../src/observability/logging.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
@@ -20,6 +19,7 @@ import { layerTestRedis, TestRedis } from "./TestRedis.ts"
 import { eventually } from "./wait.ts"
 import { quickHash } from "./quickHash.ts"
 import { watch } from "./watch.ts"
+import { sql } from "./sql.ts"
 
 export { eventually } from "./wait.ts"
 
@@ -231,7 +231,6 @@ export const modelSpeaks = Effect.gen(function* () {
 
 /** The request's audit row, if it is there. */
 export const auditRow = Effect.fnUntraced(function* (requestId: string | null) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{
     readonly status: number
     readonly tokens_in: bigint

@@ -1,7 +1,7 @@
 /** The audit's tables, read as a test asks for them. */
 import type { Caller } from "../../src/domain/Caller.ts"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
+import { sql } from "./sql.ts"
 
 export interface LedgerDay {
   readonly day: string
@@ -35,23 +35,21 @@ type Sums = {
 }
 
 export const ledgerOf = (keyId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql<Sums>`
-      SELECT day::text, requests, tokens_in, tokens_out FROM ledger WHERE key_id = ${keyId}::text::uuid ORDER BY day`
-  ).pipe(asNumbers)
+  sql<Sums>`
+      SELECT day::text, requests, tokens_in, tokens_out FROM ledger WHERE key_id = ${keyId}::text::uuid ORDER BY day`.pipe(
+    asNumbers
+  )
 
 /** What the ledger should say, from the log alone. */
 export const auditSumsOf = (keyId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql<Sums>`
+  sql<Sums>`
       SELECT (a.admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*) AS requests,
         sum(a.tokens_in + coalesce(c.tokens_in, 0)) AS tokens_in,
         sum(a.tokens_out + coalesce(c.tokens_out, 0)) AS tokens_out
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
-      WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`
-  ).pipe(asNumbers)
+      WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`.pipe(
+    asNumbers
+  )
 
 /** A row of the log, as suites look at it. */
 export interface SeenRow {
@@ -71,44 +69,32 @@ export interface SeenRow {
 }
 
 export const storedRow = (requestId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql<SeenRow>`
+  sql<SeenRow>`
       SELECT status, tokens_in::float8, tokens_out::float8, model, endpoint, client_request_id, error_type,
         key_id::text, latency_ms, repeats, end_user, alias, truncated
-      FROM audit_log WHERE request_id = ${requestId}::text::uuid`
-  ).pipe(Effect.map((rows) => rows[0]))
+      FROM audit_log WHERE request_id = ${requestId}::text::uuid`.pipe(Effect.map((rows) => rows[0]))
 
 /** The status that a request's client got: of its correction, or else of its row. */
 export const statusOf = (requestId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql<{ readonly status: number }>`
+  sql<{ readonly status: number }>`
       SELECT coalesce(c.status, a.status) AS status
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
-      WHERE request_id = ${requestId}::text::uuid`
-  ).pipe(Effect.map((rows) => rows[0]?.status))
+      WHERE request_id = ${requestId}::text::uuid`.pipe(Effect.map((rows) => rows[0]?.status))
 
 /** What was corrected of a request, once its own process had ended it after all. */
 export const correctionOf = (requestId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql<{ readonly tokens_in: number; readonly tokens_out: number; readonly status: number }>`
+  sql<{ readonly tokens_in: number; readonly tokens_out: number; readonly status: number }>`
       SELECT tokens_in::float8, tokens_out::float8, status FROM audit_corrections
-      WHERE request_id = ${requestId}::text::uuid`
-  ).pipe(Effect.map((rows) => rows[0]))
+      WHERE request_id = ${requestId}::text::uuid`.pipe(Effect.map((rows) => rows[0]))
 
 export const hasIntent = (requestId: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql`SELECT FROM intents WHERE request_id = ${requestId}::text::uuid`
-  ).pipe(Effect.map((rows) => rows.length > 0))
+  sql`SELECT FROM intents WHERE request_id = ${requestId}::text::uuid`.pipe(
+    Effect.map((rows) => rows.length > 0)
+  )
 
 /** A key as `rotate-key` stores it: with the account of the key that it replaces. */
 export const insertKey = ({ accountId, keyId, tenantId }: Caller) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) => sql`
+  sql`
       WITH tenant AS (
         INSERT INTO tenants (id, name, rpm, tpm, concurrent) VALUES (${tenantId}::text::uuid, ${tenantId}, 1, 1, 1)
         ON CONFLICT DO NOTHING
@@ -116,4 +102,3 @@ export const insertKey = ({ accountId, keyId, tenantId }: Caller) =>
       INSERT INTO api_keys (id, tenant_id, name, prefix, hash, budget_account)
       VALUES (${keyId}::text::uuid, ${tenantId}::text::uuid, 'key', 'tg_' || substr(md5(${keyId}), 1, 9), '$argon2id$',
         nullif(${accountId}::text, ${keyId}::text)::uuid)`
-  )

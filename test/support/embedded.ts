@@ -4,9 +4,9 @@ import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { Effect, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { sql } from "./sql.ts"
 
 /** A folder that is removed afterwards; `mode` of the one above it. */
 export const folder = (mode: number) =>
@@ -23,7 +23,6 @@ export const folder = (mode: number) =>
 
 /** Adds a row to what earlier runs left, and counts. */
 export const visits = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`CREATE TABLE IF NOT EXISTS visits (at timestamptz DEFAULT now())`
   yield* sql`INSERT INTO visits DEFAULT VALUES`
   return (yield* sql`SELECT at FROM visits`).length

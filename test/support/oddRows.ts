@@ -3,6 +3,7 @@ import { Effect, Exit } from "effect"
 import { SqlClient } from "effect/sql"
 import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
 import { snakeCase } from "../../src/domain/text.ts"
+import { sql } from "./sql.ts"
 
 /** Every column that is read of both tables, but for those that name a row. A new setting is among them by itself. */
 export const readColumns: ReadonlyArray<readonly [table: "tenants" | "api_keys", column: string]> = [
@@ -16,9 +17,7 @@ export const readColumns: ReadonlyArray<readonly [table: "tenants" | "api_keys",
 ]
 
 /** Takes away what keeps odd rows out of the database. */
-export const dropChecks = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`
+export const dropChecks = sql`
     DO $$ DECLARE one record; BEGIN
       FOR one IN SELECT conrelid::regclass AS owner, conname FROM pg_constraint
         WHERE contype = 'c' AND conrelid IN ('tenants'::regclass, 'api_keys'::regclass)
@@ -28,7 +27,6 @@ export const dropChecks = Effect.gen(function* () {
           AND attname NOT IN ('id', 'name', 'tenant_id', 'prefix')
       LOOP EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', one.owner, one.attname); END LOOP;
     END $$`
-})
 
 /** For each type of a column one of them is no value that a setting may have. */
 const oddValues = ["NULL", "'-1'", "'a b'", "'infinity'", `'{"a":5}'`, "'{NULL}'"]

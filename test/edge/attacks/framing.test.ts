@@ -1,18 +1,17 @@
 /** docs/hardening.md, "Framing and connections": no request is smuggled inside another one. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { call, eventually, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
 import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const chat = JSON.stringify(hello({ stream: false }))
 
 inWorld(layerGateway())("HTTP framing", (test) => {
   test("when a body has two lengths, then it is refused, and the bytes behind it are never a request (H01)", function* () {
     const { url } = yield* Gateway
-    const sql = yield* SqlClient.SqlClient
     const { secret, prefix } = yield* newKey()
     const smuggled = rawPost("/api/chat", secret, chat)
     const variants: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
@@ -130,7 +129,6 @@ inWorld(layerGateway())("HTTP framing", (test) => {
         also: (socket) => setTimeout(() => socket.resetAndDestroy(), 50)
       })
     }).pipe(unharmed)
-    const sql = yield* SqlClient.SqlClient
     const rows = yield* eventually(
       sql<{
         status: number

@@ -1,13 +1,13 @@
 /** What Node's parser refuses has no audit row. It is answered once, in the error shape, and counted. */
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { type MalformedReason, malformedReasons } from "../../../src/observability/Metrics.ts"
 import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
 import { talk } from "../../support/RawClient.ts"
 import { assertRefusal, unharmed } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const hasty = Layer.succeed(ClientTimeouts, {
   head: 700,
@@ -38,7 +38,7 @@ const counted = Effect.map(
     )
 )
 
-const rows = Effect.flatMap(SqlClient.SqlClient, (sql) => sql`SELECT request_id FROM audit_log`)
+const rows = sql`SELECT request_id FROM audit_log`
 
 inWorld(layerGateway().pipe(Layer.provide(hasty)))("malformed HTTP", (test) => {
   test("when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)", function* () {

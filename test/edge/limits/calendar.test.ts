@@ -25,6 +25,7 @@ import {
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
 import { quickHash } from "../../support/quickHash.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 /** A clock of which only the time of day can be set: waiting takes as long as ever. */
 const clockAt = (now: (real: Clock.Clock) => number) =>
@@ -42,7 +43,6 @@ const clockAt = (now: (real: Clock.Clock) => number) =>
   )
 
 const ledgerOf = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ readonly day: string; readonly tokens: number }>`
     SELECT day::text, (tokens_in + tokens_out)::float8 AS tokens FROM ledger JOIN api_keys k ON k.id = key_id
     WHERE k.prefix = ${prefix} ORDER BY day`

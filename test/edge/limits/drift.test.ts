@@ -18,6 +18,7 @@ import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const leaseS = 1
 
@@ -43,7 +44,6 @@ const keyAt = Effect.fnUntraced(function* (counted: number) {
     limits: { rpm: 1000, tpm: 100_000, concurrent: 10 },
     budgets: { total: 1000 }
   }
-  const sql = yield* SqlClient.SqlClient
   yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
     VALUES (${key}::text::uuid, ${group}::text::uuid, '2026-01-01', 1, 60, 40)`
   yield* (yield* Meter).load(claims.account, [{ counter: "total", tokens: counted }])
@@ -64,7 +64,6 @@ const take = Effect.fnUntraced(function* (claims: Claims, id: string) {
 
 /** An open request, as its gateway wrote it. */
 const insertIntent = Effect.fnUntraced(function* (id: string, { account }: Claims, held: number) {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed,
     client_ip, arrived_at, admitted_at, held, tokens_in, lease_until)
     VALUES (${id}::text::uuid, ${account.group}::text::uuid, ${account.key}::text::uuid, 'tg_000000000', 'm', '/', 'POST',
@@ -166,7 +165,6 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
     "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
     () =>
       Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
         const claims = yield* keyAt(100)
         const { key } = claims.account
         const meter = yield* Meter

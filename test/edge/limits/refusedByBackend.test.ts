@@ -1,11 +1,11 @@
 /** What the backend refuses has cost a call, so it costs the request; its tokens and its slot are given back. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const answers = (status: number, text = "no"): Behaviour => ({
   does: "answer",
@@ -91,7 +91,6 @@ inWorld(layerGateway({ BREAKER_OPEN_MS: "60000" }))("an open circuit", (test) =>
   })
 
   test("when it refuses, then no intent is written before", function* () {
-    const sql = yield* SqlClient.SqlClient
     const { secret } = yield* newKey()
     yield* Effect.acquireUseRelease(
       sql`ALTER TABLE intents RENAME TO intents_away`,

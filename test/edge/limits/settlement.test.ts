@@ -1,11 +1,11 @@
 /** However a request ends, it is charged once, audited once, and its slot and hold are free. */
 import { assert, describe } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Behaviour, fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const budget = 100_000
 /** What the gateway takes "Hello" for: two tokens of text, eight of template. The fake backend says seven. */
@@ -49,7 +49,6 @@ const endings: ReadonlyArray<readonly [string, Behaviour, number, number, string
 ]
 
 const rowsOf = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   return yield* sql<{
     readonly status: number
     readonly tokens: number
@@ -59,7 +58,6 @@ const rowsOf = Effect.fnUntraced(function* (prefix: string) {
 })
 
 const ledgerOf = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   return yield* sql<{ readonly requests: number; readonly tokens: number }>`
     SELECT requests::float8 AS requests, (tokens_in + tokens_out)::float8 AS tokens
     FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
@@ -97,7 +95,6 @@ inWorld(layerGateway(env))("a request", (test) => {
             ({ headers }) => headers.get("x-budget-tokens-remaining") === String(budget - tokens)
           )
           assert.strictEqual(after.headers.get("x-budget-tokens-remaining"), String(budget - tokens))
-          const sql = yield* SqlClient.SqlClient
           assert.strictEqual((yield* sql`SELECT 1 FROM intents WHERE key_prefix = ${prefix}`).length, 0)
           // The only slot is free again.
           assert.strictEqual((yield* call("/api/chat", { secret, body: hello() })).status, 200)

@@ -21,6 +21,7 @@ import {
 import { rawRequest, talk } from "../../support/RawClient.ts"
 import { TestRedis } from "../../support/TestRedis.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const header = "X-User"
 
@@ -60,7 +61,6 @@ const decodeRow = Schema.decodeUnknownEffect(Schema.Tuple([Row]))
 
 /** The live counter of a user, for all time. */
 const counterOf = Effect.fnUntraced(function* (prefix: string, user: string) {
-  const sql = yield* SqlClient.SqlClient
   const [{ id, key, tenant }] = yield* decodeRow(
     yield* sql`SELECT id::text, id::text AS key, tenant_id::text AS tenant FROM api_keys WHERE prefix = ${prefix}`
   )

@@ -1,11 +1,11 @@
 /** `/v1/messages` at the edge: what goes to the model server, what the client gets, and what it costs. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { auditRow, call, eventually, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
 import { ask, json } from "./asking.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const message = (more: Readonly<Record<string, unknown>> = {}) => ({
   model: "m",
@@ -43,7 +43,6 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
       })
       const row = yield* eventually(auditRow(id), (found) => found !== undefined)
       assert.deepInclude(row, { status: 200, tokens_in: 7n, tokens_out: 3n })
-      const sql = yield* SqlClient.SqlClient
       const rows = yield* sql`SELECT endpoint FROM audit_log WHERE request_id = ${id}::text::uuid`
       assert.deepStrictEqual(rows, [{ endpoint: "/v1/messages" }])
     })

@@ -1,11 +1,11 @@
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
 import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
 import { layerPostgres, Registry, type RegistryOptions } from "../../../src/admin/Registry.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const layerRegistry = (options: Partial<RegistryOptions> = {}) =>
   layerPostgres({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }, ...options }).pipe(
@@ -18,7 +18,6 @@ test("when a key is created, then the database holds an argon2id hash of it and 
   const registry = yield* Registry
   yield* registry.createTenant({ name: "t" })
   const { secret } = yield* registry.createKey({ tenant: "t", name: "k" })
-  const sql = yield* SqlClient.SqlClient
   const rows = yield* sql<{ hash: string; row: string }>`SELECT hash, k::text AS row FROM api_keys k`
   assert.strictEqual(rows.length, 1)
   const { hash = "", row = "" } = rows[0] ?? {}
@@ -81,7 +80,6 @@ test("when a key is revoked several times at once, then one outbox row is writte
     { concurrency: "unbounded" }
   )
   assert.strictEqual(answers.filter(({ already }) => !already).length, 1)
-  const sql = yield* SqlClient.SqlClient
   assert.strictEqual((yield* sql`SELECT id FROM revocations`).length, 1)
 })
 

@@ -14,9 +14,9 @@ import { layerPostgres } from "../../../src/infra/Postgres.ts"
 import { blocks, readPaper } from "../../support/Paper.ts"
 import { layerTestDatabase, TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const empty = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`DROP SCHEMA public CASCADE`
   yield* sql`CREATE SCHEMA public`
 })
@@ -48,7 +48,6 @@ test("when several processes start at once, then they migrate one after another"
 })
 
 test("when the schema is missing or older, then no program runs on it", function* () {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`DELETE FROM schema_migrations`
   assert.match((yield* Effect.flip(assertSchema)).message, /run "tollgate migrate"/)
   yield* empty
@@ -62,7 +61,6 @@ test("when the schema is missing or older, then no program runs on it", function
 })
 
 test("when the schema is newer, then it runs the programs it admits, and no others", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [newest] = yield* sql`
       SELECT migration_id, minimum_version FROM schema_migrations ORDER BY migration_id DESC LIMIT 1`
   assert.deepStrictEqual({ ...newest }, { migration_id: knownVersion, minimum_version: minimumVersion })

@@ -6,6 +6,7 @@ import { layerPostgres, probeWrites } from "../../../src/infra/Postgres.ts"
 import { layerPrivatePostgres, TestCluster, TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
 import { eventually } from "../../support/wait.ts"
+import { sql } from "../../support/sql.ts"
 
 const planOf = Effect.fnUntraced(function* (statement: string) {
   const sql = yield* SqlClient.SqlClient
@@ -24,7 +25,6 @@ test("when a table is empty now, then its statements are planned as for a large 
 })
 
 test("when a plan without an index is expensive, then it is still not compiled", function* () {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`SET jit_above_cost = 0`
   assert.notMatch(yield* planOf("SELECT count(*) FROM audit_log WHERE latency_ms > 1"), /JIT/)
   assert.deepStrictEqual(yield* sql`SHOW jit`, [{ jit: "off" }])
@@ -35,10 +35,7 @@ it.live("when the URL names the folder of a socket, then no connection goes over
     const cluster = yield* TestCluster
     const url = new URL(Redacted.value(cluster.url("postgres")))
     url.searchParams.set("host", path.dirname(cluster.socketPath))
-    const address = Effect.flatMap(
-      SqlClient.SqlClient,
-      (sql) => sql`SELECT coalesce(host(inet_client_addr()), 'socket') AS from`
-    )
+    const address = sql`SELECT coalesce(host(inet_client_addr()), 'socket') AS from`
     const bySocket = Layer.fresh(layerPostgres({ url: Redacted.make(url.href), maxConnections: 1 }))
     const byNetwork = Layer.fresh(layerPostgres({ url: cluster.url("postgres"), maxConnections: 1 }))
     assert.deepStrictEqual(yield* Effect.provide(address, bySocket), [{ from: "socket" }])

@@ -10,6 +10,7 @@ import { eventually } from "../../support/Gateway.ts"
 import { TestDatabase, TestPostgres } from "../../support/TestPostgres.ts"
 import { atMost, makeStopwatch } from "../../support/wait.ts"
 import { testWith } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 /** Rows of the log with ids of their time of arrival, as the gateway makes them. `at` is SQL and may use `n`. */
 const arrive = Effect.fnUntraced(function* (count: number, at: string) {
@@ -23,11 +24,10 @@ const arrive = Effect.fnUntraced(function* (count: number, at: string) {
     FROM (SELECT ${sql.literal(at)} AS at FROM generate_series(1, ${count}::int) n) rows`
 })
 
-const partitions = Effect.flatMap(
-  SqlClient.SqlClient,
-  (sql) => sql<{ readonly name: string; readonly rows: number }>`
-    SELECT tableoid::regclass::text AS name, count(*)::int AS rows FROM audit_log GROUP BY 1 ORDER BY 1`
-).pipe(Effect.map((rows) => Object.fromEntries(rows.map(({ name, rows }) => [name, rows]))))
+const partitions = sql<{ readonly name: string; readonly rows: number }>`
+    SELECT tableoid::regclass::text AS name, count(*)::int AS rows FROM audit_log GROUP BY 1 ORDER BY 1`.pipe(
+  Effect.map((rows) => Object.fromEntries(rows.map(({ name, rows }) => [name, rows])))
+)
 
 const count = (table: string) =>
   Effect.flatMap(

@@ -4,11 +4,11 @@
  */
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import * as Migrator from "effect/sql/Migrator"
 import { migrations, minimumVersion } from "../../../src/infra/Migrations.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 interface Fact {
   readonly table: string
@@ -23,7 +23,6 @@ interface Shape {
 }
 
 const readShape = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient
   const columns = yield* sql<{
     readonly table: string
     readonly column: string
@@ -92,7 +91,6 @@ const breaks = (before: Shape, after: Shape): ReadonlyArray<string> => {
 const test = testWith(it.live, TestPostgres)
 
 test("when a migration runs, then the statements of every version that may stay still fit the tables", function* () {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`DROP SCHEMA public CASCADE`
   yield* sql`CREATE SCHEMA public`
   let before: Shape | undefined

@@ -1,12 +1,12 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { SqlClient } from "effect/sql"
 import { TestClock } from "effect/testing"
 import { timeoutDetached } from "../../../src/infra/time.ts"
 import { makeStalledProcess } from "../../support/StalledProcess.ts"
 import { layerPrivatePostgres, TestCluster } from "../../support/TestPostgres.ts"
 import { atMost, makeStopwatch } from "../../support/wait.ts"
 import { testWith } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const test = testWith(it.effect)
 
@@ -42,7 +42,6 @@ test("when the deadline passes or the caller leaves, then the work is stopped", 
 it.live("when Postgres is frozen, then a query fails in time", () =>
   Effect.gen(function* () {
     const cluster = yield* TestCluster
-    const sql = yield* SqlClient.SqlClient
     yield* sql`SELECT 1`
     yield* cluster.pause
     const before = makeStopwatch()
