@@ -10,7 +10,7 @@ import { TestServerFailed } from "../../test/support/servers/processes.ts"
 
 const here = import.meta.dirname
 
-const run = (
+export const run = (
   command: string,
   args: ReadonlyArray<string>,
   cwd: string
@@ -27,11 +27,11 @@ const run = (
     return Effect.sync(() => child.kill())
   })
 
-const keyed = (name: string, pins: string): string =>
+export const keyed = (name: string, pins: string): string =>
   path.join(cacheFolder(), `clients-${name}-${createHash("sha256").update(pins).digest("hex").slice(0, 12)}`)
 
 /** The Python of the environment. */
-const installPython = Effect.fnUntraced(function* (name: string) {
+export const installPython = Effect.fnUntraced(function* (name: string) {
   const requirements = path.join(here, "python/requirements", `${name}.txt`)
   const folder = keyed(name, readFileSync(requirements, "utf8"))
   yield* makeOnce(folder, (unfinished) =>
@@ -50,7 +50,7 @@ const installPython = Effect.fnUntraced(function* (name: string) {
 })
 
 /** What the lock file in `source` says, without the scripts of packages but `scripts`. */
-const npmCi = Effect.fnUntraced(function* (
+export const npmCi = Effect.fnUntraced(function* (
   name: string,
   source: string,
   scripts: ReadonlyArray<string> = []
@@ -92,7 +92,7 @@ export const installAgents = Effect.fnUntraced(function* () {
 })
 
 /** The files of a program, whatever folder they are in. */
-const sourcesOf = (folder: string): ReadonlyArray<string> =>
+export const sourcesOf = (folder: string): ReadonlyArray<string> =>
   readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.join(entry.parentPath, entry.name))
