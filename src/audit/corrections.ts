@@ -5,7 +5,7 @@
  *
  * - Another replica has closed the request as aborted, because its process was paused past its lease or cut off from the
  *   database. The process ended or refused the request after all.
- * - The row took too long to write, so the client got a 503, but the database had already stored the row as an answer.
+ * - The row took too long to write, so the client got a 503, but the database had already stored the row as it was.
  *
  * The difference may be negative: the row has the estimate of the prompt and the frames of the last heartbeat, and the
  * backend may count fewer, or the request may be refunded. The ledger then goes down. The counters are not lowered here:
@@ -57,8 +57,8 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
         r.tokens_in - a.tokens_in, r.tokens_out - a.tokens_out, r.usage_source, r.status, r.error_type
       FROM r JOIN audit_log a USING (request_id)
       WHERE a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
-        AND (a.error_type = ${outcomes.aborted.type} OR (a.status < 400 AND r.error_type = ${outcomes.unavailable.type}
-          AND (a.tokens_in, a.tokens_out) = (r.tokens_in, r.tokens_out)))
+        AND (a.error_type = ${outcomes.aborted.type} OR (r.error_type = ${outcomes.unavailable.type}
+          AND a.error_type IS DISTINCT FROM r.error_type AND (a.tokens_in, a.tokens_out) = (r.tokens_in, r.tokens_out)))
       ON CONFLICT (request_id) DO NOTHING
       RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
     ), sums AS (

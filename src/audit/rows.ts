@@ -134,11 +134,13 @@ export const completionRow = (record: AuditRecord, admittedAt = isoOf(record.arr
   auditRow(record, admittedAt)
 
 /**
- * The row was late, so the client got a 503. The row records that. The tokens are charged all the same. Returns whether
- * the row changed: a refusal keeps its status.
+ * The row was late. The client of an admitted request then gets a 503, whatever its end was, and so does that of a list; the row
+ * records it, and the tokens are charged all the same. A refusal keeps its status, and a client that left is told nothing. Returns
+ * whether the row changed.
  */
 export const recordAs503 = (row: AuditRow): boolean => {
-  if (row.status >= 400) return false
+  const keeps = row.admitted_at === null ? row.status >= 400 : row.status === outcomes.clientLeft.status
+  if (keeps || row.error_type === outcomes.unavailable.type) return false
   row.status = outcomes.unavailable.status
   row.error_type = outcomes.unavailable.type
   row.detail = "gate: Audit"

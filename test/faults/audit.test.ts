@@ -137,21 +137,27 @@ it.live(
 it.live("when a row is late before anybody waits for it, then it has the 503 that its client will get", () =>
   Effect.gen(function* () {
     const [audit, caller] = [yield* Audit, callerOf()]
-    const [first, second] = [intentOf({ caller }), intentOf({ caller })]
-    for (const intent of [first, second]) yield* audit.open(queuedFor(intent))
+    const first = intentOf({ caller })
+    const others = [200, 502, 499].map((status) => ({ intent: intentOf({ caller }), status }))
+    for (const { intent } of [{ intent: first }, ...others]) yield* audit.open(queuedFor(intent))
     const { written } = yield* Effect.gen(function* () {
       yield* lock("audit_log")
       const writing = yield* Effect.forkScoped(Effect.exit(audit.close(endOf(first, usageOf(7, 3)))))
       yield* Effect.sleep("50 millis")
-      // Its counters are settled meanwhile.
-      const written = audit.close(endOf(second, usageOf(5, 1)))
+      // Their counters are settled meanwhile.
+      const written = others.map(({ intent, status }) =>
+        audit.close(endOf(intent, usageOf(5, 1), { status, errorType: "any" }))
+      )
       yield* Fiber.join(writing)
       yield* Effect.sleep("200 millis")
       return { written }
     }).pipe(Effect.scoped)
-    const id = second.arrival.requestId
-    assert.deepInclude(yield* eventually(storedRow(id), Boolean), { status: 503, tokens_in: 5 })
-    assert.isTrue(Exit.isFailure(yield* Effect.exit(written)))
+    const statuses = yield* Effect.forEach(others, ({ intent }) =>
+      Effect.map(eventually(storedRow(intent.arrival.requestId), Boolean), (row) => row?.status)
+    )
+    // A client that left was told nothing.
+    assert.deepStrictEqual(statuses, [503, 503, 499])
+    for (const late of written) assert.isTrue(Exit.isFailure(yield* Effect.exit(late)))
     assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
   }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres)))
 )

@@ -208,8 +208,8 @@ export class Postgres extends Store {
       const [tokens_in, tokens_out] = [row.tokens_in - logged.tokens_in, row.tokens_out - logged.tokens_out]
       const was_aborted = logged.error_type === outcomes.aborted.type
       const isLate =
-        logged.status < 400 &&
         row.error_type === outcomes.unavailable.type &&
+        logged.error_type !== row.error_type &&
         tokens_in === 0 &&
         tokens_out === 0
       if (this.corrections.has(row.request_id) || !(was_aborted || isLate)) continue
