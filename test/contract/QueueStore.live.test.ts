@@ -1,10 +1,13 @@
+import { assert, describe, it } from "@effect/vitest"
 import { Clock, Effect, Layer } from "effect"
+import { TestClock } from "effect/testing"
+import { allReportedMs, Granted, Waiting } from "../../src/gates/queue/QueueStore.ts"
 import { makeRedisQueueStore } from "../../src/gates/queue/redis/RedisQueueStore.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { maxWaitMs } from "../support/wait.ts"
-import { batchEveryMs, graceMs, leaseS, Replicas, suite } from "./QueueStore.ts"
+import { batchEveryMs, graceMs, grantedIn, leaseS, Replicas, suite, ticket } from "./QueueStore.ts"
 import { properties } from "./QueueStoreProperty.ts"
 
 const twin = () =>
@@ -29,3 +32,30 @@ const twin = () =>
 
 suite("QueueStore in Redis", twin)
 properties("QueueStore in Redis", twin, { runs: 120 })
+
+describe("a loss", () => {
+  it.effect(
+    "when all replicas that knew each other have named their requests, then places are given before the time is over",
+    () =>
+      Effect.gen(function* () {
+        const replicas = yield* Replicas
+        const [a, b] = [yield* replicas.of("a"), yield* replicas.of("b")]
+        const bounds = { places: 2, depth: 8 }
+        for (const store of [a, b]) yield* store.beat([], [], bounds)
+        yield* TestClock.adjust(graceMs)
+        assert.instanceOf(yield* a.enter(ticket("1"), bounds), Granted)
+        // Each reads the state in which the other is.
+        for (const store of [a, b]) yield* store.beat([], [], bounds)
+        yield* replicas.clear
+        assert.deepStrictEqual((yield* a.beat(["1"], [], bounds)).unknown, ["1"])
+        yield* a.restore([{ ticket: ticket("1"), order: undefined }], bounds)
+        assert.instanceOf(yield* b.enter(ticket("2"), bounds), Waiting)
+        for (const store of [a, b, b])
+          yield* store.beat(store === a ? ["1"] : [], store === a ? [] : ["2"], bounds)
+        yield* TestClock.adjust(allReportedMs - 1)
+        assert.deepStrictEqual(grantedIn(yield* b.beat([], ["2"], bounds)), [])
+        yield* TestClock.adjust(1)
+        assert.deepStrictEqual(grantedIn(yield* b.beat([], ["2"], bounds)), ["2"])
+      }).pipe(Effect.scoped, Effect.provide(twin()))
+  )
+})

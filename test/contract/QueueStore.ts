@@ -369,7 +369,7 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       yield* a.enter(ticket("b0", { tenant: "flood", model: "b" }), one)
       yield* (yield* Replicas).clear
       const { changesInMs } = yield* b.beat([], [], one, { names: ["b"], agoMs: 900 })
-      assert.strictEqual(changesInMs, graceMs)
+      assert.isAtMost(changesInMs, graceMs)
       const held = [
         { ticket: ticket("a0", { tenant: "few", model: "a" }), order: 1 },
         { ticket: ticket("b1", { tenant: "flood", model: "b" }), order: 2 }

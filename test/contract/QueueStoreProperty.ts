@@ -156,6 +156,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, bounds: Bo
   // A store without state may have lost it: the test begins after that.
   yield* beat("a")
   yield* TestClock.adjust(graceMs)
+  for (const name of names) yield* beat(name)
   for (const [i, one] of steps.entries()) {
     told = `step ${i}: ${JSON.stringify(one)}`
     switch (one.verb) {

@@ -5,6 +5,7 @@
  */
 import type { Priority } from "../../domain/settings.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
+import { LiveReplicas, type Replica } from "./LiveReplicas.ts"
 import { Average, LoadedModels, type ModelState } from "./LoadedModels.ts"
 import {
   assumedTurnMs,
@@ -23,13 +24,6 @@ import {
   type Ticket,
   Waiting
 } from "./QueueStore.ts"
-
-interface Replica {
-  leaseEnd: number
-  beats: number
-  /** displaced requests that it may not know of, with their `Retry-After` */
-  readonly displaced: Map<string, number>
-}
 
 /** What goes next. `leaving`: models that make room for its own. `passes`: others wait for another model. */
 interface Choice {
@@ -53,10 +47,9 @@ export interface Outcome<A> {
 export class FairScheduler {
   readonly #options: SchedulerOptions
   readonly #entries = new Map<string, Entry>()
-  readonly #replicas = new Map<string, Replica>()
+  readonly #replicas: LiveReplicas
   readonly #lines: Record<Priority, FairLine> = { interactive: new FairLine(), batch: new FairLine() }
   readonly #models = new LoadedModels()
-  readonly #opensAt: number
   #order: number
   /** when a batch request went last, or the first of those that wait came */
   #batchSince = 0
@@ -69,7 +62,7 @@ export class FairScheduler {
   /** The first place is given `graceMs` after `now`, unless `fresh`: then no request can have been lost. */
   constructor(options: SchedulerOptions, now: number, fresh: boolean) {
     this.#options = options
-    this.#opensAt = fresh ? now : now + options.graceMs
+    this.#replicas = new LiveReplicas(now, fresh ? now : now + options.graceMs)
     // Restored requests came before all new ones, and keep their order.
     this.#order = fresh ? 0 : Math.floor(now * 1000)
   }
@@ -136,13 +129,15 @@ export class FairScheduler {
     return this.#outcome(loaded)
   }
 
+  /** `peers`: the replicas that this one knew before a loss, itself too */
   beat(
     now: number,
     name: string,
     running: ReadonlyArray<string>,
     waiting: ReadonlyArray<string>,
     bounds: Bounds,
-    seen?: Seen
+    seen?: Seen,
+    peers: ReadonlyArray<string> = []
   ): Outcome<Beat> {
     const replica = this.#replica(now, name)
     const named = new Set([...running, ...waiting])
@@ -151,9 +146,11 @@ export class FairScheduler {
     }
     for (const id of replica.displaced.keys()) if (!named.has(id)) replica.displaced.delete(id)
     replica.beats += 1
+    const unknown = [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id))
+    if (!this.#replicas.isOpen(now)) this.#replicas.report(replica, unknown.length === 0, peers)
     if (seen !== undefined) {
       // After a loss the turn of what is loaded begins anew: another load would cost more.
-      const turnMs = now < this.#opensAt ? (bounds.turnMaxMs ?? defaultTurnMaxMs) : 0
+      const turnMs = this.#replicas.isOpen(now) ? 0 : (bounds.turnMaxMs ?? defaultTurnMaxMs)
       this.#models.see(now, seen, bounds, now + turnMs)
     }
     this.#settle(now, bounds)
@@ -163,9 +160,9 @@ export class FairScheduler {
     })
     return this.#outcome({
       messages: [...granted, ...[...replica.displaced].map(([id, retryAfterS]) => ({ id, retryAfterS }))],
-      unknown: [...named].filter((id) => !this.#entries.has(id) && !replica.displaced.has(id)),
+      unknown,
       models: this.#uses(),
-      changesInMs: this.#changesIn(now)
+      changesInMs: this.#replicas.changesIn(now, name)
     })
   }
 
@@ -202,10 +199,12 @@ export class FairScheduler {
 
   /** The replica, which is alive. */
   #replica(now: number, name: string): Replica {
-    const replica = this.#replicas.get(name) ?? { leaseEnd: 0, beats: 0, displaced: new Map() }
-    replica.leaseEnd = now + this.#options.leaseMs
-    this.#replicas.set(name, replica)
-    return replica
+    return this.#replicas.renew(name, now + this.#options.leaseMs)
+  }
+
+  /** The replicas that are alive; undefined after a loss, until all can be known again. */
+  replicasAt(now: number): ReadonlyArray<string> | undefined {
+    return this.#replicas.namesAt(now)
   }
 
   #add(now: number, replica: string, ticket: Ticket, order: number, bounds: Bounds): Entry {
@@ -258,16 +257,13 @@ export class FairScheduler {
 
   /** Drops requests of dead replicas, then fills the places. */
   #settle(now: number, bounds: Bounds): void {
-    const dead = [...this.#replicas].flatMap(([name, { leaseEnd }]) => (leaseEnd > now ? [] : [name]))
-    for (const name of dead) {
+    for (const name of this.#replicas.bury(now))
       for (const entry of this.#entriesOf(name)) this.#remove(now, entry)
-      this.#replicas.delete(name)
-    }
     this.#dispatch(now, bounds)
   }
 
   #open(now: number, { places }: Bounds): boolean {
-    return now >= this.#opensAt && this.running < places
+    return this.#replicas.isOpen(now) && this.running < places
   }
 
   #dispatch(now: number, bounds: Bounds): void {
@@ -333,12 +329,6 @@ export class FairScheduler {
     if (own !== undefined) return line.lead(own, blocked) >= this.#loadTime(blocked.ticket.model, bounds)
     const lingerMs = lingerMsOf(loadMs)
     return model.running === 0 && now - model.changed >= lingerMs
-  }
-
-  #changesIn(now: number): number {
-    const times = [...this.#replicas.values()].map(({ leaseEnd }) => leaseEnd)
-    if (this.#opensAt > now) times.push(this.#opensAt)
-    return Math.min(...times) - now
   }
 
   #uses(): ReadonlyArray<ModelUse> {

@@ -156,8 +156,8 @@ export class QueueStore extends Context.Service<
     ): Effect.Effect<Beat, QueueStoreDown>
 
     /**
-     * Gives lost requests back to the store. A store without state gives no places for `graceMs`, so that every
-     * replica can first report the requests that have one.
+     * Gives lost requests back to the store. A store without state gives no places for `graceMs`, so that every replica can first
+     * report the requests that have one; for `allReportedMs` when those that were known have reported theirs.
      */
     restore(held: ReadonlyArray<Held>, bounds: Bounds): Effect.Effect<void, QueueStoreDown>
 
@@ -179,6 +179,11 @@ export interface QueueStoreOptions {
 }
 
 export const defaultGraceMs = 2500
+/**
+ * How long no request goes after a loss when all replicas that the store knew have named theirs: longer than a beat, so that one
+ * that had just begun has named its own too.
+ */
+export const allReportedMs = 1300
 export const defaultBatchEveryMs = 600_000
 /** `Retry-After` follows from about so many of the last requests. */
 export const turnsRemembered = 16

@@ -43,6 +43,8 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
     QueueStore,
     Effect.gen(function* () {
       const nowMs = yield* makeMonotonicMs
+      /** the replicas that were known before a loss */
+      let peers: ReadonlyArray<string> = []
       /** Runs one verb, and sends its messages. */
       const run = Effect.fnUntraced(function* <A>(
         verb: (scheduler: FairScheduler, now: number) => Outcome<A>
@@ -58,7 +60,11 @@ export const layerMemoryOf = (memory: QueueMemory, replica = "this"): Layer.Laye
         end: (id, used, bounds, loadMs) =>
           run((scheduler, now) => scheduler.end(now, id, used, bounds, loadMs)),
         beat: (running, waiting, bounds, seen) =>
-          run((scheduler, now) => scheduler.beat(now, replica, running, waiting, bounds, seen)),
+          run((scheduler, now) => {
+            const outcome = scheduler.beat(now, replica, running, waiting, bounds, seen, peers)
+            peers = scheduler.replicasAt(now) ?? peers
+            return outcome
+          }),
         restore: (held, bounds) => run((scheduler, now) => scheduler.restore(now, replica, held, bounds)),
         onMessage: (listener) => {
           const own: Listener = (message) => (message.replica === replica ? listener(message) : Effect.void)

@@ -14,6 +14,7 @@ import {
   defaultGraceMs,
   Full,
   Granted,
+  allReportedMs,
   assumedLoadMs,
   assumedTurnMs,
   defaultTurnMaxMs,
@@ -53,17 +54,19 @@ const Use = Schema.Struct({
   running: Schema.Finite,
   waiting: Schema.Finite
 })
-/** messages, unknown, models, until something changes */
+/** messages, unknown, models, until something changes, the replicas that are known; none after a loss */
 const Beaten = Schema.Tuple([
   Schema.Literal("beat"),
   Schema.fromJsonString(Schema.Array(Message)),
   Schema.fromJsonString(Schema.Array(Schema.String)),
   Schema.fromJsonString(Schema.Array(Use)),
-  Schema.FiniteFromString
+  Schema.FiniteFromString,
+  Schema.fromJsonString(Schema.Array(Schema.String))
 ])
 
 /** What is the same for both twins. */
 const constants = {
+  allReportedMs,
   turnsRemembered,
   assumedTurnMs,
   maxRetryAfterS,
@@ -91,6 +94,8 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     ...constants
   }
 
+  /** the replicas that were known before a loss */
+  let peers: ReadonlyArray<string> = []
   const listeners = new Set<(message: Told) => Effect.Effect<void>>()
   yield* redis.subscribe(
     [`${prefix}:told:${replica}`],
@@ -129,12 +134,13 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
     leave: (id, bounds) => Effect.map(leave(bounds, { id }), ([, retryAfterS]) => retryAfterS),
     end: (id, used, bounds, loadMs) => Effect.map(end(bounds, { id, used, loadMs }), ([, ms]) => ms),
     beat: (running, waiting, bounds, seen) =>
-      Effect.map(beat(bounds, { running, waiting, seen }), ([, messages, unknown, models, changesInMs]) => ({
-        changesInMs,
-        messages,
-        unknown,
-        models
-      })),
+      Effect.map(
+        beat(bounds, { running, waiting, seen, peers }),
+        ([, messages, unknown, models, changesInMs, replicas]) => {
+          if (replicas.length > 0) peers = replicas
+          return { changesInMs, messages, unknown, models }
+        }
+      ),
     restore: (held, bounds) => Effect.asVoid(restore(bounds, { held })),
     onMessage: (listener) =>
       Effect.acquireRelease(

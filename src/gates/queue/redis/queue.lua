@@ -77,13 +77,17 @@ end
 -- A state of another process came out of a snapshot, and may be older than what was decided on it: it counts as lost.
 local function load()
   local packed, run = call('GET', PREFIX .. ':state'), run_id()
-  if packed then state, models = unpack(cmsgpack.unpack(packed)) end
+  if packed then
+    state, models = unpack(cmsgpack.unpack(packed))
+    -- A state of the release before does not have them.
+    state.awaited, state.complete = state.awaited or {}, state.complete or {}
+  end
   if state.run == run then return end
   if packed then wipe() end
   -- Places in the line that are older are smaller, whatever was lost.
   local order = clock[1] * 1000000 + clock[2]
   state = {
-    run = run, opens = now + fixed.graceMs, order = order, last_batch = 0, running = 0, batch_running = 0,
+    run = run, lost = now, opens = now + fixed.graceMs, awaited = {}, complete = {}, order = order, last_batch = 0, running = 0, batch_running = 0,
     turns = 0, turn_ms = 0, counted = 0, used = 0, ['time:interactive'] = 0, ['time:batch'] = 0, ['waiting:interactive'] = 0,
     ['waiting:batch'] = 0
   }
@@ -531,6 +535,7 @@ local function bury()
     call('DEL', PREFIX .. ':ids:' .. replica, PREFIX .. ':out:' .. replica)
     call('ZREM', PREFIX .. ':replicas', replica)
     call('HDEL', PREFIX .. ':beats', replica)
+    state.complete[replica] = nil
   end
 end
 
@@ -630,6 +635,18 @@ verbs['end'] = function()
   return {'ended', text(loaded)}
 end
 
+-- After a loss: once all replicas that were known before have named their requests, places are given again. In its first beat a
+-- replica may not name a request whose place it has just been told.
+local function report(beats, knows_all)
+  for _, peer in ipairs(ask.peers) do state.awaited[peer] = true end
+  if beats > 1 and knows_all then state.complete[REPLICA] = true end
+  if not next(state.awaited) then return end
+  for name in pairs(state.awaited) do
+    if not state.complete[name] or not call('ZSCORE', PREFIX .. ':replicas', name) then return end
+  end
+  state.opens = min(state.opens, (state.lost or state.opens) + fixed.allReportedMs)
+end
+
 function verbs.beat()
   touch(REPLICA)
   local named = {}
@@ -642,6 +659,13 @@ function verbs.beat()
     if entry and entry.beat < beats then remove(entry) end
   end
   call('HSET', PREFIX .. ':beats', REPLICA, beats + 1)
+  if now < state.opens then
+    local knows_all = true
+    for id in pairs(named) do
+      if not entry_of(id) and call('HEXISTS', PREFIX .. ':out:' .. REPLICA, id) == 0 then knows_all = false end
+    end
+    report(beats + 1, knows_all)
+  end
   if ask.seen then see(ask.seen.names, ask.seen.agoMs) end
   bury()
   dispatch()
@@ -683,8 +707,14 @@ function verbs.beat()
     for name, more in pairs(line) do use_of(name).waiting = use_of(name).waiting + more end
   end
   local soonest = tonumber(call('ZRANGE', PREFIX .. ':replicas', 0, 0, 'WITHSCORES')[2])
-  if state.opens > now then soonest = min(soonest, state.opens) end
-  return {'beat', list(told), list(unknown), list(uses), text(soonest - now)}
+  local known = {}
+  if state.opens > now then
+    soonest = min(soonest, state.opens)
+    if state.awaited[REPLICA] and not state.complete[REPLICA] then soonest = now end
+  else
+    known = call('ZRANGE', PREFIX .. ':replicas', 0, -1)
+  end
+  return {'beat', list(told), list(unknown), list(uses), text(soonest - now), list(known)}
 end
 
 -- A ticket without an order has a place.

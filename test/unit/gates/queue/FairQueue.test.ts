@@ -7,6 +7,7 @@ import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
 import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
 import { layerMemoryOf, QueueMemory } from "../../../../src/gates/queue/memory.ts"
 import {
+  allReportedMs,
   defaultGraceMs,
   QueueStore,
   QueueStoreDown,
@@ -300,7 +301,7 @@ describe("the line in front of the backend", () => {
     yield* TestClock.adjust("1 second")
     memory.clear()
     yield* first.close
-    yield* TestClock.adjust(defaultGraceMs - 1)
+    yield* TestClock.adjust(allReportedMs - 1)
     assert.isUndefined(second.pollUnsafe())
     assert.deepStrictEqual(
       (yield* FairQueue).status().models.map(({ resident, running }) => [resident, running]),

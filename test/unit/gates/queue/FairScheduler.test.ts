@@ -1,7 +1,13 @@
 /** Rules of the queue that show best without a store. */
 import { assert, describe, it } from "@effect/vitest"
 import { FairScheduler } from "../../../../src/gates/queue/FairScheduler.ts"
-import { Granted, type Message, type Ticket } from "../../../../src/gates/queue/QueueStore.ts"
+import {
+  allReportedMs,
+  Granted,
+  type Message,
+  type Ticket,
+  Waiting
+} from "../../../../src/gates/queue/QueueStore.ts"
 
 const options = { leaseMs: 30_000, graceMs: 2500, batchEveryMs: 600_000 }
 const ticket = (id: string, more: Partial<Ticket> = {}): Ticket => ({
@@ -94,4 +100,46 @@ describe("a model that nobody waited for to leave", () => {
     assert.deepStrictEqual(loads, ["one", "two", "one"])
     assert.isAtLeast(until, 60_100 + 10_000)
   })
+})
+
+describe("a loss", () => {
+  const bounds = { places: 2, depth: 8 }
+
+  it("when all replicas that were known have named their requests, then places are given before the time is over", () => {
+    const queue = new FairScheduler(options, 10_000, false)
+    const peers = ["a", "b"]
+    assert.deepStrictEqual(queue.beat(10_000, "a", ["r1"], [], bounds, undefined, peers).answer.unknown, [
+      "r1"
+    ])
+    queue.restore(10_000, "a", [{ ticket: ticket("r1"), order: undefined }], bounds)
+    assert.strictEqual(queue.beat(10_005, "a", ["r1"], [], bounds, undefined, peers).answer.changesInMs, 2495)
+    assert.instanceOf(queue.enter(10_010, "a", ticket("r2"), bounds).answer, Waiting)
+    assert.strictEqual(
+      queue.beat(10_700, "b", [], [], bounds, undefined, peers).answer.changesInMs,
+      0,
+      "once more"
+    )
+    const opens = queue.beat(10_705, "b", [], [], bounds, undefined, peers).answer.changesInMs
+    assert.strictEqual(opens, allReportedMs - 705)
+    assert.instanceOf(queue.enter(11_299, "a", ticket("r3"), bounds).answer, Waiting)
+    const { messages } = queue.beat(11_300, "b", [], [], bounds)
+    assert.deepStrictEqual(
+      messages.map(({ id }) => id),
+      ["r2"]
+    )
+  })
+
+  for (const [what, peers] of [
+    ["one that was known is silent", ["a", "b", "silent"]],
+    ["nobody knew the others", []]
+  ] as const)
+    it(`when ${what}, then no place is given until the time is over`, () => {
+      const queue = new FairScheduler(options, 10_000, false)
+      for (let now = 10_000; now < 12_500; now += 100) {
+        for (const name of ["a", "b"]) queue.beat(now, name, [], ["r1"], bounds, undefined, peers)
+        assert.instanceOf(queue.enter(now, "a", ticket("r1"), bounds).answer, Waiting)
+      }
+      queue.beat(12_500, "a", [], ["r1"], bounds, undefined, peers)
+      assert.instanceOf(queue.enter(12_500, "a", ticket("r1"), bounds).answer, Granted)
+    })
 })
