@@ -65,28 +65,9 @@ const message: TextKind = {
   whole: (id, text, status) => messageItem(id, status, [outputText(text)])
 }
 
-/** How a call is written: as arguments, or as free text. */
-interface CallKind {
-  readonly idPrefix: string
-  readonly type: string
-  readonly field: string
-  /** the events of its text */
-  readonly events: string
-}
-
-const functionCall: CallKind = {
-  idPrefix: "fc",
-  type: "function_call",
-  field: "arguments",
-  events: "response.function_call_arguments"
-}
-
-const customCall: CallKind = {
-  idPrefix: "ctc",
-  type: "custom_tool_call",
-  field: "input",
-  events: "response.custom_tool_call_input"
-}
+/** How a call is written: as arguments, or as free text. Its events have the names of both. */
+const functionCall = { prefix: "fc", type: "function_call", field: "arguments" }
+const customCall = { prefix: "ctc", type: "custom_tool_call", field: "input" }
 
 const inputOf = ({ arguments: args }: ToolCall): string =>
   typeof args["input"] === "string" ? args["input"] : jsonText(args)
@@ -289,9 +270,10 @@ class Answer {
     this.#close("completed")
     this.#called ??= clientNames(this.#echo)
     const { isCustom, name } = this.#called(call.name)
-    const { events, field, idPrefix, type } = isCustom ? customCall : functionCall
+    const { field, prefix, type } = isCustom ? customCall : functionCall
+    const events = `response.${type}_${field}`
     const text = isCustom ? inputOf(call) : jsonText(call.arguments)
-    const id = this.#itemId(idPrefix)
+    const id = this.#itemId(prefix)
     this.length += text.length
     const item = (status: string, written: string): JsonObject => ({
       id,

@@ -49,23 +49,25 @@ const tooMany = `at most ${maxListed} tools, with those in namespaces`
 const isShort = (tools: Listed): boolean =>
   tools.reduce((sum, { tools: members = [] }) => sum + 1 + members.length, 0) <= maxListed
 
+const serverTools = leftOut(
+  "only OpenAI's servers run it, and clients list it for every server",
+  "web_search",
+  "web_search_2025_08_26",
+  "web_search_preview",
+  "web_search_preview_2025_03_11",
+  "file_search",
+  "code_interpreter",
+  "image_generation",
+  "mcp",
+  "tool_search",
+  "programmatic_tool_calling"
+)
+
 export const ListedTool = Schema.Union([
   FunctionTool,
   CustomTool,
   Namespace,
-  ...leftOut(
-    "only OpenAI's servers run it, and clients list it for every server",
-    "web_search",
-    "web_search_2025_08_26",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-    "file_search",
-    "code_interpreter",
-    "image_generation",
-    "mcp",
-    "tool_search",
-    "programmatic_tool_calling"
-  ),
+  ...serverTools,
   ...refused(
     "only OpenAI's models know it; send a function that does the same",
     "local_shell",
@@ -90,16 +92,7 @@ export const ToolChoice = Schema.Union([
       Schema.isMaxLength(maxListed)
     )
   }),
-  ...leftOut(
-    "no call can be forced",
-    "web_search",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-    "file_search",
-    "code_interpreter",
-    "image_generation",
-    "mcp"
-  )
+  ...serverTools
 ])
 
 /** A tool with the name that the model sees, and the names that the client uses. */

@@ -1,4 +1,6 @@
 /** What becomes of each type of part, block, item and tool: the table of docs/protocol.md, against the decoders. */
+import { readFileSync } from "node:fs"
+import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { membersOf, places } from "../../../../build/openapi/types.ts"
@@ -10,6 +12,8 @@ import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
 import { bodiesWith } from "../../../support/requestFields.ts"
 import { decoding } from "../decoding.ts"
+
+const root = path.resolve(import.meta.dirname, "../../../..")
 
 /** Letters only, a multiple of 4. */
 const marker = "qzqz"
@@ -92,12 +96,74 @@ const foreignWords = /readonly|undefined|Schema|[{}]|\| /
 /** Types whose objects say nothing that a marker could stand in. */
 const withoutText = new Set(["text", "json_object", "auto", "any", "none", "tool_removal"])
 
+/** The types of a union in the declarations of `openai`: `{ …; type: 'a' | 'b' }` of each member. */
+const published = (file: string, union: string): ReadonlyArray<string> => {
+  const text = readFileSync(path.join(root, "node_modules/openai/resources", `${file}.d.ts`), "utf8")
+  const members = new RegExp(`export type ${union} = ([^;]+);`).exec(text)?.[1]?.split(" | ") ?? []
+  return members.flatMap((member) => {
+    const name = member.split(".").at(-1) ?? ""
+    const body = new RegExp(`\\n( *)(?:export )?interface ${name} \\{[^]*?\\n\\1\\}`).exec(
+      member.includes(".") ? text.slice(text.indexOf(`namespace ${member.split(".")[0] ?? ""} {`)) : text
+    )
+    const type = /\n {4,8}type\??: ([^;{]+);/.exec(body?.[0] ?? "")?.[1] ?? ""
+    return [...type.matchAll(/'([^']+)'/g)].map(([, one]) => one ?? "")
+  })
+}
+
+/** What Anthropic's SDK has (`@anthropic-ai/sdk` 1.12.0, beta included). */
+const anthropic = {
+  "blocks of `content`":
+    "text image document search_result thinking redacted_thinking tool_use tool_result server_tool_use web_search_tool_result web_fetch_tool_result advisor_tool_result code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use mcp_tool_result container_upload compaction tool_addition tool_removal mcp_tool_listing fallback",
+  "blocks of a `tool_result`": "text image search_result document tool_reference browser_state",
+  "`source` of a `document`": "base64 text content url file",
+  "`source` of an `image`": "base64 url file",
+  "`tools`":
+    "custom mcp_toolset bash_20250124 code_execution_20260521 browser_toolset_20260801 computer_20251124 memory_20250818 computer_toolset_20260801 text_editor_20250728 web_search_20260318 web_fetch_20260318 advisor_20260301 tool_search_tool_bm25_20251119 tool_search_tool_bm25 tool_search_tool_regex"
+}
+
+const vendors: ReadonlyArray<readonly [path: string, where: string, types: ReadonlyArray<string>]> = [
+  ...Object.entries(anthropic).map(([where, types]) => ["/v1/messages", where, types.split(" ")] as const),
+  [
+    "/v1/chat/completions",
+    "parts of `content`",
+    published("chat/completions/completions", "ChatCompletionContentPart")
+  ],
+  [
+    "/v1/chat/completions",
+    "`tool_calls`",
+    published("chat/completions/completions", "ChatCompletionMessageToolCall")
+  ],
+  ["/v1/chat/completions", "`tools`", published("chat/completions/completions", "ChatCompletionTool")],
+  ["/v1/responses", "items of `input`", published("responses/responses", "ResponseInputItem")],
+  [
+    "/v1/responses",
+    "parts of `content` and `output`",
+    published("responses/responses", "ResponseInputContent")
+  ],
+  ["/v1/responses", "`tools`", published("responses/responses", "Tool")]
+]
+
 describe("types of parts, blocks, items and tools", () => {
-  for (const { path, schema, where } of places) {
-    const [{ decoded, refused }, body] = around[`${path} ${where}`] ?? [chat, (object: Json) => object]
+  for (const [on, where, types] of vendors)
+    it(`when a vendor publishes a type of ${where} of ${on}, then the table has it`, () => {
+      const place = places.find((one) => one.path === on && one.where === where)
+      const known = membersOf(place?.schema.ast ?? Schema.Never.ast).flatMap((member) => member.types)
+      assert.isAtLeast(types.length, 2)
+      const isKnown = (type: string) =>
+        known.some(
+          (one) => one === type || one.split(/,? (?:of a date)?/).includes(type.replace(/_\d{8}$/, ""))
+        )
+      assert.deepStrictEqual(
+        types.filter((type) => !isKnown(type)),
+        []
+      )
+    })
+
+  for (const { path: on, schema, where } of places) {
+    const [{ decoded, refused }, body] = around[`${on} ${where}`] ?? [chat, (object: Json) => object]
 
     for (const { ast, fate, types } of membersOf(schema.ast)) {
-      it(`when ${types.join(", ")} stands in ${where} of ${path}, then it is ${fate?.is ?? "read"}`, () => {
+      it(`when ${types.join(", ")} stands in ${where} of ${on}, then it is ${fate?.is ?? "read"}`, () => {
         const filled = bodiesWith(Schema.make(ast), marker).map((one) => one.body)
         const [type = ""] = types
         // Of some types nothing is known but the type.
@@ -119,7 +185,7 @@ describe("types of parts, blocks, items and tools", () => {
       })
     }
 
-    it(`when an unknown type stands in ${where} of ${path}, then the refusal lists the types that are read`, () => {
+    it(`when an unknown type stands in ${where} of ${on}, then the refusal lists the types that are read`, () => {
       const read = membersOf(schema.ast).flatMap(({ fate, types }) => (fate === undefined ? types : []))
       for (const unknown of [{ type: "new_thing", text: marker, name: marker }, { type: 5 }, 5, {}]) {
         const why = refused(body(unknown))
