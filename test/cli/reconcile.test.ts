@@ -10,6 +10,7 @@ import { insertIntents, writeRows } from "../../src/audit/statements.ts"
 import { claimsWithoutLimits } from "../../src/domain/Reservation.ts"
 import { layerMemory } from "../../src/gates/meter/memory/layer.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
+import { repairFromAudit } from "../../src/ledger/audited.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
@@ -352,6 +353,14 @@ test("when the ledger of an end user was changed or lacks a request, then it is 
   // The audit has lost a row: what the user spent stays spent.
   yield* pg`DELETE FROM audit_log WHERE request_id = ${ids[2]}::text::uuid`
   assert.isTrue((yield* prove("--repair")).right)
+  assert.deepStrictEqual(yield* books, before)
+  // Also when the row was lost between the comparison and the repair.
+  const [none, names] = [
+    { requests: 0, tokensIn: 0, tokensOut: 0 },
+    { key: null, tenant: null }
+  ]
+  const [day, { keyId, tenantId }] = [new Date().toISOString().slice(0, 10), caller]
+  yield* repairFromAudit(pg, { keyId, tenantId, user: two, ...names, day, audit: none, ledger: none })
   assert.deepStrictEqual(yield* books, before)
 })
 
