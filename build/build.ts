@@ -1,5 +1,5 @@
 /**
- * `npm run build`: bundles the gateway into `bundle/<digest of the sources>`. A bundle has no types to strip and
+ * `npm run build`: bundles the gateway and the commands into `bundle/<digest of the sources>`. A bundle has no types to strip and
  * none of the code that is never used, so the gateway starts in half the time and takes a third less memory. The sources run without it too.
  *
  * Files that are not code (Lua, the playground) are read from `src` and `playground/built`, so a build does not work
@@ -64,7 +64,7 @@ const removeOld = () => {
 
 if (!existsSync(folder)) {
   await build({
-    entryPoints: { main: path.join(root, "src/main.ts") },
+    entryPoints: { main: path.join(root, "src/main.ts"), cli: path.join(root, "cli/main.ts") },
     outdir: unfinished,
     chunkNames: "part-[hash]",
     bundle: true,

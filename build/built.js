@@ -1,5 +1,6 @@
 // Finds the build of the sources as they are now. Plain JavaScript, so that the built program needs no type stripper: that
 // alone takes 20 MB of memory.
+import { spawnSync } from "node:child_process"
 import { createHash } from "node:crypto"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join, relative } from "node:path"
@@ -30,8 +31,21 @@ const digestOf = () => {
 /** The folder of the build of these sources. It exists when they were built. */
 export const folderOfBuild = () => join(root, "bundle", digestOf())
 
-/** The file that runs the gateway: the built one, or else the source. */
-export const entry = () => {
-  const built = join(folderOfBuild(), "main.js")
-  return existsSync(built) ? built : join(root, "src/main.ts")
+const sources = { main: "src/main.ts", cli: "cli/main.ts" }
+
+/**
+ * The file that runs the gateway (`main`) or the commands (`cli`). It is built first when it is not there. When it cannot be
+ * built, it is the source, and `tell` is given the reason.
+ */
+export const entry = (name, tell = () => undefined) => {
+  const folder = folderOfBuild()
+  if (!existsSync(folder)) {
+    const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "build.ts")], {
+      encoding: "utf8"
+    })
+    if (status !== 0)
+      tell((stderr ?? "").split("\n").find((line) => line.includes("Error")) ?? `exit code ${status}`)
+  }
+  const built = join(folder, `${name}.js`)
+  return existsSync(built) ? built : join(root, sources[name])
 }

@@ -1,8 +1,5 @@
 // `npm start`: runs the build of the sources as they are now, and makes it first when there is none. Where none can be made
 // (esbuild is not installed, or the folder cannot be written), it runs the sources.
-import { spawnSync } from "node:child_process"
-import { existsSync } from "node:fs"
-import { join } from "node:path"
 import { setFlagsFromString } from "node:v8"
 
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number)
@@ -14,7 +11,7 @@ if (major < 24 || (major === 24 && minor < 14)) {
 }
 
 // After the check: an older Node cannot run it.
-const { entry, folderOfBuild } = await import("./built.js")
+const { entry } = await import("./built.js")
 
 // V8 takes the limit of its heap only at the start of a process. So this process becomes one with the limit that fits its memory.
 if (!`${process.execArgv} ${process.env.NODE_OPTIONS ?? ""}`.includes("--max-old-space-size")) {
@@ -27,16 +24,10 @@ if (!`${process.execArgv} ${process.env.NODE_OPTIONS ?? ""}`.includes("--max-old
 // Loading leaves garbage for which V8 would make room that an idle gateway then keeps. `src/startup/v8Flags.ts` sets it back.
 setFlagsFromString("--semi-space-growth-factor=1")
 
-if (!existsSync(folderOfBuild())) {
-  const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "build.ts")], {
-    encoding: "utf8"
-  })
-  if (status !== 0) {
-    const reason = (stderr ?? "").split("\n").find((line) => line.includes("Error")) ?? `exit code ${status}`
+await import(
+  entry("main", (reason) =>
     process.stderr.write(
       `tollgate: not built, so it runs from its sources and takes more memory: ${reason}\n`
     )
-  }
-}
-
-await import(entry())
+  )
+)

@@ -1,21 +1,21 @@
 /**
- * The file of `export` and `apply`: tenants and the settings of keys, in YAML or JSON. A field that is absent does not
+ * The file of `export` and `apply`: tenants and the attributes of keys, in YAML or JSON. A field that is absent does not
  * change; null removes a value. Keys are named by their prefix: the file has no secret, so it can make no key.
  */
-import { Effect, Record, Result, Schema, SchemaIssue, Struct } from "effect"
-import { parse, stringify } from "yaml"
+import { Effect, Record, Schema, SchemaIssue, Struct } from "effect"
 import { budgetFields, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/rows.ts"
 import {
   KeyChange,
   keyTexts,
   ModelList,
   RetentionDays,
-  type SettingText,
+  type AttributeText,
   TenantChange,
   tenantTexts
-} from "../src/domain/settings.ts"
+} from "../src/domain/attributes.ts"
 import { snakeCase } from "../src/domain/text.ts"
 import { FileInvalid } from "./errorMessages.ts"
+import { yaml } from "./files.ts"
 
 const optional = Schema.optionalKey
 
@@ -33,7 +33,7 @@ const Budgets = Schema.Struct({
   total: keyFields[budgetNames.total]
 })
 
-/** A setting is a field, but for those that have another form here. */
+/** An attribute is a field, but for those that have another form here. */
 const Key = inFile({
   prefix: Schema.String,
   /** for the reader: a key keeps its name */
@@ -72,7 +72,7 @@ export const maxFileBytes = 16_777_216
 const decode = Schema.decodeUnknownResult(Declaration, { onExcessProperty: "error" })
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
-const texts: ReadonlyArray<readonly [setting: string, text: SettingText]> = Object.entries({
+const texts: ReadonlyArray<readonly [attribute: string, text: AttributeText]> = Object.entries({
   ...tenantTexts,
   ...keyTexts
 })
@@ -82,7 +82,9 @@ const problemOf = ({ issue }: Schema.SchemaError): string => {
   const [first] = issuesOf(issue).issues
   const path = (first?.path ?? []).map(String)
   const place = path.map((part) => (/^\d+$/.test(part) ? `[${part}]` : `.${part}`)).join("")
-  const known = texts.find(([setting, { name }]) => [snakeCase(setting), name].includes(path.at(-1) ?? ""))
+  const known = texts.find(([attribute, { name }]) =>
+    [snakeCase(attribute), name].includes(path.at(-1) ?? "")
+  )
   return (
     place.slice(1) +
     (known === undefined
@@ -91,27 +93,21 @@ const problemOf = ({ issue }: Schema.SchemaError): string => {
   )
 }
 
-/** What is wrong, on one line. */
-const readDeclarationResult = (text: string): Result.Result<Declaration, string> => {
-  let document: unknown
-  try {
+/** Fails with what is wrong, on one line. */
+export const readDeclaration = Effect.fnUntraced(function* (file: string, text: string) {
+  const { parse } = yield* yaml
+  const invalid = (problem: string) => new FileInvalid({ file, problem })
+  const document = yield* Effect.try({
     // A document with many aliases would grow beyond all memory.
-    document = parse(text, { maxAliasCount: 100, prettyErrors: true, uniqueKeys: true })
-  } catch (error) {
-    return Result.fail(error instanceof Error ? (error.message.split("\n")[0] ?? "") : "it is no YAML")
-  }
-  return Result.mapError(decode(document), problemOf)
-}
+    try: (): unknown => parse(text, { maxAliasCount: 100, prettyErrors: true, uniqueKeys: true }),
+    catch: (error) => invalid(error instanceof Error ? (error.message.split("\n")[0] ?? "") : "it is no YAML")
+  })
+  return yield* Effect.mapError(Effect.fromResult(decode(document)), (error) => invalid(problemOf(error)))
+})
 
-export const readDeclaration = (file: string, text: string): Effect.Effect<Declaration, FileInvalid> =>
-  Effect.mapError(
-    Effect.fromResult(readDeclarationResult(text)),
-    (problem) => new FileInvalid({ file, problem })
-  )
-
-/** The settings to write. The registry leaves out what is no setting. */
-export const keyChangeOf = ({ budgets = {}, promptLog, ...settings }: DeclaredKey): KeyChange => ({
-  ...settings,
+/** The attributes to write. The registry leaves out what is no attribute. */
+export const keyChangeOf = ({ budgets = {}, promptLog, ...attributes }: DeclaredKey): KeyChange => ({
+  ...attributes,
   ...Struct.renameKeys(budgets, budgetNames),
   ...(promptLog === undefined ? {} : { promptLog: promptLog !== false }),
   ...(typeof promptLog === "number" ? { promptLogDays: promptLog } : {})
@@ -121,9 +117,9 @@ export const tenantChangeOf = ({
   aliases,
   budgets = {},
   models,
-  ...settings
+  ...attributes
 }: DeclaredTenant): TenantChange => ({
-  ...settings,
+  ...attributes,
   ...Struct.renameKeys(budgets, budgetNames),
   ...(models === undefined
     ? {}
@@ -166,10 +162,11 @@ export const declarationOf = (
 
 const encode = Schema.encodeSync(Declaration)
 
-export const writeDeclaration = (declaration: Declaration, asJson: boolean): string =>
-  asJson
-    ? JSON.stringify(encode(declaration), undefined, 2)
-    : `# tollgate export. A field that is absent does not change; null removes a value. No secret is here.\n${stringify(
-        encode(declaration),
-        { lineWidth: 0 }
-      ).trimEnd()}`
+export const writeDeclaration = Effect.fnUntraced(function* (declaration: Declaration, asJson: boolean) {
+  if (asJson) return JSON.stringify(encode(declaration), undefined, 2)
+  const { stringify } = yield* yaml
+  return `# tollgate export. A field that is absent does not change; null removes a value. No secret is here.\n${stringify(
+    encode(declaration),
+    { lineWidth: 0 }
+  ).trimEnd()}`
+})

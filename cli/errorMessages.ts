@@ -2,45 +2,45 @@
  * One line for each error of a command. It names what the operator can change. Causes, stacks and typed values are left
  * out, because they may contain a secret.
  */
-import { Data, Predicate, Schema } from "effect"
+import { Data } from "effect"
 import { CliError } from "effect/cli"
 import { isSqlError } from "effect/sql/SqlError"
 import { StartupError } from "../src/startup/StartupError.ts"
 import { BackendFailed } from "../src/domain/Errors.ts"
 import { MigrationFailed, SchemaMismatch } from "../src/infra/Migrations.ts"
-import { UnreadableRow } from "../src/infra/rows.ts"
 import { explain } from "../src/observability/explain.ts"
 import { RuntimeFileFailed } from "../src/infra/embedded/RuntimeFile.ts"
-import * as Registry from "../src/admin/Errors.ts"
-import { amount, counted } from "./terminal.ts"
+import { isAdminError, RegistryDown } from "../src/admin/Errors.ts"
+import { innermost } from "../src/infra/errorCode.ts"
+import { amount } from "./terminal.ts"
 
 /** The file of `apply` cannot be used. */
 export class FileInvalid extends Data.TaggedError("FileInvalid")<{
   readonly file: string
   readonly problem: string
-}> {}
+}> {
+  override readonly message = `${this.file}: ${this.problem}`
+}
 
 /** `searched`: number of the newest requests whose client's id was compared. */
 export class UnknownRequest extends Data.TaggedError("UnknownRequest")<{
   readonly id: string
   readonly searched: number
-}> {}
+}> {
+  override readonly message = `no request ${JSON.stringify(this.id)}; by the client's own id the newest ${amount(this.searched)} are searched`
+}
 
-const isCoded = Schema.is(Schema.Struct({ code: Schema.String }))
+/** An error whose message is written for operators. */
+const isTold = (error: unknown): error is Error =>
+  isAdminError(error) ||
+  [FileInvalid, RuntimeFileFailed, SchemaMismatch, UnknownRequest].some((one) => error instanceof one)
 
-/** SQLSTATE 42P01 and 42703: a table or column is missing, so the migrations were not run. */
+/** SQLSTATE: a table or column is missing, so the migrations were not run. */
 const schemaStates = new Set(["42P01", "42703"])
 
-const mentionsMissingSchema = (cause: unknown, depth = 4): boolean =>
-  (isCoded(cause) && schemaStates.has(cause.code)) ||
-  (depth > 0 &&
-    Predicate.isObjectKeyword(cause) &&
-    (("reason" in cause && mentionsMissingSchema(cause.reason, depth - 1)) ||
-      ("cause" in cause && mentionsMissingSchema(cause.cause, depth - 1))))
-
 const databaseMessage = (cause: unknown): string => {
-  if (mentionsMissingSchema(cause)) return 'the database has no tollgate schema: run "tollgate migrate"'
-  if (cause instanceof MigrationFailed) return databaseMessage(cause.cause)
+  if (schemaStates.has(innermost(cause)?.code ?? ""))
+    return 'the database has no tollgate schema: run "tollgate migrate"'
   if (!isSqlError(cause)) return "the database gave an unexpected answer"
   switch (cause.reason._tag) {
     case "ConnectionError":
@@ -110,35 +110,11 @@ export const usageMessage = (
   `${error === undefined ? "wrong usage" : usage(error, commands)} (see ${commandPath.join(" ")} --help)`
 
 const errorMessage = (error: unknown): string => {
-  if (error instanceof Registry.UnknownTenant) return `unknown tenant ${JSON.stringify(error.tenant)}`
-  if (error instanceof Registry.UnknownKey) return `unknown key prefix ${error.prefix}`
-  if (error instanceof Registry.DuplicateTenant)
-    return `tenant ${JSON.stringify(error.tenant)} exists already`
-  if (error instanceof Registry.DuplicateKey) {
-    return `the tenant has a live key named ${JSON.stringify(error.label)}: ${error.prefix}. Use another name, revoke that key, or give --allow-duplicate`
-  }
-  if (error instanceof Registry.TenantInUse) {
-    return error.keys > 0
-      ? `tenant ${JSON.stringify(error.tenant)} has ${counted(error.keys, "key")}, revoked ones included: it can be disabled, not deleted`
-      : `tenant ${JSON.stringify(error.tenant)} has used tokens, and reports need its name: it can be disabled, not deleted`
-  }
-  if (error instanceof Registry.RevokedKey) return `key ${error.prefix} is revoked and cannot be changed`
-  if (error instanceof Registry.InvalidValue) return `--${error.field} must be ${error.expected}`
-  if (error instanceof UnknownRequest) {
-    return `no request ${JSON.stringify(error.id)}; by the client's own id the newest ${amount(error.searched)} are searched`
-  }
-  if (error instanceof FileInvalid) return `${error.file}: ${error.problem}`
-  if (error instanceof Registry.CountersDown)
-    return "the counters cannot be read: check REDIS_URL, and that Redis runs"
-  if (error instanceof Registry.RegistryDown) return databaseMessage(error.cause)
-  if (error instanceof MigrationFailed) return databaseMessage(error.cause)
-  if (error instanceof SchemaMismatch) return error.message
-  if (error instanceof RuntimeFileFailed) return error.message
-  if (error instanceof UnreadableRow) return error.message
+  if (error instanceof RegistryDown || error instanceof MigrationFailed) return databaseMessage(error.cause)
   if (error instanceof BackendFailed) return "the model server did not answer: check BACKEND_URL"
   if (isSqlError(error)) return databaseMessage(error)
   if (CliError.isCliError(error)) return usage(error)
-  return "internal error"
+  return isTold(error) ? error.message : "internal error"
 }
 
 /** One line, or one line for each problem with the settings. */

@@ -2,6 +2,9 @@
 import { ByteSize, Effect, FileSystem, Stdio, Stream } from "effect"
 import { FileInvalid } from "./errorMessages.ts"
 
+/** Reads and writes YAML. Loaded when it is asked for: most commands need none. */
+export const yaml = Effect.promise(() => import("./yaml.ts"))
+
 /** A file as text; `-` is stdin. */
 export const readText = Effect.fnUntraced(function* (file: string, maxBytes: number) {
   const invalid = (problem: string) => new FileInvalid({ file, problem })

@@ -1,15 +1,16 @@
 /** Flags of several commands. */
-import { Effect, Option, Predicate, Record, Result, Schema } from "effect"
+import { Effect, Option, Predicate, Record, Result, Schema, type Scope } from "effect"
 import { Flag } from "effect/cli"
 import {
-  KeySettings,
+  KeyAttributes,
   keyTexts,
-  type SettingOption,
-  type SettingText,
-  TenantSettings,
+  type AttributeOption,
+  type AttributeText,
+  TenantAttributes,
   tenantTexts
-} from "../src/domain/settings.ts"
+} from "../src/domain/attributes.ts"
 import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
+import { Needs } from "./Needs.ts"
 import { aLifetime, readLifetime } from "./times.ts"
 
 /** undefined: it is not given. */
@@ -49,49 +50,56 @@ export const tenant = text("tenant", "name", "Name of the tenant")
 export const readPrefix = (text: string): Option.Option<string> =>
   Option.fromUndefinedOr(/^([A-Za-z0-9]{2}_[0-9A-Za-z]{9})(?:[0-9A-Za-z]{32})?$/.exec(text)?.[1])
 
-export const prefix = (flag: "prefix" | "key") =>
-  text(flag, "prefix", "The first 12 characters of the key").pipe(
+/** A key by its prefix or its name: `keyOf` says which key that is. */
+export const key = (flag: "prefix" | "key") =>
+  text(flag, "key", "The key: its first 12 characters, or its name").pipe(
     // The commands of this program name a key in two ways, and people mix them.
-    Flag.withAlias(flag === "key" ? "prefix" : "key"),
-    Flag.filterMap(readPrefix, () => "the 12-character prefix of a key, as list-keys shows it")
+    Flag.withAlias(flag === "key" ? "prefix" : "key")
   )
 
+/** The prefix of a key that was named. */
+export const keyOf = (named: string) =>
+  Option.match(readPrefix(named), {
+    onSome: (prefix) => Effect.succeed(prefix),
+    onNone: () => Effect.flatMap(Needs.registry, ({ prefixOfName }) => prefixOfName(named))
+  })
+
 /** A key or a tenant. */
-export const owner = { key: optional(prefix("key")), tenant: optional(tenant) }
+export const owner = { key: optional(key("key")), tenant: optional(tenant) }
 
 export type Owner = { readonly key: string } | { readonly tenant: string }
 
 /** `first`: the option that the error names first. */
-export const readOwner = (
+export const readOwner = Effect.fnUntraced(function* (
   { key, tenant }: { readonly key: string | undefined; readonly tenant: string | undefined },
   first: "key" | "tenant"
-): Effect.Effect<Owner, InvalidValue> => {
-  if (key !== undefined && tenant === undefined) return Effect.succeed({ key })
-  if (tenant !== undefined && key === undefined) return Effect.succeed({ tenant })
+): Effect.fn.Return<Owner, Error, Needs | Scope.Scope> {
+  if (key !== undefined && tenant === undefined) return { key: yield* keyOf(key) }
+  if (tenant !== undefined && key === undefined) return { tenant }
   const other = first === "key" ? "tenant" : "key"
-  return mustBe(first, `given, or --${other}, but not both`)
-}
+  return yield* mustBe(first, `given, or --${other}, but not both`)
+})
 
-type Texts = Readonly<Record<string, SettingText>>
+type Texts = Readonly<Record<string, AttributeText>>
 
 const fields: Readonly<Record<string, Schema.Constraint>> = {
-  ...TenantSettings.fields,
-  ...KeySettings.fields
+  ...TenantAttributes.fields,
+  ...KeyAttributes.fields
 }
 const bothTexts: Texts = { ...tenantTexts, ...keyTexts }
 
-/** A value that is typed; undefined when it is none. The registry says whether the setting may have it. */
-const readValue = (text: string, { value }: SettingOption, removes: boolean): Option.Option<unknown> => {
+/** A value that is typed; undefined when it is none. The registry says whether the attribute may have it. */
+const readValue = (text: string, { value }: AttributeOption, removes: boolean): Option.Option<unknown> => {
   if (removes && text === "none") return Option.some(null)
   if (value !== "n") return Option.some(text)
   return readNumber(text)
 }
 
-/** The options of a command by setting. A command that `changes` settings removes those that may be null with `none`. */
-const settingFlags = (texts: Texts, has: (option: SettingOption) => boolean, changes: boolean) =>
-  Record.filterMap(texts, ({ expected, name, option }, setting) => {
+/** The options of a command by attribute. A command that `changes` attributes removes those that may be null with `none`. */
+const attributeFlags = (texts: Texts, has: (option: AttributeOption) => boolean, changes: boolean) =>
+  Record.filterMap(texts, ({ expected, name, option }, attribute) => {
     if (option === undefined || !has(option)) return Result.failVoid
-    const schema = fields[setting]
+    const schema = fields[attribute]
     const removes = changes && schema !== undefined && Schema.is(schema)(null)
     const flag =
       typeof option.value === "string"
@@ -111,30 +119,32 @@ const settingFlags = (texts: Texts, has: (option: SettingOption) => boolean, cha
 
 /** The options of `create-key` and `create-tenant`. */
 export const creationFlags = (of: "key" | "tenant") =>
-  settingFlags(of === "key" ? keyTexts : tenantTexts, ({ atCreation }) => atCreation, false)
+  attributeFlags(of === "key" ? keyTexts : tenantTexts, ({ atCreation }) => atCreation, false)
 
 /** The options of a command that changes keys and tenants. */
-export const changeFlags = (command: SettingOption["changedBy"]) =>
-  settingFlags(bothTexts, ({ changedBy }) => changedBy === command, true)
+export const changeFlags = (command: AttributeOption["changedBy"]) =>
+  attributeFlags(bothTexts, ({ changedBy }) => changedBy === command, true)
 
-/** The settings that are given, by name. */
-export type GivenSettings = Readonly<Record<string, unknown>>
+/** The attributes that are given, by name. */
+export type GivenAttributes = Readonly<Record<string, unknown>>
 
-/** The name of the option of a setting, without dashes. */
-export const optionOf = (setting: string): string => bothTexts[setting]?.name ?? setting
+/** The name of the option of an attribute, without dashes. */
+export const optionOf = (attribute: string): string => bothTexts[attribute]?.name ?? attribute
 
-/** Fails when one of the settings is only for tenants, and the owner is a key, or the other way round. */
-export const checkOwner = (given: GivenSettings, owner: Owner): Effect.Effect<void, InvalidValue> => {
+/** Fails when one of the attributes is only for tenants, and the owner is a key, or the other way round. */
+export const checkOwner = (given: GivenAttributes, owner: Owner): Effect.Effect<void, InvalidValue> => {
   const [of, other, texts] = "key" in owner ? ["key", "tenant", keyTexts] : ["tenant", "key", tenantTexts]
-  const alien = Object.keys(given).find((setting) => given[setting] !== undefined && !(setting in texts))
+  const alien = Object.keys(given).find(
+    (attribute) => given[attribute] !== undefined && !(attribute in texts)
+  )
   const expected = `given with --${other}, not with --${of}`
   return alien === undefined ? Effect.void : mustBe(bothTexts[alien]?.name ?? alien, expected)
 }
 
 /** Fails when none of the options is given. */
-export const requireOne = (given: GivenSettings): Effect.Effect<void, InvalidValue> => {
+export const requireOne = (given: GivenAttributes): Effect.Effect<void, InvalidValue> => {
   if (Object.values(given).some(Predicate.isNotUndefined)) return Effect.void
-  const [field = "", ...others] = Object.keys(given).map((setting) => bothTexts[setting]?.name ?? "")
+  const [field = "", ...others] = Object.keys(given).map((attribute) => bothTexts[attribute]?.name ?? "")
   const expected = `given, or --${others.slice(0, -1).join(", --")} or --${others.at(-1)}`
   return mustBe(field, expected)
 }

@@ -1,9 +1,11 @@
 /** What an operator should know about names of models that the model server does not have. */
-import { Context, Effect, Layer } from "effect"
+import { Effect } from "effect"
+import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
 import type { TenantInfo } from "../src/admin/rows.ts"
-import { Backend } from "../src/backend/Backend.ts"
 import type { Caller } from "../src/domain/Caller.ts"
 import { Catalog } from "../src/gates/models/Catalog.ts"
+import { isWithin } from "../src/infra/environment.ts"
+import { Needs } from "./Needs.ts"
 
 /** What decides which names a tenant has, as for requests. */
 export const namesOf = (tenant: TenantInfo): Pick<Caller, "aliases" | "models"> => ({
@@ -12,34 +14,44 @@ export const namesOf = (tenant: TenantInfo): Pick<Caller, "aliases" | "models"> 
 })
 
 /** The models of the model server; undefined when it does not answer. Only a command that names models asks it. */
-export class Installed extends Context.Service<Installed, Effect.Effect<Catalog | undefined>>()(
-  "tollgate/cli/Installed"
-) {
-  static readonly layer = <E>(backend: Layer.Layer<Backend, E>) =>
-    Layer.succeed(
-      Installed,
-      Effect.flatMap(Backend, ({ models }) => models).pipe(
-        Effect.timeout("5 seconds"),
-        Effect.provide(backend),
-        Effect.map((models) => new Catalog(models)),
-        Effect.orElseSucceed(() => undefined)
-      )
-    )
-}
-export const installedModels = Effect.flatten(Installed)
+export const installedModels = Needs.models.pipe(
+  Effect.timeout("5 seconds"),
+  Effect.map((models) => new Catalog(models)),
+  Effect.orElseSucceed(() => undefined)
+)
 
 /** At most this many models are named. */
 const maxNamed = 5
 
-/** What is installed under that name with another tag (`llama3.2` is not `llama3.2:3b`), else all that is. */
-const missing = (catalog: Catalog, model: string, what: string): string => {
-  const [base] = model.split(":")
+/** The installed models whose names are like it (`alpha:7b` like `alfa`), else all that are. */
+const nearest = (catalog: Catalog, model: string): string => {
+  const baseOf = (name: string) => name.split(":")[0] ?? ""
   const all = catalog.models.map(({ name }) => name)
-  const similar = all.filter((name) => name.split(":")[0] === base)
+  const base = baseOf(model)
+  const similar = all.filter((name) => isWithin(2, baseOf(name), base) || name.includes(base))
   const named = similar.length > 0 ? similar : all
   const more = named.length > maxNamed ? ` and ${named.length - maxNamed} more` : ""
-  const installed = named.length === 0 ? "" : ` Installed: ${named.slice(0, maxNamed).join(", ")}${more}.`
+  return `${named.slice(0, maxNamed).join(", ")}${more}`
+}
+
+const missing = (catalog: Catalog, model: string, what: string): string => {
+  const installed = catalog.models.length === 0 ? "" : ` Installed: ${nearest(catalog, model)}.`
   return `${model} is not installed: requests for ${what} are refused until it is.${installed}`
+}
+
+/** Refuses models that the model server does not have. Without a catalog nothing is known of them. */
+export const requireInstalled = (
+  catalog: Catalog | undefined,
+  option: string,
+  models: ReadonlyArray<string>
+): Effect.Effect<void, InvalidValue> => {
+  const unknown = models.find((model) => catalog !== undefined && catalog.find(model) === undefined)
+  if (catalog === undefined || unknown === undefined) return Effect.void
+  const meant = catalog.models.length === 0 ? "it has none" : `did you mean ${nearest(catalog, unknown)}?`
+  return mustBe(
+    option,
+    `models of the model server, and ${unknown} is none; ${meant} (--yes allows it before it is there)`
+  )
 }
 
 /** A hint for each of `names` that needs one. Without a catalog nothing is known of them. */

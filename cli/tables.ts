@@ -2,20 +2,19 @@
 import { Record } from "effect"
 import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/rows.ts"
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
-import { eachUserFields, keyTexts } from "../src/domain/settings.ts"
+import { eachUserFields, keyTexts } from "../src/domain/attributes.ts"
 import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"
-import { amount, minute, padded, tableOf } from "./terminal.ts"
+import { amount, factsOf, minute, tableOf } from "./terminal.ts"
 
-export const tenantTable = (tenants: ReadonlyArray<TenantInfo>): string =>
+export const tenantTable = (tenants: ReadonlyArray<TenantInfo>) =>
   tableOf(tenants, {
     NAME: ({ name }) => name,
     STATUS: ({ status }) => status,
-    RPM: ({ rpm }) => amount(rpm),
-    TPM: ({ tpm }) => amount(tpm),
-    CONCURRENT: ({ concurrent }) => amount(concurrent),
-    MODELS: ({ allowAllModels, allowedModels }) => (allowAllModels ? "all" : allowedModels.join(", ") || "-"),
-    ALIASES: ({ modelAliases }) =>
-      modelAliases.map(({ alias, model }) => `${alias}=${model}`).join(", ") || "-"
+    RPM: ({ rpm }) => rpm,
+    TPM: ({ tpm }) => tpm,
+    CONCURRENT: ({ concurrent }) => concurrent,
+    MODELS: ({ allowAllModels, allowedModels }) => (allowAllModels ? "all" : allowedModels),
+    ALIASES: ({ modelAliases }) => modelAliases.map(({ alias, model }) => `${alias}=${model}`)
   })
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */
@@ -32,7 +31,7 @@ const ofPromptLog = ({ promptLog, promptLogDays }: KeyInfo): string =>
   promptLog ? (promptLogDays === null ? "on" : `${promptLogDays} days`) : "off"
 
 /** The keys with what decides whether they work. Limits: requests and tokens a minute, requests at a time. */
-export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
+export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>) =>
   tableOf(keys, {
     PREFIX: ({ prefix }) => prefix,
     STATUS: ({ status, tenantDisabled }) => (tenantDisabled ? "tenant off" : status),
@@ -41,13 +40,13 @@ export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>): string =>
     SCOPES: ({ scopes }) => scopes.join(","),
     LIMITS: ({ effective: { concurrent, rpm, tpm } }) => [rpm, tpm, concurrent].map(amount).join(" / "),
     "BUDGET LEFT": ({ budgets }) => tightest(budgets),
-    "LAST USED (UTC)": ({ lastUsed }) => minute(lastUsed),
-    "EXPIRES (UTC)": ({ expires }) => minute(expires),
+    "LAST USED (UTC)": ({ lastUsed }) => lastUsed,
+    "EXPIRES (UTC)": ({ expires }) => expires,
     PROMPTS: ofPromptLog
   })
 
-/** Settings whose line in `show-key` is more than their value. */
-const shownSettings: { readonly [setting: string]: (key: KeyOverview) => string } = {
+/** Attributes whose line in `show-key` is more than their value. */
+const shownAttributes: { readonly [attribute: string]: (key: KeyOverview) => string } = {
   rpm: (key) => ownOrTenants(key.rpm, key.effective.rpm),
   tpm: (key) => ownOrTenants(key.tpm, key.effective.tpm),
   concurrent: (key) => ownOrTenants(key.concurrent, key.effective.concurrent),
@@ -66,33 +65,33 @@ const ownOrTenants = (value: number | null, effective: number) =>
 export const plainly = (value: unknown): string =>
   typeof value === "number" ? amount(value) : value === null ? "-" : String(value)
 
-/** One key, a line for each fact and setting. */
-export const keyFacts = (key: KeyOverview): string => {
-  const settings = Record.toEntries(keyTexts).flatMap(([setting, { label }]) =>
-    label === undefined ? [] : [[label, shownSettings[setting]?.(key) ?? plainly(Reflect.get(key, setting))]]
-  )
-  const lines = [
+const optionOfEach = (field: (typeof eachUserFields)[number]): string =>
+  keyTexts[field].name.split("--")[1] ?? ""
+
+/** One key, a line for each fact and attribute. */
+export const keyFacts = (key: KeyOverview) =>
+  factsOf([
     ["prefix", key.prefix],
     ["status", key.status],
     ["tenant", key.tenantDisabled ? `${key.tenant} (disabled)` : key.tenant],
     ["name", key.name],
-    ["scopes", key.scopes.join(", ")],
-    ...settings,
-    ...eachUserFields.flatMap((field) =>
-      key[field] === null
+    ["scopes", key.scopes],
+    ...Record.toEntries(keyTexts).flatMap(([attribute, { label }]): ReadonlyArray<[string, string]> =>
+      label === undefined
         ? []
-        : [["each user", `${keyTexts[field].name.split("--")[1]} ${amount(key[field])}`]]
+        : [[label, shownAttributes[attribute]?.(key) ?? plainly(Reflect.get(key, attribute))]]
     ),
-    ...key.budgets.map((state) => [
-      `budget, ${state.period}`,
-      `${amount(state.spent)} of ${amount(state.budget)} spent`
+    ...eachUserFields.flatMap((field): ReadonlyArray<[string, string]> =>
+      key[field] === null ? [] : [["each user", `${optionOfEach(field)} ${amount(key[field])}`]]
+    ),
+    ...key.budgets.map(({ budget, period, spent }): [string, string] => [
+      `budget, ${period}`,
+      `${amount(spent)} of ${amount(budget)} spent`
     ]),
     ["created", `${minute(key.created)} UTC`],
     ["expires", key.expires === null ? "never" : `${minute(key.expires)} UTC`],
     ["last used", key.lastUsed === null ? "never" : `${minute(key.lastUsed)} UTC`]
-  ]
-  return lines.map(([name = "", value = ""]) => `${padded(name, 20)}${value}`).join("\n")
-}
+  ])
 
 /** Why a key that looks right does not work. */
 export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
@@ -105,39 +104,39 @@ export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
   )
 ]
 
-export const keyTable = (keys: ReadonlyArray<KeyInfo>): string =>
+export const keyTable = (keys: ReadonlyArray<KeyInfo>) =>
   tableOf(keys, {
     PREFIX: ({ prefix }) => prefix,
     STATUS: ({ status }) => status,
     NAME: ({ name }) => name,
-    "CREATED (UTC)": ({ created }) => minute(created),
-    "EXPIRES (UTC)": ({ expires }) => minute(expires)
+    "CREATED (UTC)": ({ created }) => created,
+    "EXPIRES (UTC)": ({ expires }) => expires
   })
 
-const inherited = (value: number | null): string => (value === null ? "tenant's" : amount(value))
+const inherited = (value: number | null) => value ?? "tenant's"
 
-export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>): string =>
+export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>) =>
   tableOf([limits], {
     RPM: ({ rpm }) => inherited(rpm),
     TPM: ({ tpm }) => inherited(tpm),
     CONCURRENT: ({ concurrent }) => inherited(concurrent)
   })
 
-export const eachUserTable = (key: Pick<KeyInfo, (typeof eachUserFields)[number]>): string =>
+type EachUser = Pick<KeyInfo, (typeof eachUserFields)[number]>
+
+export const eachUserTable = (key: EachUser) =>
   tableOf([key], {
-    "EACH USER: RPM": ({ eachUserRpm }) => amount(eachUserRpm),
-    TPM: ({ eachUserTpm }) => amount(eachUserTpm),
-    CONCURRENT: ({ eachUserConcurrent }) => amount(eachUserConcurrent),
-    DAILY: ({ eachUserDaily }) => amount(eachUserDaily),
-    MONTHLY: ({ eachUserMonthly }) => amount(eachUserMonthly),
-    TOTAL: ({ eachUserTotal }) => amount(eachUserTotal)
+    OF: () => "each user",
+    ...Object.fromEntries(
+      eachUserFields.map((field) => [optionOfEach(field).toUpperCase(), (key: EachUser) => key[field]])
+    )
   })
 
-export const budgetTable = (states: ReadonlyArray<BudgetState>): string =>
+export const budgetTable = (states: ReadonlyArray<BudgetState>) =>
   tableOf(states, {
     PERIOD: ({ period }) => period,
-    BUDGET: ({ budget }) => amount(budget),
-    SPENT: ({ spent }) => amount(spent),
-    LEFT: ({ budget, spent }) => amount(budget === null ? null : Math.max(0, budget - spent)),
-    STATE: ({ state }) => state ?? "-"
+    BUDGET: ({ budget }) => budget,
+    SPENT: ({ spent }) => spent,
+    LEFT: ({ budget, spent }) => (budget === null ? null : Math.max(0, budget - spent)),
+    STATE: ({ state }) => state
   })

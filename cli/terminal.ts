@@ -4,15 +4,25 @@ import { CliOutput, Flag, GlobalFlag } from "effect/cli"
 import { unsplit } from "../src/domain/json.ts"
 import { escapeControls, snakeCase } from "../src/domain/text.ts"
 
+export { counted } from "../src/domain/text.ts"
+
 export const Json = GlobalFlag.Setting("json")({
   flag: Flag.Boolean("json").pipe(Flag.withDefault(false), Flag.withDescription("Print the result as JSON"))
 })
 
-/** Breaks a text between words into lines of at most `room` columns. A longer word has a line of its own. */
+export const Wide = GlobalFlag.Setting("wide")({
+  flag: Flag.Boolean("wide").pipe(
+    Flag.withDefault(false),
+    Flag.withDescription("Print tables as wide as they are, whatever the terminal's width")
+  )
+})
+
+/** Breaks a text between words into lines of at most `room` columns, and a longer word where it must be. */
 export const broken = (text: string, room: number): ReadonlyArray<string> => {
   const lines: Array<string> = []
   let line = ""
-  for (const word of text.split(" ")) {
+  const longest = new RegExp(`.{1,${Math.max(1, room)}}`, "gu")
+  for (const word of text.split(" ").flatMap((one) => one.match(longest) ?? [""])) {
     const longer = line === "" ? word : `${line} ${word}`
     if (line !== "" && CliOutput.displayWidth(longer) > room) {
       lines.push(line)
@@ -24,10 +34,6 @@ export const broken = (text: string, room: number): ReadonlyArray<string> => {
 
 export const padded = (text: string, to: number): string =>
   text + " ".repeat(Math.max(0, to - CliOutput.displayWidth(text)))
-
-/** The columns of the terminal. Without limit when the output is not a terminal. */
-export const columns = (): number =>
-  process.stdout.isTTY ? process.stdout.columns : Number.POSITIVE_INFINITY
 
 /** JSON output has snake_case names. Names that people choose are values, never names of fields. */
 const toJson = (value: unknown, indent = 2): string =>
@@ -45,13 +51,23 @@ const toJson = (value: unknown, indent = 2): string =>
 /** For lists that grow: one object a line. */
 export const toJsonLine = (value: unknown): string => toJson(value, 0)
 
-/** Prints the result of a command: `json` with `--json`, else `text`. */
-export const show = (json: unknown, text: string) =>
-  Effect.flatMap(Json, (asJson) => Console.log(asJson ? toJson(json) : text))
+/** Prints the result of a command: `json` with `--json`, else the parts of a text. */
+export const show = Effect.fnUntraced(function* (json: unknown, ...parts: ReadonlyArray<string | Table>) {
+  if (yield* Json) return yield* Console.log(toJson(json))
+  // Without limit when the output is no terminal.
+  const isLimited = process.stdout.isTTY && !(yield* Wide)
+  const width = isLimited ? process.stdout.columns : Number.POSITIVE_INFINITY
+  return yield* Console.log(
+    parts.map((part) => (typeof part === "string" ? part : render(part, width))).join("\n")
+  )
+})
 
 /** Prints a list: `none` when it is empty. */
-export const showList = <A>(rows: ReadonlyArray<A>, none: string, text: (rows: ReadonlyArray<A>) => string) =>
-  show(rows, rows.length === 0 ? none : text(rows))
+export const showList = <A>(
+  rows: ReadonlyArray<A>,
+  none: string,
+  text: (rows: ReadonlyArray<A>) => string | Table
+) => show(rows, rows.length === 0 ? none : text(rows))
 
 /** Prints notes on stderr, so that a pipe gets the result only. */
 export const notes = (texts: Iterable<string>): Effect.Effect<void> =>
@@ -77,56 +93,76 @@ export const duration = (ms: number): string => {
   return parts.slice(first, first + 2).join(" ")
 }
 
-const gap = 2
-const minColumn = 8
+/** What a table shows: a number with its thousands, a time to the minute, no value as "-". */
+export type Cell = string | number | Date | ReadonlyArray<string> | null | undefined
 
-const cut = (text: string, width: number): string => {
-  const characters = [...text]
-  return characters.length <= width ? text : `${characters.slice(0, width - 1).join("")}…`
-}
+const shown = (cell: Cell): string =>
+  typeof cell === "number"
+    ? amount(cell)
+    : typeof cell === "string"
+      ? escapeText(cell)
+      : cell instanceof Date
+        ? minute(cell)
+        : escapeText(cell?.join(", ") || "-")
 
-/**
- * Left-aligned columns. The widest columns are cut until a line fits `width`. Nothing is cut when the output is not a
- * terminal.
- */
-export const table = (
-  headers: ReadonlyArray<string>,
-  rows: ReadonlyArray<ReadonlyArray<string>>,
-  width: number = columns()
-): string => {
-  const lines = [headers, ...rows]
-  const widths = headers.map((_, column) =>
-    Math.max(...lines.map((line) => [...(line[column] ?? "")].length))
-  )
-  const total = () => widths.reduce((sum, one) => sum + one + gap, -gap)
-  for (
-    let widest = Math.max(...widths);
-    total() > width && widest > minColumn;
-    widest = Math.max(...widths)
-  ) {
-    widths[widths.indexOf(widest)] = widest - 1
-  }
-  const cell = (text: string, width: number) =>
-    cut(text, width) + " ".repeat(Math.max(0, width - [...text].length))
-  return lines
-    .map((line) =>
-      widths
-        .map((one, column) => cell(line[column] ?? "", one))
-        .join(" ".repeat(gap))
-        .trimEnd()
-    )
-    .join("\n")
+export interface Table {
+  /** undefined: the first cell of each row is a name */
+  readonly headers: ReadonlyArray<string> | undefined
+  readonly rows: ReadonlyArray<ReadonlyArray<string>>
 }
 
 /** A table of `rows` by its columns. */
 export const tableOf = <A>(
   rows: ReadonlyArray<A>,
-  columns: { readonly [header: string]: (row: A) => string }
-): string =>
-  table(
-    Object.keys(columns),
-    rows.map((row) => Object.values(columns).map((cell) => cell(row)))
+  columns: { readonly [header: string]: (row: A) => Cell }
+): Table => ({
+  headers: Object.keys(columns),
+  rows: rows.map((row) => Object.values(columns).map((cell) => shown(cell(row))))
+})
+
+/** Names and values, a line for each. */
+export const factsOf = (facts: ReadonlyArray<readonly [name: string, value: Cell]>): Table => ({
+  headers: undefined,
+  rows: facts.map(([name, value]) => [name, shown(value)])
+})
+
+const gap = 2
+const leastColumn = 8
+
+/**
+ * Left-aligned columns. When they are wider than the terminal, the widest are broken into lines. The first column stays: it names
+ * the row. Where there are too many columns for that, each row is a block of lines.
+ */
+export const render = ({ headers, rows }: Table, width: number): string => {
+  const lines = headers === undefined ? rows : [headers, ...rows]
+  const partsOf = (cell: string) => cell.split("\n")
+  const widths = (lines[0] ?? []).map((_, column) =>
+    Math.max(...lines.flatMap((line) => partsOf(line[column] ?? "").map(CliOutput.displayWidth)))
   )
+  const excess = () => widths.reduce((sum, one) => sum + one + gap, -gap) - width
+  for (;;) {
+    const widest = Math.max(...widths.slice(1))
+    if (excess() <= 0 || widest <= leastColumn) break
+    widths[widths.indexOf(widest, 1)] = widest - 1
+  }
+  if (headers !== undefined && excess() > 0) {
+    const blocks = rows.map((row) =>
+      render({ headers: undefined, rows: headers.map((header, n) => [header, row[n] ?? ""]) }, width)
+    )
+    return blocks.join("\n\n")
+  }
+  return lines
+    .flatMap((line) => {
+      const cells = line.map((cell, n) => partsOf(cell).flatMap((part) => broken(part, widths[n] ?? 0)))
+      return Array.from({ length: Math.max(...cells.map(({ length }) => length)) }, (_, part) =>
+        cells
+          .map((cell, n) => padded(cell[part] ?? "", widths[n] ?? 0))
+          .join(" ".repeat(gap))
+          .trimEnd()
+      )
+    })
+    .join("\n")
+}
 
 /** `2026-11-21 05:10`, in UTC. */
 export const minute = (date: Date | null): string =>
@@ -134,9 +170,6 @@ export const minute = (date: Date | null): string =>
 
 /** `1234567` as `1,234,567`. */
 export const amount = (value: number | null): string => (value === null ? "-" : value.toLocaleString("en-US"))
-
-/** "1 key", "2 keys" */
-export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`
 
 /** Escapes control characters in texts of people and models: they would move the cursor or reverse the line. */
 export const escapeText = (text: string): string => escapeControls(text, "\n\t")

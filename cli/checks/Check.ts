@@ -1,8 +1,8 @@
 /** What a check of `status` and `doctor` found, and how it is printed. */
-import { Duration } from "effect"
+import { Cause, Duration, Effect, References } from "effect"
 import { storeFault } from "../../src/infra/storeFault.ts"
 import { explain } from "../../src/observability/explain.ts"
-import { broken, columns, padded } from "../terminal.ts"
+import { tableOf } from "../terminal.ts"
 
 export interface Check {
   readonly name: string
@@ -20,31 +20,32 @@ const wrong =
 export const warning = wrong("warning")
 export const failed = wrong("failed")
 
+/** Runs checks. When what they need cannot be built, that is what the check found. */
+export const checked = <E>(
+  name: string,
+  checks: Effect.Effect<ReadonlyArray<Check>, E>
+): Effect.Effect<ReadonlyArray<Check>> =>
+  checks.pipe(
+    Effect.catchCause((cause) =>
+      Effect.succeed([failed(name, explain(Cause.squash(cause)), "see the settings in docs/reference.md")])
+    ),
+    // What a check finds is printed, not logged.
+    Effect.provideService(References.MinimumLogLevel, "None")
+  )
+
 /** A store cannot be used. */
 export const storeFailed = (name: "database" | "cache", error: unknown): Check => {
   const { fault, mend } = storeFault(error)
   return failed(name, `${fault}: ${explain(error)}`, mend)
 }
 
-/** One line for each check, and what to do below it. Nothing is cut: long lines are broken. */
-export const checkTable = (checks: ReadonlyArray<Check>, width = columns()): string => {
-  const headers = { name: "CHECK", state: "STATE", detail: "DETAIL" }
-  const of = (column: "name" | "state") =>
-    Math.max(...[headers, ...checks].map((check) => check[column].length)) + 2
-  const [names, states] = [of("name"), of("state")]
-  const room = Math.max(20, width - names - states)
-  return [headers, ...checks]
-    .flatMap((check) => {
-      const mend = "mend" in check && check.mend !== undefined ? broken(`-> ${check.mend}`, room) : []
-      const [first = "", ...rest] = [...broken(check.detail, room), ...mend]
-      const indent = " ".repeat(names + states)
-      return [
-        padded(check.name, names) + padded(check.state, states) + first,
-        ...rest.map((line) => indent + line)
-      ]
-    })
-    .join("\n")
-}
+/** A line for each check, and what to do below it. */
+export const checkTable = (checks: ReadonlyArray<Check>) =>
+  tableOf(checks, {
+    CHECK: ({ name }) => name,
+    STATE: ({ state }) => state,
+    DETAIL: ({ detail, mend }) => (mend === undefined ? detail : `${detail}\n-> ${mend}`)
+  })
 
 /** `1.2 ms` */
 export const took = (time: Duration.Duration): string => {

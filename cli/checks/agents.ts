@@ -3,7 +3,7 @@
  * tokens a minute, window, surface, model without tools.
  */
 import { type Duration, Effect, Option, Schema } from "effect"
-import { HttpClient, HttpClientRequest } from "effect/http"
+import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { surfaces } from "../connect/Client.ts"
 import { modelsOf, served } from "../connect/gateway.ts"
@@ -252,8 +252,9 @@ export const agentChecks = Effect.fnUntraced(
       ...(yield* surfaceChecks(url))
     ]
   },
-  (checks, { url }): Effect.Effect<ReadonlyArray<Check>, never, HttpClient.HttpClient> =>
+  (checks, { url }): Effect.Effect<ReadonlyArray<Check>> =>
     Effect.timeout(checks, "5 minutes").pipe(
+      Effect.provide(FetchHttpClient.layer),
       Effect.catchTag("NoList", ({ mend, why }) => Effect.succeed([failed("agents", why, mend)])),
       Effect.catchCause(() =>
         Effect.succeed([failed("agents", `${url} did not answer`, "check --url, and that the gateway runs")])

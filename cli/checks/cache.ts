@@ -14,19 +14,22 @@ export const connected = Effect.flatMap(Redis, ({ client }) =>
   Effect.callback<void, unknown>((resume) => {
     let last: unknown
     const timers: Array<NodeJS.Timeout> = []
-    const giveUpAfter = (ms: number) => void timers.push(setTimeout(() => resume(Effect.fail(last)), ms))
+    const end = (result: Effect.Effect<void, unknown>) => {
+      // A timer that is left keeps the command from ending.
+      for (const timer of timers) clearTimeout(timer)
+      client.off("error", remember).off("ready", ready)
+      resume(result)
+    }
+    const ready = () => end(Effect.void)
+    const giveUpAfter = (ms: number) => void timers.push(setTimeout(() => end(Effect.fail(last)), ms))
     const remember = (error: unknown) => {
       if (last === undefined) giveUpAfter(retryMs)
       if (last === undefined || codeOf(error) !== undefined) last = error
     }
-    const done = () => resume(Effect.void)
-    if (client.status === "ready") return done()
-    client.on("error", remember).once("ready", done)
+    if (client.status === "ready") return ready()
+    client.on("error", remember).once("ready", ready)
     giveUpAfter(connectMs)
-    return Effect.sync(() => {
-      for (const timer of timers) clearTimeout(timer)
-      client.off("error", remember).off("ready", done)
-    })
+    return Effect.sync(ready)
   })
 )
 

@@ -3,7 +3,6 @@ import { homedir } from "node:os"
 import * as path from "node:path"
 import { Console, Effect, FileSystem, Option, Result } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
-import { FetchHttpClient } from "effect/http"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { outputCap } from "../environment.ts"
 import { described } from "../help.ts"
@@ -13,7 +12,6 @@ import { note, show } from "../terminal.ts"
 import { type Client, type Facts, type Settings, surfaces } from "../connect/Client.ts"
 import { clients } from "../connect/clients.ts"
 import { commandOf, difference, filesOf, freshText, printed, textOf } from "../connect/files.ts"
-import { modelsOf, served } from "../connect/gateway.ts"
 
 /** Ollama's own, where nothing is set. */
 const smallestWindow = 4096
@@ -31,8 +29,12 @@ export const readKey = Effect.fnUntraced(function* (keyFile: string | undefined)
   return Option.some(text.trim())
 })
 
+/** Loaded when it is asked: other commands need no HTTP client. */
+const gateway = Effect.promise(() => import("../connect/gateway.ts"))
+
 /** Says on stderr what will not work yet, and how to change it. */
 const warnOfSurface = Effect.fnUntraced(function* ({ surface, title }: Client, url: string) {
+  const { served } = yield* gateway
   const state = yield* served(url, surface)
   if (state === "unknown") return yield* note(`${url} does not answer as a gateway: is it the right --url?`)
   if (state === "on") return undefined
@@ -44,6 +46,7 @@ const warnOfSurface = Effect.fnUntraced(function* ({ surface, title }: Client, u
 /** The window of the model as the gateway tells it to the key. */
 const windowOf = Effect.fnUntraced(function* (url: string, model: string, key: Option.Option<string>) {
   if (Option.isNone(key)) return Option.none<number>()
+  const { modelsOf } = yield* gateway
   const models = yield* Effect.result(modelsOf(url, key.value))
   if (Result.isFailure(models)) {
     yield* note(`${models.failure.why}: ${models.failure.mend}`)
@@ -168,7 +171,6 @@ export const connect = Command.make(
     return yield* Console.log(`then: ${run}`)
   })
 ).pipe(
-  Command.provide(FetchHttpClient.layer),
   described(
     "Print or write the settings of a client for this gateway",
     "tollgate connect codex --model qwen3-coder:30b --window 65536",

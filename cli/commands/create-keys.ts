@@ -2,7 +2,7 @@
 import { Array as Arr, Console, Effect, FileSystem, Ref, Stdio } from "effect"
 import { Command } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import type { MadeKey } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { csvLines } from "../csv.ts"
@@ -84,7 +84,7 @@ export const createKeys = Command.make(
     ...keyCreation
   },
   Effect.fnUntraced(function* ({ names: source, out, tenant, ...given }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const file = yield* target(out)
     const names = yield* readNames(source)
     yield* Effect.forEach(names, (name) =>

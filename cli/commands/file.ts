@@ -1,8 +1,9 @@
-/** `export` and `apply`: tenants and settings of keys in a file, compared with what is in force. */
+/** `export` and `apply`: tenants and attributes of keys in a file, compared with what is in force. */
 import { Console, Data, Effect, Predicate } from "effect"
 import { Command, Flag } from "effect/cli"
 import { type AdminError, UnknownKey } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
+import type { Registry } from "../../src/admin/Registry.ts"
 import { snakeCase } from "../../src/domain/text.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import {
@@ -28,15 +29,15 @@ export const exportTenants = Command.make(
   "export",
   {},
   Effect.fnUntraced(function* () {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const tenants = yield* registry.listTenants
     const keys = yield* registry.listKeys()
     const declaration = declarationOf(tenants, keys)
-    yield* Console.log(writeDeclaration(declaration, yield* Json))
+    yield* Console.log(yield* writeDeclaration(declaration, yield* Json))
   })
 ).pipe(
   described(
-    "Print all tenants and the settings of their keys as a file for apply",
+    "Print all tenants and the attributes of their keys as a file for apply",
     "tollgate export > tenants.yaml"
   )
 )
@@ -113,14 +114,14 @@ const planOf = Effect.fnUntraced(function* (
     const { enabled, keys: declaredKeys = [], name } = tenant
     yield* once(`tenant ${name}`)
     const present = now.tenants.find((one) => one.name === name)
-    const settings = tenantChangeOf(tenant)
+    const attributes = tenantChangeOf(tenant)
     plan(
       `tenant ${name}`,
       present === undefined ? { name: null } : normal(present),
       normal(tenant),
       present === undefined
-        ? registry.createTenant({ name, ...settings })
-        : registry.changeTenant(name, settings),
+        ? registry.createTenant({ name, ...attributes })
+        : registry.changeTenant(name, attributes),
       enabled === undefined ? Effect.void : registry.setTenantEnabled(name, enabled)
     )
     for (const key of declaredKeys) {
@@ -171,12 +172,12 @@ export const apply = Command.make(
   "apply",
   {
     file: flags
-      .text("file", "path", "Tenants and settings of keys, as export prints them; - is stdin")
+      .text("file", "path", "Tenants and attributes of keys, as export prints them; - is stdin")
       .pipe(Flag.withAlias("f")),
     dryRun: flags.toggle("dry-run", "Print what would change, and change nothing")
   },
   Effect.fnUntraced(function* ({ dryRun, file }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const wanted = yield* readDeclaration(file, yield* readText(file, maxFileBytes))
     const { changes, run } = yield* planOf(registry, file, wanted)
     // The database itself says whether each change is possible: a dry run makes them, and takes them back.
@@ -198,7 +199,7 @@ export const apply = Command.make(
   })
 ).pipe(
   described(
-    "Change tenants and settings of keys to what a file says, all or nothing",
+    "Change tenants and attributes of keys to what a file says, all or nothing",
     "tollgate apply -f tenants.yaml --dry-run",
     "tollgate apply -f tenants.yaml",
     ["tollgate export | ssh other tollgate apply -f -", "Read the file from stdin"]

@@ -2,8 +2,9 @@
 import { Effect, Option, Stdio, Stream } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import * as Values from "../../src/admin/Values.ts"
+import { keyStatuses } from "../../src/admin/rows.ts"
 import { scopes } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
@@ -13,7 +14,7 @@ import { escapeText, minute, notes, noteAsText, notesAsText, show, showList } fr
 
 /** A key that cannot work yet surprises its user. */
 const showHints = Effect.fnUntraced(function* (prefix: string) {
-  const registry = yield* Registry
+  const registry = yield* Needs.registry
   yield* notesAsText(keyHints(yield* registry.showKey(prefix)))
 })
 
@@ -25,7 +26,7 @@ export const keyCreation = {
     Flag.filterMap(readInstant, () => anInstant),
     flags.optional
   ),
-  settings: flags.creationFlags("key")
+  attributes: flags.creationFlags("key")
 }
 
 /** What these options say of a key. */
@@ -33,18 +34,18 @@ export const newKeyOf = Effect.fnUntraced(function* ({
   expiresAt,
   expiresInMs,
   scopes,
-  settings
+  attributes
 }: {
   readonly scopes: string
   readonly expiresInMs: number | undefined
   readonly expiresAt: Date | undefined
-  readonly settings: flags.GivenSettings
+  readonly attributes: flags.GivenAttributes
 }) {
   return {
     expiresAt,
     expiresInMs,
     scopes: flags.commaList(scopes),
-    ...(yield* Values.keyChange(settings))
+    ...(yield* Values.keyChange(attributes))
   }
 })
 
@@ -57,7 +58,7 @@ export const createKey = Command.make(
     ...keyCreation
   },
   Effect.fnUntraced(function* ({ allowDuplicate, name, tenant, ...given }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const { key, secret } = yield* registry.createKey({
       tenant,
       name,
@@ -84,7 +85,7 @@ export const createKey = Command.make(
 export const rotateKey = Command.make(
   "rotate-key",
   {
-    prefix: flags.prefix("prefix"),
+    key: flags.key("prefix"),
     graceMs: flags.optional(
       flags.lifetime(
         "grace",
@@ -92,8 +93,9 @@ export const rotateKey = Command.make(
       )
     )
   },
-  Effect.fnUntraced(function* ({ graceMs, prefix }) {
-    const registry = yield* Registry
+  Effect.fnUntraced(function* ({ graceMs, key: named }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(named)
     const { key, replaced, secret } = yield* registry.rotateKey(prefix, graceMs)
     const end =
       replaced.status !== "active"
@@ -117,16 +119,24 @@ export const rotateKey = Command.make(
 
 export const listKeys = Command.make(
   "list-keys",
-  { tenant: flags.owner.tenant },
-  Effect.fnUntraced(function* ({ tenant }) {
-    const registry = yield* Registry
-    yield* showList(yield* registry.listKeys(tenant), "no keys", keyOverviewTable)
+  {
+    tenant: flags.owner.tenant,
+    name: flags.optionalText("name", "text", "Only keys whose names contain this text"),
+    status: flags.optional(
+      Flag.Literals("status", keyStatuses).pipe(Flag.withDescription("Only keys with this status"))
+    ),
+    expiringMs: flags.optional(flags.lifetime("expiring", "Only keys that end within 12h, 30d, 2w"))
+  },
+  Effect.fnUntraced(function* ({ tenant, ...filter }) {
+    const registry = yield* Needs.registry
+    yield* showList(yield* registry.listKeys(tenant, filter), "no keys", keyOverviewTable)
   })
 ).pipe(
   described(
-    "List the keys of a tenant, or of all tenants; secrets are never shown",
+    "List the keys of a tenant, or of all tenants, by name; secrets are never shown",
     "tollgate list-keys",
-    "tollgate list-keys --tenant acme --json"
+    "tollgate list-keys --tenant acme --name anna",
+    ["tollgate list-keys --expiring 30d", "Whose keys end this month?"]
   )
 )
 
@@ -143,15 +153,15 @@ const fromStdin = Effect.gen(function* () {
 export const showKey = Command.make(
   "show-key",
   {
-    prefix: flags.optional(flags.prefix("prefix")),
+    key: flags.optional(flags.key("prefix")),
     keyFromStdin: flags.toggle("key-from-stdin", "Read a whole key from stdin, so that it is in no history")
   },
-  Effect.fnUntraced(function* ({ keyFromStdin, prefix }) {
-    const registry = yield* Registry
-    if ((prefix !== undefined) === keyFromStdin) {
+  Effect.fnUntraced(function* ({ key: named, keyFromStdin }) {
+    const registry = yield* Needs.registry
+    if ((named !== undefined) === keyFromStdin) {
       return yield* mustBe("prefix", "given, or --key-from-stdin, but not both")
     }
-    const key = yield* registry.showKey(prefix ?? (yield* fromStdin))
+    const key = yield* registry.showKey(named === undefined ? yield* fromStdin : yield* flags.keyOf(named))
     yield* show(key, keyFacts(key))
     yield* notes(keyHints(key))
   })
@@ -165,9 +175,10 @@ export const showKey = Command.make(
 
 export const revokeKey = Command.make(
   "revoke-key",
-  { prefix: flags.prefix("prefix") },
-  Effect.fnUntraced(function* ({ prefix }) {
-    const registry = yield* Registry
+  { key: flags.key("prefix") },
+  Effect.fnUntraced(function* ({ key }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(key)
     const { already } = yield* registry.revokeKey(prefix)
     const { lastUsed, name, tenant } = yield* registry.showKey(prefix)
     const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${minute(lastUsed)} UTC`}`
@@ -185,9 +196,10 @@ export const revokeKey = Command.make(
 
 export const moveKey = Command.make(
   "move-key",
-  { prefix: flags.prefix("key"), tenant: flags.text("tenant", "name", "The tenant that gets the key") },
-  Effect.fnUntraced(function* ({ prefix, tenant }) {
-    const registry = yield* Registry
+  { key: flags.key("key"), tenant: flags.text("tenant", "name", "The tenant that gets the key") },
+  Effect.fnUntraced(function* ({ key, tenant }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(key)
     const moved = yield* registry.moveKey(prefix, tenant)
     yield* show(
       moved,
@@ -208,16 +220,18 @@ export const moveKey = Command.make(
   )
 )
 
-const switchKey = Effect.fnUntraced(function* (prefix: string, enabled: boolean) {
-  const registry = yield* Registry
+const switchKey = Effect.fnUntraced(function* (named: string, enabled: boolean) {
+  const registry = yield* Needs.registry
+  const prefix = yield* flags.keyOf(named)
   const key = yield* registry.setKeyEnabled(prefix, enabled)
   yield* show(key, keyTable([key]))
+  if (enabled) yield* showHints(prefix)
 })
 
-export const disableKey = Command.make("disable-key", { prefix: flags.prefix("prefix") }, ({ prefix }) =>
-  switchKey(prefix, false)
-).pipe(described("Disable a key until it is enabled again", "tollgate disable-key --prefix tg_4fJ2kQ9sX"))
+export const disableKey = Command.make("disable-key", { key: flags.key("prefix") }, ({ key }) =>
+  switchKey(key, false)
+).pipe(described("Disable a key until it is enabled again", "tollgate disable-key --key anna"))
 
-export const enableKey = Command.make("enable-key", { prefix: flags.prefix("prefix") }, ({ prefix }) =>
-  Effect.andThen(switchKey(prefix, true), showHints(prefix))
-).pipe(described("Enable a disabled key", "tollgate enable-key --prefix tg_4fJ2kQ9sX"))
+export const enableKey = Command.make("enable-key", { key: flags.key("prefix") }, ({ key }) =>
+  switchKey(key, true)
+).pipe(described("Enable a disabled key", "tollgate enable-key --key anna"))

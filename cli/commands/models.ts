@@ -1,19 +1,25 @@
 /** The commands that list models, and set which of them a tenant may use. */
-import { Effect, type Layer, Option } from "effect"
+import { Effect, Option } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
-import { Backend } from "../../src/backend/Backend.ts"
 import { type Model } from "../../src/domain/Model.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { grantOf } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { aliasHints, allowlistHints, installedModels, namesOf, tenantHints } from "../modelHints.ts"
+import {
+  aliasHints,
+  allowlistHints,
+  installedModels,
+  namesOf,
+  requireInstalled,
+  tenantHints
+} from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { minute, notes, notesAsText, show, table } from "../terminal.ts"
+import { minute, notes, notesAsText, show, showList, tableOf } from "../terminal.ts"
 
 interface Listed {
   readonly name: string
@@ -50,38 +56,29 @@ const formatDate = (text: string): string => {
   return Number.isNaN(date.getTime()) ? text : minute(date)
 }
 
-/** `registry` is built only when a tenant is named, because the list itself needs no database. */
-export const makeListModels = <E>(registry: Layer.Layer<Registry, E>) =>
-  Command.make(
-    "list-models",
-    { tenant: flags.owner.tenant },
-    Effect.fnUntraced(function* (given) {
-      const backend = yield* Backend
-      const { tenant: name } = given
-      const tenant =
-        name === undefined
-          ? undefined
-          : yield* Effect.provide(
-              Effect.flatMap(Registry, ({ showTenant }) => showTenant(name)),
-              registry
-            )
-      const listed = listedOf(yield* backend.models, tenant)
-      const headers = ["MODEL", "MODIFIED (UTC)", "GB", ...(tenant === undefined ? [] : ["USABLE"])]
-      const rows = listed.map((model) => [
-        model.aliasOf === undefined ? model.name : `${model.name} = ${model.aliasOf}`,
-        model.modified === null ? "-" : formatDate(model.modified),
-        model.size === null ? "-" : (model.size / 1e9).toFixed(2),
-        ...(model.effective === undefined ? [] : [model.effective ? "yes" : "no"])
-      ])
-      yield* show(listed, listed.length === 0 ? "no models" : table(headers, rows))
-    })
-  ).pipe(
-    described(
-      "List the models of the model server; with --tenant, also which of them the tenant may use, and its aliases",
-      "tollgate list-models",
-      "tollgate list-models --tenant acme"
+export const listModels = Command.make(
+  "list-models",
+  { tenant: flags.owner.tenant },
+  Effect.fnUntraced(function* ({ tenant: name }) {
+    // The list itself needs no database.
+    const tenant = name === undefined ? undefined : yield* (yield* Needs.registry).showTenant(name)
+    const listed = listedOf(yield* Needs.models, tenant)
+    yield* showList(listed, "no models", (models) =>
+      tableOf(models, {
+        MODEL: ({ aliasOf, name }) => (aliasOf === undefined ? name : `${name} = ${aliasOf}`),
+        "MODIFIED (UTC)": ({ modified }) => modified && formatDate(modified),
+        GB: ({ size }) => size && (size / 1e9).toFixed(2),
+        ...(tenant === undefined ? {} : { USABLE: ({ effective }) => (effective ? "yes" : "no") })
+      })
     )
+  })
+).pipe(
+  described(
+    "List the models of the model server; with --tenant, also which of them the tenant may use, and its aliases",
+    "tollgate list-models",
+    "tollgate list-models --tenant acme"
   )
+)
 
 /** `fast=llama3.2:3b,big=llama3.1:70b` */
 const readAliases = (text: string): Option.Option<Readonly<Record<string, string>>> => {
@@ -116,7 +113,7 @@ const setKeyModels = Effect.fnUntraced(function* (
   prefix: string,
   { models, yes, ...others }: { readonly models: ReadonlyArray<string> | undefined; readonly yes: boolean }
 ) {
-  const registry = yield* Registry
+  const registry = yield* Needs.registry
   if (models === undefined || Object.values(others).some((flag) => flag !== undefined)) {
     return yield* mustBe("models", "given with --key, and no other option")
   }
@@ -134,12 +131,14 @@ const setKeyModels = Effect.fnUntraced(function* (
       'given too, because the key could use no model then; "none" lets it use all of its tenant\'s'
     )
   }
+  const catalog = ownModels === null ? undefined : yield* installedModels
+  if (!yes) yield* requireInstalled(catalog, "models", ownModels ?? [])
   const changed = yield* registry.changeKey(prefix, { ownModels })
   const shown = (own: ReadonlyArray<string> | null) =>
     own === null ? "all of its tenant's" : own.join(", ") || "none"
   yield* show(changed, `${prefix} may use ${shown(changed.ownModels)}`)
   yield* notesAsText([`Before: ${shown(before.ownModels)}`])
-  if (ownModels !== null) yield* notes(allowlistHints(yield* installedModels, ownModels))
+  if (ownModels !== null) yield* notes(allowlistHints(catalog, ownModels))
 })
 
 export const setModels = Command.make(
@@ -152,7 +151,7 @@ export const setModels = Command.make(
     ),
     add: list("add", "Models to add to the allowlist"),
     remove: list("remove", "Models to take from the allowlist"),
-    yes: flags.toggle("yes", "Also when the tenant can use no model then"),
+    yes: flags.toggle("yes", "Also when the tenant can use no model then, or the model server lacks one"),
     allowAll: Flag.Boolean("allow-all").pipe(
       Flag.withDescription("Allow every installed model; --no-allow-all uses the allowlist again"),
       flags.optional
@@ -168,7 +167,7 @@ export const setModels = Command.make(
     if ("key" in owner) return yield* setKeyModels(owner.key, given)
     const { tenant } = owner
     const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
       return yield* mustBe(
         "models",
@@ -188,6 +187,10 @@ export const setModels = Command.make(
     // An alias cannot take the name of a model: the model would win, and the alias would do nothing.
     if (Object.keys(aliases ?? {}).some((alias) => catalog?.find(withoutDefaultTag(alias)) !== undefined)) {
       return yield* mustBe("alias", "a name that no installed model has")
+    }
+    if (!yes) {
+      yield* requireInstalled(catalog, "models", models ?? [])
+      yield* requireInstalled(catalog, "add", add ?? [])
     }
     const { before, changed } = yield* registry.atomically(
       Effect.gen(function* () {

@@ -1,7 +1,7 @@
 /** The commands that show and erase logged prompts. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import type { LoggedPrompt } from "../../src/admin/rows.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
@@ -17,12 +17,13 @@ const format = (entry: LoggedPrompt): string =>
 export const showPromptLog = Command.make(
   "show-prompt-log",
   {
-    key: flags.prefix("key"),
+    key: flags.key("key"),
     sinceMs: flags.optional(flags.lifetime("since", "Only prompts of the last 45m, 12h, 30d or 2w")),
     limit: flags.count("limit", "Number of prompts, newest first; 1 to 1000").pipe(Flag.withDefault(20))
   },
-  Effect.fnUntraced(function* ({ key, ...which }) {
-    const registry = yield* Registry
+  Effect.fnUntraced(function* ({ key: named, ...which }) {
+    const registry = yield* Needs.registry
+    const key = yield* flags.keyOf(named)
     // Oldest first, so that a terminal shows the newest at its end.
     yield* showList(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
       found.toReversed().map(format).join("\n\n")
@@ -38,9 +39,10 @@ export const showPromptLog = Command.make(
 
 export const erasePromptLog = Command.make(
   "erase-prompt-log",
-  { key: flags.prefix("key") },
-  Effect.fnUntraced(function* ({ key }) {
-    const registry = yield* Registry
+  { key: flags.key("key") },
+  Effect.fnUntraced(function* ({ key: named }) {
+    const registry = yield* Needs.registry
+    const key = yield* flags.keyOf(named)
     const erased = yield* registry.erasePromptLog(key)
     yield* show({ key, erased }, `${key}: ${counted(erased, "logged prompt")} erased`)
   })

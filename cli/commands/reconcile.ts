@@ -1,10 +1,11 @@
 import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { Books, type Mended } from "../../src/admin/books/Books.ts"
+import type { Mended } from "../../src/admin/books/Books.ts"
 import type { Difference, Proof } from "../../src/admin/books/proof.ts"
 import type { Sums } from "../../src/ledger/audited.ts"
 import { described } from "../help.ts"
 import { Incomplete, Reported } from "../exit.ts"
+import { Needs } from "../Needs.ts"
 import * as flags from "../flags.ts"
 import { boundsOf, periodFlags } from "../period.ts"
 import { amount, counted, escapeText, show } from "../terminal.ts"
@@ -129,7 +130,7 @@ export const reconcile = Command.make(
   },
   Effect.fnUntraced(function* ({ repair, wait, ...period }) {
     const bounds = yield* boundsOf(period)
-    const books = yield* Books
+    const books = yield* Needs.use((needs) => needs.books)
     if (!repair) {
       const proof = yield* books.compare(bounds, wait)
       return yield* end(proof, {}, lines(proof))

@@ -1,7 +1,7 @@
 import { Console, Effect, Record, Schema } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
-import { Records } from "../../src/admin/records/Records.ts"
+import { Needs } from "../Needs.ts"
 import {
   type Price,
   type Report,
@@ -13,10 +13,9 @@ import { csv } from "../csv.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { boundsOf, endsOf, periodFlags, periodLine, selection } from "../period.ts"
-import { amount, escapeText, Json, note, show, table } from "../terminal.ts"
-import { parse } from "yaml"
+import { amount, Json, note, show, type Table, tableOf } from "../terminal.ts"
 import { FileInvalid } from "../errorMessages.ts"
-import { readText } from "../files.ts"
+import { readText, yaml } from "../files.ts"
 
 const Amount = Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1_000_000 }))
 
@@ -37,6 +36,7 @@ interface PriceList {
 /** YAML or JSON. A cached token costs as much as another of the prompt, unless the file says less. */
 const readPrices = Effect.fnUntraced(function* (file: string) {
   const text = yield* readText(file, 1_048_576)
+  const { parse } = yield* yaml
   const read = Effect.flatMap(Effect.try({ try: (): unknown => parse(text), catch: () => "no YAML" }), decode)
   const { currency, models } = yield* Effect.mapError(
     read,
@@ -72,8 +72,10 @@ interface Printed extends Report {
 type Cell = string | number | null | undefined
 type Line = Totals & { readonly name: Cell; readonly label?: Cell; readonly tenant?: Cell }
 
+type Columns = Readonly<Record<string, (line: Line) => Cell>>
+
 /** The columns by their names. A key has two more. */
-const columnsOf = ({ by, prices }: Printed): Readonly<Record<string, (line: Line) => Cell>> => ({
+const columnsOf = ({ by, prices }: Printed): Columns => ({
   [by]: ({ name }) => name,
   ...(by === "key" ? { name: ({ label }) => label, tenant: ({ tenant }) => tenant } : {}),
   requests: ({ requests }) => requests,
@@ -98,49 +100,46 @@ const toJson = (printed: Printed) => {
   ]
 }
 
-/** The cells of the rows. `ofOthers`: the name of the row beyond `--top`. */
-const cellsOf = (printed: Printed, ofOthers: (count: number) => string, ...more: ReadonlyArray<Line>) => {
-  const { others, rows } = printed
-  const beyond =
-    others === undefined ? [] : [{ ...others, name: ofOthers(others.count), label: "", tenant: "" }]
-  const cells = Object.values(columnsOf(printed))
-  return [...rows, ...beyond, ...more].map((line: Line) => cells.map((cell) => cell(line) ?? null))
+/** The rows, and one for those beyond `--top`. */
+const linesOf = ({ others, rows }: Report, nameOf: (count: number) => string): ReadonlyArray<Line> =>
+  others === undefined ? rows : [...rows, { ...others, name: nameOf(others.count), label: "", tenant: "" }]
+
+/** One precision for all costs: that of the finest, from two to four digits. */
+const moneyOf = (costs: ReadonlyArray<number>) => {
+  const text = (cost: number, minimumFractionDigits: number) =>
+    cost.toLocaleString("en-US", { minimumFractionDigits, maximumFractionDigits: 4 })
+  const digits = Math.max(...costs.map((cost) => text(cost, 2).split(".")[1]?.length ?? 0))
+  return (cost: number) => text(cost, digits)
 }
 
-const money = (cost: number): string =>
-  cost.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 4 })
-
-const toTable = (printed: Printed): string => {
-  const { by, period, prices } = printed
-  const names = Object.keys(columnsOf(printed))
-  const shown = (cell: string | number | null, column: number): string =>
-    typeof cell === "number"
-      ? names[column] === "cost"
-        ? money(cell)
-        : amount(cell)
-      : escapeText(cell ?? (column === 0 ? missing[by] : "-"))
+const toTable = (printed: Printed): Table => {
+  const { by, prices } = printed
   const sum = { ...sumOf(printed), name: "all", label: "", tenant: "" }
-  const rows = cellsOf(printed, (count) => `${amount(count)} others`, sum)
-  const { currency } = prices ?? {}
-  return `${table(
-    names.map((name) =>
-      [name.toUpperCase(), ...(name === "cost" && currency !== undefined ? [currency] : [])].join(" ")
-    ),
-    rows.map((row) => row.map(shown))
-  )}\n\n${periodLine(period)}`
+  const lines = [...linesOf(printed, (count) => `${amount(count)} others`), sum]
+  const money = moneyOf(lines.map(({ cost }) => cost))
+  const columns = Record.mapKeys(columnsOf({ ...printed, prices: undefined }), (name) => name.toUpperCase())
+  return tableOf(lines, {
+    ...columns,
+    [by.toUpperCase()]: ({ name }) => name ?? missing[by],
+    ...(prices === undefined
+      ? {}
+      : { [`COST ${prices.currency ?? ""}`.trimEnd()]: ({ cost }: Line) => money(cost) })
+  })
 }
 
 /** Each line has the period and the currency, so that the files of two months can be put together. */
 const toCsv = (printed: Printed): string => {
   const { currency } = printed.prices ?? {}
-  const last = currency === undefined ? [] : [{ name: "currency", cell: currency }]
+  const columns: Columns = {
+    since: () => endsOf(printed.period)[0],
+    until: () => endsOf(printed.period)[1],
+    ...columnsOf(printed),
+    ...(currency === undefined ? {} : { currency: () => currency })
+  }
+  const lines = linesOf(printed, (count) => `(${count} others)`)
   return csv(
-    ["since", "until", ...Object.keys(columnsOf(printed)), ...last.map(({ name }) => name)],
-    cellsOf(printed, (count) => `(${count} others)`).map((cells) => [
-      ...endsOf(printed.period),
-      ...cells,
-      ...last.map(({ cell }) => cell)
-    ])
+    Object.keys(columns),
+    lines.map((line) => Object.values(columns).map((cell) => cell(line) ?? null))
   )
 }
 
@@ -170,7 +169,7 @@ export const report = Command.make(
     if (asCsv && (yield* Json)) {
       return yield* mustBe("csv", "given without --json")
     }
-    const records = yield* Records
+    const records = yield* Needs.records
     const prices = price === undefined ? undefined : yield* readPrices(price)
     const found = yield* records.report({
       ...query,
@@ -178,7 +177,9 @@ export const report = Command.make(
       prices: prices?.prices
     })
     const printed: Printed = { ...found, by: query.by, prices }
-    yield* asCsv ? Console.log(toCsv(printed)) : show(toJson(printed), toTable(printed))
+    yield* asCsv
+      ? Console.log(toCsv(printed))
+      : show(toJson(printed), toTable(printed), "", periodLine(printed.period))
     const { unpriced } = sumOf(found)
     if (prices !== undefined && unpriced > 0) {
       yield* note(`${amount(unpriced)} tokens are of models without a price, and not in the cost`)

@@ -2,7 +2,8 @@
 import { Console, Effect, Schedule } from "effect"
 import { Argument, Command, Flag } from "effect/cli"
 import { mustBe, RegistryDown } from "../../src/admin/Errors.ts"
-import { Records } from "../../src/admin/records/Records.ts"
+import { Needs } from "../Needs.ts"
+import type { Records } from "../../src/admin/records/Records.ts"
 import {
   maxScanned,
   type RequestDetails,
@@ -17,37 +18,37 @@ import { whyOf } from "../why.ts"
 import { boundsOf, periodFlags, periodLine, selection } from "../period.ts"
 import {
   amount,
+  type Cell,
   counted,
-  escapeText,
+  factsOf,
   Json,
   note,
   noteAsText,
+  padded,
   show,
-  showList,
+  type Table,
   tableOf,
   toJsonLine
 } from "../terminal.ts"
 
-const orNothing = (text: string | null): string => (text === null ? "-" : escapeText(text))
-
 /** `*` marks a corrected row, `×3` a row that stands for three requests. */
-const columns: { readonly [header: string]: (row: RequestRow) => string } = {
+const columns: { readonly [header: string]: (row: RequestRow) => Cell } = {
   "ARRIVED (UTC)": ({ arrived_at }) => arrived_at.slice(0, 19).replace("T", " "),
   STATUS: ({ corrected, repeats, status }) =>
     `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
-  TENANT: ({ tenant }) => orNothing(tenant),
-  KEY: ({ key }) => orNothing(key),
-  NAME: ({ name }) => orNothing(name),
-  USER: ({ end_user }) => orNothing(end_user),
-  MODEL: ({ model }) => orNothing(model),
-  IN: ({ tokens_in }) => amount(tokens_in),
-  OUT: ({ tokens_out }) => amount(tokens_out),
-  MS: ({ latency_ms }) => amount(latency_ms),
+  TENANT: ({ tenant }) => tenant,
+  KEY: ({ key }) => key,
+  NAME: ({ name }) => name,
+  USER: ({ end_user }) => end_user,
+  MODEL: ({ model }) => model,
+  IN: ({ tokens_in }) => tokens_in,
+  OUT: ({ tokens_out }) => tokens_out,
+  MS: ({ latency_ms }) => latency_ms,
   REQUEST: ({ request_id }) => request_id,
   WHY: (row) => whyOf(row) ?? ""
 }
 
-const requestTable = (rows: ReadonlyArray<RequestRow>): string => tableOf(rows, columns)
+const requestTable = (rows: ReadonlyArray<RequestRow>) => tableOf(rows, columns)
 
 const sumLine = (rows: ReadonlyArray<RequestRow>): string => {
   const sum = (of: "repeats" | "tokens_in" | "tokens_out") => rows.reduce((total, row) => total + row[of], 0)
@@ -58,8 +59,8 @@ const widths = [19, 6, 12, 12, 12, 12, 20, 7, 7, 7, 36, 0]
 
 /** One line, for a list that grows. */
 const requestLine = (row: RequestRow): string =>
-  Object.values(columns)
-    .map((cell, column) => cell(row).padEnd(widths[column] ?? 0))
+  (requestTable([row]).rows[0] ?? [])
+    .map((cell, column) => padded(cell, widths[column] ?? 0))
     .join("  ")
     .trimEnd()
 
@@ -74,8 +75,7 @@ const overlapMs = 90_000
  * Returns the rows that no earlier call returned. The first call returns nothing: it marks what is there. It remembers the
  * ids of the last `overlapMs`.
  */
-export const makeFollower = Effect.fnUntraced(function* (filter: RequestFilter) {
-  const records = yield* Records
+export const makeFollower = Effect.fnUntraced(function* (records: Records["Service"], filter: RequestFilter) {
   let seen = new Map<string, number>()
   let since: number | undefined
   const read = Effect.fnUntraced(function* () {
@@ -133,15 +133,16 @@ export const requests = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ follow, month, since, until, ...filter }) {
-    const records = yield* Records
+    const records = yield* Needs.records
     const bounds = yield* boundsOf({ month, since, until })
     if (follow && bounds.until !== undefined) {
       const field = until === undefined ? "month" : "until"
       return yield* mustBe(field, "left out when --follow is given")
     }
-    const query = { ...filter, ...bounds }
+    const key = filter.key === undefined ? undefined : yield* flags.keyOf(filter.key)
+    const query = { ...filter, key, ...bounds }
     // Before the list, so that nothing falls between.
-    const next = follow ? yield* makeFollower(query) : undefined
+    const next = follow ? yield* makeFollower(records, query) : undefined
     const { exhausted, period, rows } = yield* records.requests(query)
     if (exhausted) {
       yield* note(
@@ -152,9 +153,9 @@ export const requests = Command.make(
     const listed = rows.toReversed()
     if (next === undefined) {
       const none = `no requests, ${periodLine(period)}`
-      return yield* showList(listed, none, (rows) =>
-        [requestTable(rows), "", sumLine(rows), periodLine(period)].join("\n")
-      )
+      return yield* listed.length === 0
+        ? show([], none)
+        : show(listed, requestTable(listed), "", sumLine(rows), periodLine(period))
     }
     const shown = new Set(rows.map(({ request_id }) => request_id))
     yield* printRows(listed)
@@ -173,16 +174,16 @@ export const requests = Command.make(
   )
 )
 
-const shown = (value: unknown): string =>
-  value === null ? "-" : value instanceof Date ? value.toISOString() : escapeText(String(value))
-
-const block = (title: string, fields: object | undefined): ReadonlyArray<string> =>
+const block = (title: string, fields: object | undefined): ReadonlyArray<string | Table> =>
   fields === undefined
     ? []
     : [
         title,
-        ...Object.entries(fields).map(
-          ([name, value]) => `  ${name.replaceAll("_", " ").padEnd(18)} ${shown(value)}`
+        factsOf(
+          Object.entries(fields).map(([name, value]): [string, Cell] => [
+            `  ${name.replaceAll("_", " ")}`,
+            value instanceof Date ? value.toISOString() : value === null ? null : String(value)
+          ])
         )
       ]
 
@@ -192,7 +193,7 @@ const whyNow = ({ correction, row }: RequestDetails): string | undefined =>
     ? undefined
     : whyOf({ ...row, ...(correction === undefined ? {} : { ...correction, detail: null }) })
 
-const describe = (details: RequestDetails): string => {
+const describe = (details: RequestDetails): ReadonlyArray<string | Table> => {
   const { correction, open, row } = details
   const why = whyNow(details)
   return [
@@ -200,7 +201,7 @@ const describe = (details: RequestDetails): string => {
     ...block("audit row, as it was written", row),
     ...block("correction: what the client got, and the tokens to add", correction),
     ...block("open: it runs, or its process died and its lease ends", open)
-  ].join("\n")
+  ]
 }
 
 /** What the client got and what is charged. */
@@ -231,7 +232,7 @@ export const showRequest = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ id }) {
-    const records = yield* Records
+    const records = yield* Needs.records
     const found = yield* records.request(id)
     const tallied = found.length === 0 ? yield* records.talliedAround(id) : []
     if (tallied.length > 0) {
@@ -241,7 +242,9 @@ export const showRequest = Command.make(
     }
     yield* show(
       { requests: found.map(toJson), tallied },
-      tallied.length > 0 ? requestTable(tallied) : found.map(describe).join("\n\n")
+      ...(tallied.length > 0
+        ? [requestTable(tallied)]
+        : found.flatMap((details, n) => [...(n === 0 ? [] : [""]), ...describe(details)]))
     )
   })
 ).pipe(

@@ -1,16 +1,17 @@
 /** The commands of the service itself: they run it, bring its database up to date, and say how it is. */
-import { Effect, type Layer } from "effect"
+import { Effect } from "effect"
 import { Command } from "effect/cli"
-import { FetchHttpClient } from "effect/http"
+import { SqlClient } from "effect/sql"
 import { type MigrationPlan, migrate as runMigrations, planMigrations } from "../../src/infra/Migrations.ts"
 import { UnreadableRow } from "../../src/infra/rows.ts"
 import { explain } from "../../src/observability/explain.ts"
-import { goneAfterS, type Replica, Replicas } from "../../src/replicas/Replicas.ts"
+import type { Replica } from "../../src/replicas/Replicas.ts"
 import { version } from "../../src/version.ts"
-import { agentChecks } from "../checks/agents.ts"
+import type * as Agents from "../checks/agents.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
 import { described } from "../help.ts"
 import { Reported } from "../exit.ts"
+import { Needs } from "../Needs.ts"
 import * as flags from "../flags.ts"
 import { gatewayUrl, keyFile, readKey } from "./connect.ts"
 import { counted, duration, show, tableOf } from "../terminal.ts"
@@ -20,16 +21,13 @@ const replicasHint = (failure: unknown): string =>
     ? "delete the row: a running gateway writes it again"
     : "unknown until the database answers"
 
-/** Each never fails: what went wrong is a check. */
-type Checks = Effect.Effect<ReadonlyArray<Check>>
-
 const failIfAny = (checks: ReadonlyArray<Check>) =>
   checks.some(({ state }) => state === "failed") ? new Reported() : Effect.void
 
 const breakerStates = ["closed", "half-open", "open"]
 
 /** The last report of a replica. null: unknown. */
-const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) => {
+const stateOf = ({ alive, gauges, host, id, leavesInS, silentS, started, upS, version }: Replica) => {
   const value = (name: string): number | null => gauges[name] ?? null
   const mib = (bytes: number | null) => (bytes === null ? null : bytes / 1_048_576)
   const sum = (name: string): number =>
@@ -51,7 +49,8 @@ const stateOf = ({ gauges, host, id, silentS, started, upS, version }: Replica) 
     started,
     upS: Math.round(upS),
     silentS: Math.round(silentS),
-    alive: silentS <= goneAfterS,
+    alive,
+    leavesInS: Math.round(leavesInS),
     notReady: down,
     breaker: breakerStates[value("tollgate_breaker_state") ?? -1] ?? null,
     keysRefused: value("tollgate_breaker_open_keys"),
@@ -75,8 +74,12 @@ const figure = (value: number | null, unit = ""): string =>
 const breakerOf = ({ breaker, keysRefused }: State): string =>
   `${breaker ?? "-"}${keysRefused === null || keysRefused === 0 ? "" : `, keys or tenants refused: ${keysRefused}`}`
 
-const readyOf = ({ alive, notReady }: State): string =>
-  !alive ? "gone" : notReady.length === 0 ? "yes" : `no: ${notReady.join(", ")}`
+const readyOf = ({ alive, leavesInS, notReady }: State): string =>
+  !alive
+    ? `gone; listed for ${duration(leavesInS * 1000)}`
+    : notReady.length === 0
+      ? "yes"
+      : `no: ${notReady.join(", ")}`
 
 /** The models that are loaded or waited for, over all replicas. */
 const loadedOf = ({ loadedModels }: State): string =>
@@ -87,7 +90,7 @@ const loadedOf = ({ loadedModels }: State): string =>
     })
     .join(", ") || "-"
 
-const replicaTable = (states: ReadonlyArray<State>): string =>
+const replicaTable = (states: ReadonlyArray<State>) =>
   tableOf(states, {
     REPLICA: ({ replica }) => replica,
     VERSION: ({ version }) => version,
@@ -104,10 +107,15 @@ const replicaTable = (states: ReadonlyArray<State>): string =>
     MEMORY: ({ memoryMiB, memoryMaxMiB }) => `${figure(memoryMiB)} of ${figure(memoryMaxMiB, " MiB")}`
   })
 
-const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
+/** `down`: what has failed already. What follows from it is no second line. */
+const replicaChecks = (states: ReadonlyArray<State>, down: ReadonlyArray<string>): ReadonlyArray<Check> => {
   const alive = states.filter((state) => state.alive)
-  const wrong = alive.filter((state) => state.notReady.length > 0 || state.breaker === "open")
-  const empty = alive.filter(({ models }) => models === 0)
+  const isUp = (dependency: string) => !down.includes(dependency)
+  const wrong = alive.filter(
+    (state) => state.notReady.some(isUp) || (state.breaker === "open" && isUp("backend"))
+  )
+  const empty = isUp("backend") ? alive.filter(({ models }) => models === 0) : []
+  const serving = alive.filter((state) => state.notReady.length === 0 && state.breaker !== "open")
   const versions = new Set(alive.map((state) => state.version))
   return [
     alive.length === 0
@@ -118,7 +126,7 @@ const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
             `${wrong.length} of ${alive.length} refuse requests: ${wrong.map(({ replica }) => replica).join(", ")}`,
             "see READY and BREAKER above, and the log of the gateway"
           )
-        : ok("replicas", `${alive.length} of ${alive.length} serve`),
+        : ok("replicas", `${serving.length} of ${alive.length} serve`),
     ...(empty.length === 0
       ? []
       : [
@@ -136,77 +144,81 @@ const replicaChecks = (states: ReadonlyArray<State>): ReadonlyArray<Check> => {
   ]
 }
 
-export interface StatusNeeds<E> {
-  readonly replicas: Layer.Layer<Replicas, E>
-  readonly database: Checks
-  readonly cache: Checks
-  readonly backend: Checks
-}
-
-export const makeStatus = <E>(needs: StatusNeeds<E>) =>
-  Command.make(
-    "status",
-    {},
-    Effect.fnUntraced(function* () {
-      const listed = Effect.flatMap(Replicas, ({ list }) => list).pipe(Effect.provide(needs.replicas))
-      const [database, cache, backend, replicas] = yield* Effect.all(
-        [needs.database, needs.cache, needs.backend, Effect.result(listed)],
-        { concurrency: "unbounded" }
-      )
-      const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []
-      const ofReplicas =
-        replicas._tag === "Success"
-          ? replicaChecks(states)
+export const status = Command.make(
+  "status",
+  {},
+  Effect.fnUntraced(function* () {
+    const needs = yield* Needs
+    const [found, replicas] = yield* Effect.all(
+      [Effect.all(needs.status, { concurrency: "unbounded" }), Effect.result(needs.replicas)],
+      { concurrency: "unbounded" }
+    )
+    const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []
+    const own = found.flat()
+    const down = own.flatMap(({ name, state }) => (state === "failed" ? name : []))
+    const ofReplicas =
+      replicas._tag === "Success"
+        ? replicaChecks(states, down)
+        : down.includes("database")
+          ? []
           : [failed("replicas", explain(replicas.failure), replicasHint(replicas.failure))]
-      const checks = [...database, ...cache, ...backend, ...ofReplicas]
-      yield* show(
-        { version, replicas: states, checks },
-        [...(states.length === 0 ? [] : [replicaTable(states), ""]), checkTable(checks)].join("\n")
-      )
-      yield* failIfAny(checks)
-    })
-  ).pipe(
-    described(
-      "Show the replicas, the stores and the model server; exit 1 when one fails",
-      "tollgate status",
-      "tollgate status --json"
+    const checks = [...own, ...ofReplicas]
+    yield* show(
+      { version, replicas: states, checks },
+      ...(states.length === 0 ? [] : [replicaTable(states), ""]),
+      checkTable(checks)
     )
+    yield* failIfAny(checks)
+  })
+).pipe(
+  described(
+    "Show the replicas, the stores and the model server; exit 1 when one fails",
+    "tollgate status",
+    "tollgate status --json"
+  )
+)
+
+/** Loaded when it is asked for: other commands need no HTTP client. */
+const agentChecks = (...[asked]: Parameters<typeof Agents.agentChecks>) =>
+  Effect.flatMap(
+    Effect.promise(() => import("../checks/agents.ts")),
+    ({ agentChecks }) => agentChecks(asked)
   )
 
-export const makeDoctor = (needs: ReadonlyArray<Checks>) =>
-  Command.make(
-    "doctor",
-    {
-      agents: flags.toggle(
-        "agents",
-        "Also ask the gateway as a coding agent would: one request that is charged, and what would stop it"
-      ),
-      url: gatewayUrl("With --agents: the gateway"),
-      keyFile,
-      model: flags.optionalText("model", "name", "With --agents: the model; else the first of the key")
-    },
-    Effect.fnUntraced(function* ({ agents, keyFile: file, model, url }) {
-      const own = (yield* Effect.all(needs, { concurrency: "unbounded" })).flat()
-      const asked = agents ? yield* agentChecks({ url, model, key: yield* readKey(file) }) : []
-      const checks = [...own, ...asked]
-      yield* show({ checks }, checkTable(checks))
-      yield* failIfAny(checks)
-    })
-  ).pipe(
-    Command.provide(FetchHttpClient.layer),
-    described(
-      "Check settings, stores and model server, and show how to repair what is wrong",
-      "tollgate doctor",
-      [
-        "tollgate doctor --agents --model qwen3-coder:30b --key-file key",
-        "Also whether a coding agent gets through"
-      ]
-    )
+export const doctor = Command.make(
+  "doctor",
+  {
+    agents: flags.toggle(
+      "agents",
+      "Also ask the gateway as a coding agent would: one request that is charged, and what would stop it"
+    ),
+    url: gatewayUrl("With --agents: the gateway"),
+    keyFile,
+    model: flags.optionalText("model", "name", "With --agents: the model; else the first of the key")
+  },
+  Effect.fnUntraced(function* ({ agents, keyFile: file, model, url }) {
+    const { doctor } = yield* Needs
+    const own = (yield* Effect.all(doctor, { concurrency: "unbounded" })).flat()
+    const asked = agents ? yield* agentChecks({ url, model, key: yield* readKey(file) }) : []
+    const checks = [...own, ...asked]
+    yield* show({ checks }, checkTable(checks))
+    yield* failIfAny(checks)
+  })
+).pipe(
+  described(
+    "Check settings, stores and model server, and show how to repair what is wrong",
+    "tollgate doctor",
+    [
+      "tollgate doctor --agents --model qwen3-coder:30b --key-file key",
+      "Also whether a coding agent gets through"
+    ]
   )
+)
 
 /** `serve` runs until the process gets a signal. */
-export const makeServe = <E>(serve: Effect.Effect<void, E>) =>
-  Command.make("serve", {}, () => serve).pipe(described("Run the gateway", "tollgate serve"))
+export const serve = Command.make("serve", {}, () => Needs.use((needs) => needs.serve)).pipe(
+  described("Run the gateway", "tollgate serve")
+)
 
 const describePlan = ({ found, known, minimum, pending }: MigrationPlan): string =>
   [
@@ -230,12 +242,14 @@ export const migrate = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ plan }) {
+    const database = yield* Needs.use((needs) => needs.database)
+    const on = Effect.provideService(SqlClient.SqlClient, database)
     if (plan) {
-      const planned = yield* planMigrations
+      const planned = yield* on(planMigrations)
       const { found: schemaVersion, known: knownVersion, minimum: minimumVersion, pending } = planned
       return yield* show({ schemaVersion, knownVersion, pending, minimumVersion }, describePlan(planned))
     }
-    const ran = yield* runMigrations
+    const ran = yield* on(runMigrations)
     const count = counted(ran.length, "migration")
     yield* show({ ran }, ran.length === 0 ? "the database is up to date" : `${count}: ${ran.join(", ")}`)
   })

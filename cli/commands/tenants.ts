@@ -1,7 +1,7 @@
 /** The commands that create, list and disable tenants, and show what they used. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { periods } from "../../src/domain/Limits.ts"
@@ -9,7 +9,7 @@ import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { amount, counted, escapeText, noteAsText, notesAsText, show, showList, table } from "../terminal.ts"
+import { counted, escapeText, noteAsText, notesAsText, show, showList, tableOf } from "../terminal.ts"
 
 const showTenant = (tenant: TenantInfo) =>
   Effect.andThen(show(tenant, tenantTable([tenant])), notesAsText(tenantHints(tenant)))
@@ -18,12 +18,12 @@ export const createTenant = Command.make(
   "create-tenant",
   {
     name: Flag.String("name").pipe(Flag.withDescription("Name of the new tenant")),
-    settings: flags.creationFlags("tenant"),
+    attributes: flags.creationFlags("tenant"),
     allowAllModels: flags.toggle("allow-all-models", "Allow every installed model instead of an allowlist")
   },
-  Effect.fnUntraced(function* ({ allowAllModels, name, settings }) {
-    const registry = yield* Registry
-    const given = yield* Values.tenantChange({ allowAllModels, ...settings })
+  Effect.fnUntraced(function* ({ allowAllModels, name, attributes }) {
+    const registry = yield* Needs.registry
+    const given = yield* Values.tenantChange({ allowAllModels, ...attributes })
     yield* showTenant(yield* registry.createTenant({ name, ...given }))
   })
 ).pipe(
@@ -38,7 +38,7 @@ export const listTenants = Command.make(
   "list-tenants",
   {},
   Effect.fnUntraced(function* () {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     yield* showList(yield* registry.listTenants, "no tenants", tenantTable)
   })
 ).pipe(described("List the tenants with their limits and models", "tollgate list-tenants --json"))
@@ -47,7 +47,7 @@ export const disableTenant = Command.make(
   "disable-tenant",
   { tenant: flags.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const before = yield* registry.showTenant(tenant)
     const changed = yield* registry.setTenantEnabled(tenant, false)
     yield* show(changed, tenantTable([changed]))
@@ -68,7 +68,7 @@ export const enableTenant = Command.make(
   "enable-tenant",
   { tenant: flags.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     yield* showTenant(yield* registry.setTenantEnabled(tenant, true))
   })
 ).pipe(described("Enable a disabled tenant", "tollgate enable-tenant --tenant acme"))
@@ -77,7 +77,7 @@ export const renameTenant = Command.make(
   "rename-tenant",
   { tenant: flags.tenant, name: flags.text("name", "name", "The new name") },
   Effect.fnUntraced(function* ({ name, tenant }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     yield* showTenant(yield* registry.renameTenant(tenant, name))
     yield* noteAsText("Files of apply and dashboards name tenants: change the name there too.")
   })
@@ -92,7 +92,7 @@ export const deleteTenant = Command.make(
   "delete-tenant",
   { tenant: flags.tenant },
   Effect.fnUntraced(function* ({ tenant }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     yield* registry.deleteTenant(tenant)
     yield* show({ tenant, deleted: true }, `${escapeText(tenant)} is deleted`)
   })
@@ -113,14 +113,18 @@ export const showUsage = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ period, tenant }) {
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const used = yield* registry.usage(tenant, period)
     yield* show(
       { tenant, period, ...used },
-      table(
-        ["TENANT", "PERIOD", "REQUESTS", "TOKENS_IN", "TOKENS_CACHED", "TOKENS_OUT"],
-        [[tenant, period, ...[used.requests, used.tokensIn, used.tokensCached, used.tokensOut].map(amount)]]
-      )
+      tableOf([used], {
+        TENANT: () => tenant,
+        PERIOD: () => period,
+        REQUESTS: ({ requests }) => requests,
+        TOKENS_IN: ({ tokensIn }) => tokensIn,
+        TOKENS_CACHED: ({ tokensCached }) => tokensCached,
+        TOKENS_OUT: ({ tokensOut }) => tokensOut
+      })
     )
   })
 ).pipe(

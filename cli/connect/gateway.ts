@@ -1,6 +1,6 @@
 /** What a gateway tells of itself, asked as a client would: whether it serves a path, and the window of a model. */
 import { Data, Effect, Schema } from "effect"
-import { HttpClient, HttpClientRequest, HttpClientResponse } from "effect/http"
+import { FetchHttpClient, HttpClient, HttpClientRequest, HttpClientResponse } from "effect/http"
 import { explain } from "../../src/observability/explain.ts"
 import { type Surface, surfaces } from "./Client.ts"
 
@@ -13,8 +13,12 @@ export const served = Effect.fnUntraced(
     const { status } = yield* HttpClient.post(`${url}${surfaces[surface]}`)
     return status === 401 ? "on" : status === 403 ? "off" : "unknown"
   },
-  (effect): Effect.Effect<Served, never, HttpClient.HttpClient> =>
-    Effect.catchCause(Effect.timeout(effect, "5 seconds"), () => Effect.succeed("unknown"))
+  (effect): Effect.Effect<Served> =>
+    effect.pipe(
+      Effect.timeout("5 seconds"),
+      Effect.provide(FetchHttpClient.layer),
+      Effect.catchCause((): Effect.Effect<Served> => Effect.succeed("unknown"))
+    )
 )
 
 const Models = Schema.Struct({
@@ -39,12 +43,14 @@ export const modelsOf = Effect.fnUntraced(
     return data
   },
   (effect, url) =>
-    Effect.mapError(Effect.timeout(effect, "5 seconds"), (error) =>
-      error instanceof NoList
-        ? error
-        : new NoList({
-            why: `${url} does not answer as a gateway: ${explain(error)}`,
-            mend: "check --url, and that the gateway runs"
-          })
+    Effect.mapError(
+      effect.pipe(Effect.timeout("5 seconds"), Effect.provide(FetchHttpClient.layer)),
+      (error) =>
+        error instanceof NoList
+          ? error
+          : new NoList({
+              why: `${url} does not answer as a gateway: ${explain(error)}`,
+              mend: "check --url, and that the gateway runs"
+            })
     )
 )

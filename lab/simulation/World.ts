@@ -3,7 +3,7 @@
  * happen in it, and a fifth of the seeds has none, so that nothing excuses a difference there.
  */
 import { userAccountId } from "../../src/domain/EndUser.ts"
-import { newKey, newTenant } from "../../src/domain/settings.ts"
+import { newKey, newTenant } from "../../src/domain/attributes.ts"
 import { Incoming, Outgoing } from "../../test/support/seeded/Exchange.ts"
 import { ModelServer } from "../../test/support/seeded/ModelServer.ts"
 import { type KeyRow, Postgres, type TenantRow } from "../../test/support/seeded/Postgres.ts"

@@ -1,5 +1,5 @@
 /** Runs one seed, and says what it broke. */
-import { newKey } from "../../src/domain/settings.ts"
+import { newKey } from "../../src/domain/attributes.ts"
 import { Broken, type Invariant, Invariants } from "./Invariants.ts"
 import type { Told } from "../../test/support/seeded/Simulation.ts"
 import { type Ask, World } from "./World.ts"

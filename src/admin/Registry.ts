@@ -10,7 +10,7 @@ import { isSqlError } from "effect/sql/SqlError"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
-import { KeyChange, KeySettings, newKey, newTenant, TenantChange } from "../domain/settings.ts"
+import { KeyChange, KeyAttributes, newKey, newTenant, TenantChange } from "../domain/attributes.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { assigned, columnsOf, inserted, oneRow } from "../infra/rows.ts"
@@ -18,8 +18,8 @@ import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import * as Errors from "./Errors.ts"
 import { lockAccount, readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
-import { expiryOf, liveNames, livePrefixes, readKeys } from "./keys.ts"
-import { modelSettings, storedModels } from "./models.ts"
+import { expiryOf, type KeyFilter, keysOf, liveNames, livePrefixes, prefixOfName, readKeys } from "./keys.ts"
+import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
@@ -64,11 +64,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   const createTenant = Effect.fnUntraced(function* (tenant: Rows.NewTenant) {
     const name = yield* Values.validate("name", Values.name, tenant.name)
-    const settings = yield* storedModels(
+    const attributes = yield* storedModels(
       yield* Values.tenantChange({ ...newTenant, ...options.defaults, ...tenant })
     )
     const row = yield* Rows.tenantRows.first(sql`
-        INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(settings)) })}
+        INSERT INTO tenants AS t ${inserted(sql, { name, ...(yield* encodeTenant(attributes)) })}
         ON CONFLICT (name) DO NOTHING RETURNING ${Rows.tenantColumns(sql)}`)
     return row ?? (yield* new Errors.DuplicateTenant({ tenant: name }))
   }, withRegistryDown)
@@ -86,14 +86,14 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   }, sql.withTransaction)
 
   const changeTenant = Effect.fnUntraced(function* (tenant: string, change: TenantChange) {
-    const settings = yield* storedModels(yield* Values.tenantChange(change))
-    return yield* updateTenant(tenant, yield* encodeTenant(settings))
+    const attributes = yield* storedModels(yield* Values.tenantChange(change))
+    return yield* updateTenant(tenant, yield* encodeTenant(attributes))
   }, withRegistryDown)
 
   const setModels = Effect.fnUntraced(
     function* (tenant: string, change: Rows.ModelsChange) {
       yield* Rows.requireTenant(sql, tenant, "FOR UPDATE")
-      return yield* changeTenant(tenant, yield* modelSettings(yield* Rows.readTenant(sql, tenant), change))
+      return yield* changeTenant(tenant, yield* modelAttributes(yield* Rows.readTenant(sql, tenant), change))
     },
     sql.withTransaction,
     withRegistryDown
@@ -210,10 +210,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     )
   })
 
-  const copied = columnsOf(sql, KeySettings.fields)
+  const copied = columnsOf(sql, KeyAttributes.fields)
 
   /**
-   * Makes a new key with the name, scopes, settings and lifetime of the old one. The lifetime starts now. Both keys have one
+   * Makes a new key with the name, scopes, attributes and lifetime of the old one. The lifetime starts now. Both keys have one
    * account: what one uses of limits and budgets, the other cannot use. With `graceMs` the old key ends after that time;
    * without it, the old key does not change.
    */
@@ -242,11 +242,14 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     withRegistryDown
   )
 
-  const listKeys = (tenant?: string) =>
+  const listKeys = (tenant?: string, filter: KeyFilter = {}) =>
     withRegistryDown(
       tenant === undefined
-        ? readKeys(sql, sql`true`)
-        : Effect.andThen(Rows.requireTenant(sql, tenant), readKeys(sql, sql`t.name = ${tenant}`))
+        ? readKeys(sql, keysOf(sql, filter))
+        : Effect.andThen(
+            Rows.requireTenant(sql, tenant),
+            readKeys(sql, sql`t.name = ${tenant} AND ${keysOf(sql, filter)}`)
+          )
     )
 
   /** Idempotent. `already`: whether it was revoked before. */
@@ -317,12 +320,13 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     createKey,
     createKeys,
     rotateKey,
-    /** The keys of a tenant, or of all tenants. */
+    /** The keys of a tenant, or of all tenants, by name. */
     listKeys,
     showKey: Effect.fnUntraced(function* (prefix: string) {
       const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
       return key ?? (yield* new Errors.UnknownKey({ prefix }))
     }, withRegistryDown),
+    prefixOfName: (name: string) => withRegistryDown(prefixOfName(sql, name)),
     revokeKey,
     setKeyEnabled,
     changeKey,

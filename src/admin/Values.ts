@@ -7,12 +7,12 @@ import {
   eachUserFields,
   isModelName,
   KeyChange,
-  type KeySettings,
+  type KeyAttributes,
   keyTexts,
-  type SettingText,
+  type AttributeText,
   TenantChange,
   tenantTexts
-} from "../domain/settings.ts"
+} from "../domain/attributes.ts"
 import { isPrintable } from "../domain/text.ts"
 import { type InvalidValue, mustBe } from "./Errors.ts"
 
@@ -70,13 +70,13 @@ export const validate = <A>(
 
 const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** Checks settings. The error names the option of the first that is wrong. What is no setting, or undefined, is left out. */
-const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string, SettingText>>) => {
+/** Checks attributes. The error names the option of the first that is wrong. What is no attribute, or undefined, is left out. */
+const settingsOf = <A>(schema: Schema.Decoder<A>, texts: Readonly<Record<string, AttributeText>>) => {
   const decode = Schema.decodeUnknownEffect(schema)
   return (given: object): Effect.Effect<A, InvalidValue> =>
     Effect.mapError(decode(Record.filter({ ...given }, Predicate.isNotUndefined)), ({ issue }) => {
-      const setting = String(issuesOf(issue).issues[0]?.path?.[0])
-      const { expected, name: field } = texts[setting] ?? { expected: "known", name: setting }
+      const attribute = String(issuesOf(issue).issues[0]?.path?.[0])
+      const { expected, name: field } = texts[attribute] ?? { expected: "known", name: attribute }
       return mustBe(field, expected)
     })
 }
@@ -89,7 +89,7 @@ export const tenantChange = settingsOf(Schema.toType(TenantChange), tenantTexts)
  * header.
  */
 export const usersOf = (
-  key: Pick<KeySettings, "endUserHeader" | (typeof eachUserFields)[number]>,
+  key: Pick<KeyAttributes, "endUserHeader" | (typeof eachUserFields)[number]>,
   change: KeyChange
 ): Effect.Effect<void, InvalidValue> => {
   if (key.endUserHeader !== null || eachUserFields.every((field) => key[field] === null)) return Effect.void

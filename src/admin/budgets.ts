@@ -3,7 +3,7 @@ import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { budgetUseOf, periods } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
-import { KeySettings } from "../domain/settings.ts"
+import { KeyAttributes } from "../domain/attributes.ts"
 import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
@@ -11,7 +11,7 @@ import { idOf, readTotals } from "../ledger/totals.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
 import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
 
-const budgets = Struct.pick(KeySettings.fields, budgetFields)
+const budgets = Struct.pick(KeyAttributes.fields, budgetFields)
 
 /** A row with budgets. `id`: of their owner; `at`: now, by the clock of the database */
 const Row = Schema.Struct({ ...budgets, id: Schema.String, at: Schema.Finite, hashed: Schema.Boolean })

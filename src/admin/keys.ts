@@ -3,8 +3,16 @@ import { Effect, Schema } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { makeRowReader } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
-import { mustBe, RegistryDown } from "./Errors.ts"
-import { keyColumns, type KeyOverview, nameOfKey, type NewKey, overviewRows } from "./rows.ts"
+import { mustBe, NoSuchName, RegistryDown } from "./Errors.ts"
+import {
+  keyColumns,
+  type KeyOverview,
+  keyStatus,
+  type KeyStatus,
+  nameOfKey,
+  type NewKey,
+  overviewRows
+} from "./rows.ts"
 import * as Values from "./Values.ts"
 
 /** A disabled key is live, because it may be enabled again. */
@@ -27,6 +35,54 @@ export const livePrefixes = Effect.fnUntraced(function* (
   return new Set(found.map(({ prefix }) => prefix))
 })
 
+/** What `list-keys` may ask for. */
+export interface KeyFilter {
+  /** a part of the name */
+  readonly name?: string | undefined
+  readonly status?: KeyStatus | undefined
+  /** those that end within this time */
+  readonly expiringMs?: number | undefined
+}
+
+const contains = (sql: SqlClient.SqlClient, name: string) =>
+  sql`position(lower(${name}) IN lower(k.name)) > 0`
+
+export const keysOf = (sql: SqlClient.SqlClient, { expiringMs, name, status }: KeyFilter) =>
+  sql.and([
+    sql`true`,
+    ...(name === undefined ? [] : [contains(sql, name)]),
+    ...(status === undefined ? [] : [sql`${sql.literal(keyStatus)} = ${status}`]),
+    ...(expiringMs === undefined
+      ? []
+      : [
+          sql`${sql.literal(live)} AND k.expires_at <= now() + ${expiringMs}::float8 * interval '1 millisecond'`
+        ])
+  ])
+
+const Candidates = makeRowReader(
+  nameOfKey,
+  Schema.Struct({
+    name: Schema.String,
+    prefix: Schema.String,
+    tenant: Schema.String,
+    live: Schema.Boolean,
+    same: Schema.Boolean
+  })
+)
+
+/** The prefix of the only key of this name: of its live key, where it has several. */
+export const prefixOfName = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, name: string) {
+  const found = yield* Candidates.all(sql`SELECT k.name, k.prefix, t.name AS tenant, k.name = ${name} AS same,
+      (${sql.literal(live)}) AS live FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
+      WHERE ${contains(sql, name)} ORDER BY same DESC, live DESC, t.name, k.name, k.created_at LIMIT 20`)
+  const same = found.filter((key) => key.same)
+  const living = same.filter((key) => key.live)
+  const meant = living.length > 0 ? living : same
+  const [only, ...others] = meant
+  if (only !== undefined && others.length === 0) return only.prefix
+  return yield* new NoSuchName({ name, candidates: only === undefined ? found : meant })
+})
+
 /** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
 export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
   const found = yield* overviewRows.all(sql`
@@ -37,7 +93,7 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
         NOT t.allow_all_models AND cardinality(t.allowed_models) = 0 AS "tenantWithoutModels",
         (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS "lastUsed"
       FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
-      WHERE ${where} ORDER BY t.name, k.created_at, k.prefix`)
+      WHERE ${where} ORDER BY t.name, k.name, k.created_at, k.prefix`)
   return yield* Effect.forEach(found, ({ lastUsed, ...key }) =>
     readBudgets(sql, key.prefix).pipe(
       Effect.map((states): KeyOverview => {

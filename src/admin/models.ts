@@ -1,6 +1,6 @@
 /** Which models a tenant may use, and under which other names, as they are stored. */
 import { Effect } from "effect"
-import type { TenantChange } from "../domain/settings.ts"
+import type { TenantChange } from "../domain/attributes.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { mustBe } from "./Errors.ts"
 import type { ModelsChange, TenantInfo } from "./rows.ts"
@@ -37,8 +37,8 @@ export const storedModels = Effect.fnUntraced(function* ({
   }
 })
 
-/** What `set-models` changes, as settings of the tenant. */
-export const modelSettings = Effect.fnUntraced(function* (
+/** What `set-models` changes, as attributes of the tenant. */
+export const modelAttributes = Effect.fnUntraced(function* (
   tenant: TenantInfo,
   { add = [], aliases = {}, allowAll, models, remove = [], removeAliases = [] }: ModelsChange
 ) {

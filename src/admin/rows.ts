@@ -2,22 +2,25 @@
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { BudgetUse, Period } from "../domain/Limits.ts"
-import { type KeyChange, KeySettings, type TenantChange, TenantSettings } from "../domain/settings.ts"
+import { type KeyChange, KeyAttributes, type TenantChange, TenantAttributes } from "../domain/attributes.ts"
 import { makeRowReader, type Row, selected } from "../infra/rows.ts"
 import { UnknownTenant } from "./Errors.ts"
 
-/** The settings with the budget of each period. */
+export const keyStatuses = ["active", "disabled", "revoked", "expired"] as const
+export type KeyStatus = (typeof keyStatuses)[number]
+
+/** The attributes with the budget of each period. */
 export const budgetOf = {
   day: "budgetDaily",
   month: "budgetMonthly",
   total: "budgetTotal"
-} as const satisfies Record<Period, keyof KeySettings & keyof TenantSettings>
+} as const satisfies Record<Period, keyof KeyAttributes & keyof TenantAttributes>
 
 export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
 
 export const TenantInfo = Schema.Struct({
   name: Schema.String,
-  ...TenantSettings.fields,
+  ...TenantAttributes.fields,
   status: Schema.Literals(["active", "disabled"]),
   created: Schema.Date
 })
@@ -29,10 +32,10 @@ export const KeyInfo = Schema.Struct({
   tenant: Schema.String,
   scopes: Schema.Array(Schema.String),
   /** `expired`: an active key past its end */
-  status: Schema.Literals(["active", "disabled", "revoked", "expired"]),
+  status: Schema.Literals(keyStatuses),
   created: Schema.Date,
   expires: Schema.NullOr(Schema.Date),
-  ...KeySettings.fields
+  ...KeyAttributes.fields
 })
 export type KeyInfo = typeof KeyInfo.Type
 
@@ -40,7 +43,7 @@ export type KeyInfo = typeof KeyInfo.Type
 export const KeyOverview = Schema.Struct({
   ...KeyInfo.fields,
   /** the limits in force: its own, else the tenant's */
-  effective: Schema.Struct(Struct.pick(TenantSettings.fields, ["rpm", "tpm", "concurrent"])),
+  effective: Schema.Struct(Struct.pick(TenantAttributes.fields, ["rpm", "tpm", "concurrent"])),
   /** whether the tenant is disabled, or may use no model: then no request of the key succeeds */
   tenantDisabled: Schema.Boolean,
   tenantWithoutModels: Schema.Boolean,
@@ -137,14 +140,18 @@ export const overviewRows = makeRowReader(nameOfKey, KeyOverview)
 
 /** The columns of `TenantInfo`, of a row `t` of `tenants`. */
 export const tenantColumns = (sql: SqlClient.SqlClient) => sql`
-  t.name, ${selected(sql, "t", TenantSettings.fields)},
+  t.name, ${selected(sql, "t", TenantAttributes.fields)},
   CASE WHEN t.disabled THEN 'disabled' ELSE 'active' END AS status, t.created_at AS created`
+
+/** The status of a row `k` of `api_keys`. */
+export const keyStatus =
+  "CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END"
 
 /** The columns of `KeyInfo`, of a row `k` of `api_keys` and a row `t` of `tenants`. */
 export const keyColumns = (sql: SqlClient.SqlClient) => sql`
   k.prefix, k.name, t.name AS tenant, k.scopes, k.created_at AS created, k.expires_at AS expires,
-  ${selected(sql, "k", KeySettings.fields)},
-  CASE WHEN k.status = 'active' AND k.expires_at <= now() THEN 'expired' ELSE k.status END AS status`
+  ${selected(sql, "k", KeyAttributes.fields)},
+  ${sql.literal(keyStatus)} AS status`
 
 export const readTenant = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, tenant: string) {
   const row = yield* tenantRows.first(

@@ -35,7 +35,7 @@ export interface AuditRecord {
   readonly status: number
   /** the error's public type, e.g. `rate_limit_exceeded`; absent on success */
   readonly errorType?: string
-  /** why it was refused (`refusal.ts`); absent on success */
+  /** why it was refused (`Errors.ts`); absent on success */
   readonly detail?: string
   /** what its client was told in `X-Hint`; only in the log */
   readonly hint?: string

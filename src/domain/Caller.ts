@@ -2,7 +2,7 @@
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
 import type { UserLimits } from "./Reservation.ts"
-import { eachUserFields, type KeySettings, type TenantSettings } from "./settings.ts"
+import { eachUserFields, type KeyAttributes, type TenantAttributes } from "./attributes.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
@@ -22,9 +22,9 @@ export const grantOf = (tenant: ModelGrant, own: ReadonlyArray<string> | null): 
 /** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
 export type ModelAliases = ReadonlyMap<string, string>
 
-/** What a request uses of the settings of its key and tenant. */
+/** What a request uses of the attributes of its key and tenant. */
 export interface CallerSettings
-  extends Pick<KeySettings, "priority" | "hashUsers">, Pick<TenantSettings, "weight"> {
+  extends Pick<KeyAttributes, "priority" | "hashUsers">, Pick<TenantAttributes, "weight"> {
   /** the key's, else the tenant's */
   readonly limits: EffectiveLimits
   readonly budgets: Budgets
@@ -59,8 +59,8 @@ const budgetsOf = (day: number | null, month: number | null, total: number | nul
 })
 
 export const callerSettings = (
-  key: KeySettings,
-  tenant: TenantSettings,
+  key: KeyAttributes,
+  tenant: TenantAttributes,
   promptLogDefaultDays: number
 ): CallerSettings => {
   const limits = {

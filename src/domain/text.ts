@@ -29,3 +29,6 @@ export const storable = (text: string): string => text.toWellFormed().replaceAll
 /** `tokensIn` as `tokens_in`. */
 export const snakeCase = (name: string): string =>
   name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+/** "1 key", "2 keys" */
+export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`

@@ -6,7 +6,6 @@ import { Array as Arr, Cause, Effect, Exit, Fiber, Scope } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
 import type { Frame } from "../domain/Frame.ts"
 import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
-import { refusalOf } from "../domain/refusal.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
@@ -43,7 +42,7 @@ export const makeEndRequest = Effect.gen(function* () {
     cause: Cause.Cause<GatewayError>
   ): Effect.Effect<ErrorResponse> => {
     const error = Cause.findErrorOption(cause)
-    if (error._tag === "Some") context.detail = refusalOf(error.value)
+    if (error._tag === "Some") context.detail = error.value.refusal
     return error._tag === "Some"
       ? Effect.as(log(context, error.value), toErrorResponse(error.value))
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)

@@ -4,7 +4,6 @@
  */
 import { Effect, Result } from "effect"
 import type { GatewayError } from "../domain/Errors.ts"
-import { hintOf, refusalOf } from "../domain/refusal.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
@@ -94,8 +93,8 @@ export const makeRefuse = Effect.gen(function* () {
   ): Effect.fn.Return<Refusal> {
     // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
-    context.detail = refusalOf(error)
-    context.hint = hintOf(error)
+    context.detail = error.refusal
+    context.hint = error._tag === "Forbidden" ? error.told : undefined
     yield* log(context, error)
     const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)

@@ -56,7 +56,7 @@ export const readSecretFiles = (given: Environment, secrets: ReadonlyArray<strin
 }
 
 /** Whether `a` becomes `b` when at most `letters` letters are replaced, left out, added, or swapped with the next. */
-const isWithin = (letters: number, a: string, b: string): boolean => {
+export const isWithin = (letters: number, a: string, b: string): boolean => {
   if (a === b) return true
   if (letters === 0 || Math.abs(a.length - b.length) > letters) return false
   if (a[0] === b[0]) return isWithin(letters, a.slice(1), b.slice(1))

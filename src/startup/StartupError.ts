@@ -16,8 +16,9 @@ export class StartupError extends Data.TaggedError("StartupError")<{
   }
 }
 
-/** An error of one line, with exit code 1. */
-export const startupError = (line: string): StartupError => new StartupError({ lines: [line], exitCode: 1 })
+/** An error with exit code 1. What another program said may have several lines. */
+export const startupError = (text: string): StartupError =>
+  new StartupError({ lines: text.trim().split(/\s*\n\s*/), exitCode: 1 })
 
 /** Reads the settings. Fails with all problems at once and exit code 78. */
 export const settingsFrom = (

@@ -77,7 +77,7 @@ test("when names of models lead nowhere, then set-models and apply say so, and w
   const created = yield* tollgate("create-tenant", "--name", "acme")
   assert.match(created.stderr, /may use no model: every model request gets 403/)
   const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "acme", ...args)
-  const missing = yield* set("--models", "llama3.2,big,qwen3:8b")
+  const missing = yield* set("--models", "llama3.2,big,qwen3:8b", "--yes")
   succeeds(missing)
   assert.strictEqual(
     missing.stderr,

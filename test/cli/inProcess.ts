@@ -1,19 +1,20 @@
 /** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Option } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { backendStatus } from "../../cli/checks/backend.ts"
 import { ok } from "../../cli/checks/Check.ts"
 import { databaseChecks, databaseStatus } from "../../cli/checks/database.ts"
 import { settingsChecks } from "../../cli/checks/settings.ts"
+import type { Parts } from "../../cli/Needs.ts"
 import { runCommandLine } from "../../cli/program.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
-import { Counters, layerPostgres as layerBooks } from "../../src/admin/books/Books.ts"
+import { Books, Counters, layerPostgres as layerBooks } from "../../src/admin/books/Books.ts"
 import { Records } from "../../src/admin/records/Records.ts"
-import { layerPostgres as layerReplicas } from "../../src/replicas/Replicas.ts"
+import { layerPostgres as layerReplicas, Replicas } from "../../src/replicas/Replicas.ts"
 import { quickHash } from "../support/quickHash.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
@@ -34,31 +35,37 @@ export const tollgateWith =
   (backend: Layer.Layer<Backend>) =>
   (...args: ReadonlyArray<string>) =>
     Effect.gen(function* () {
-      const registry = Layer.succeed(Registry, yield* Registry)
-      const database = Layer.succeed(SqlClient.SqlClient, yield* SqlClient.SqlClient)
-      const needs = {
-        registry,
-        records: Layer.provide(Records.layer, database),
-        // Looks without a pause: the tests have no traffic.
-        books: layerBooks({ leaseS: 30, looks: { everyMs: 0 } }).pipe(
-          Layer.provide([
-            Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient),
-            Layer.succeed(Counters, Option.getOrUndefined(yield* Effect.serviceOption(Counters)))
-          ])
+      const sql = yield* SqlClient.SqlClient
+      const pg = Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient)
+      const database = Layer.succeed(SqlClient.SqlClient, sql)
+      const made = <I, S>(key: Context.Key<I, S>, layer: Layer.Layer<I, Error>) =>
+        Effect.map(Layer.build(layer), Context.get(key))
+      // Looks without a pause: the tests have no traffic.
+      const books = layerBooks({ leaseS: 30, looks: { everyMs: 0 } }).pipe(
+        Layer.provide([
+          pg,
+          Layer.succeed(Counters, Option.getOrUndefined(yield* Effect.serviceOption(Counters)))
+        ])
+      )
+      const needs: Parts = {
+        registry: Effect.succeed(yield* Registry),
+        records: made(Records, Layer.provide(Records.layer, database)),
+        books: made(Books, books),
+        database: Effect.succeed(sql),
+        models: Effect.provide(
+          Effect.flatMap(Backend, ({ models }) => models),
+          backend
         ),
-        database,
-        backend,
-        replicas: layerReplicas.pipe(
-          Layer.provide(Layer.succeed(PgClient.PgClient, yield* PgClient.PgClient))
+        replicas: Effect.provide(
+          Effect.flatMap(Replicas, ({ list }) => list),
+          Layer.provide(layerReplicas, pg)
         ),
-        checks: {
-          status: {
-            database: Effect.provide(databaseStatus, database),
-            cache: Effect.succeed([ok("cache", "not used")]),
-            backend: Effect.provide(backendStatus, backend)
-          },
-          doctor: [settingsChecks, Effect.provide(databaseChecks(false), database)]
-        },
+        status: [
+          Effect.provide(databaseStatus, database),
+          Effect.succeed([ok("cache", "not used")]),
+          Effect.provide(backendStatus, backend)
+        ],
+        doctor: [settingsChecks, Effect.provide(databaseChecks(false), database)],
         serve: Effect.void
       }
       const before = {

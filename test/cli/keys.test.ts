@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
+import { Registry } from "../../src/admin/Registry.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
@@ -89,10 +90,10 @@ test("when a whole key is given for a prefix, then it is taken, and its secret i
   }
   const unknown = yield* tollgateHere("show-key", "--prefix", `tg_000000000${laptop.slice(12)}`)
   failsWith(unknown, /unknown key prefix tg_000000000$/m)
-  failsWith(
-    yield* tollgateHere("show-budget", "--key", "bad"),
-    /^tollgate: --key \(or --prefix\) must be the 12-character prefix/
-  )
+  failsWith(yield* tollgateHere("show-budget", "--key", "bad"), /no key has the prefix or the name "bad"$/m)
+  // A key that was not copied whole.
+  const cut = yield* tollgateHere("show-budget", "--key", laptop.slice(0, 40))
+  failsWith(cut, new RegExp(`no key has the prefix or the name "${laptop.slice(0, 12)}…"`))
 })
 
 test("when a key is created with --json, then nothing but the JSON is printed", function* () {
@@ -119,4 +120,81 @@ test("when a key is created with --json, then nothing but the JSON is printed", 
   }
   for (const input of ["", "no key", `${secret}x`])
     failsWith(yield* shown(input), /--key-from-stdin must be given with one key on stdin/)
+})
+
+const Named = Schema.Array(Schema.Struct({ prefix: Schema.String, name: Schema.String }))
+
+test("when a key is named by its name, then the only live key of that name is meant, and others are candidates", function* () {
+  const registry = yield* Registry
+  for (const name of ["one", "two"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
+  const make = Effect.fnUntraced(function* (tenant: string, name: string) {
+    return (yield* registry.createKey({ tenant, name })).key.prefix
+  })
+  const [zoe, anna, gone] = [
+    yield* make("one", "zoe"),
+    yield* make("one", "anna"),
+    yield* make("two", "anna")
+  ]
+  const show = (...args: ReadonlyArray<string>) => tollgateHere("show-key", ...args)
+  failsWith(
+    yield* show("--key", "anna"),
+    new RegExp(
+      `2 keys are named "anna": give the prefix of one: ${anna} \\(anna of one\\), ${gone} \\(anna of two\\)`
+    )
+  )
+  yield* registry.revokeKey(gone)
+  assert.match((yield* show("--key", "anna")).stdout, new RegExp(anna))
+  assert.match((yield* show("--prefix", zoe)).stdout, new RegExp(zoe))
+  failsWith(
+    yield* show("--key", "ann"),
+    new RegExp(`no key has .* "ann"; did you mean ${anna} \\(anna of one\\)`)
+  )
+  for (const args of [
+    ["set-budget", "--daily", "5"],
+    ["set-limits", "--rpm", "5"],
+    ["show-budget"],
+    ["set-end-user", "--header", "X-User"],
+    ["set-prompt-log", "--on"],
+    ["show-prompt-log"],
+    ["erase-prompt-log"],
+    ["requests"],
+    ["move-key", "--tenant", "two"],
+    ["disable-key"],
+    ["enable-key"],
+    ["rotate-key"]
+  ]) {
+    const [command = "", ...more] = args
+    const ran = yield* tollgateHere(command, "--key", "zoe", ...more, "--json")
+    succeeds(ran)
+    assert.isTrue(command === "rotate-key" || (yield* registry.listKeys("two")).length < 4, command)
+  }
+  failsWith(yield* tollgateHere("revoke-key", "--key", "zoe"), /2 keys are named "zoe"/)
+})
+
+test("when keys are listed, then by name, and those that are asked for by name, status and end", function* () {
+  const registry = yield* Registry
+  succeeds(yield* tollgateHere("create-tenant", "--name", "t"))
+  const day = 86_400_000
+  for (const [name, days] of [
+    ["Zoe", 10],
+    ["anna", 40],
+    ["Hanna", undefined],
+    ["old", 20]
+  ] as const)
+    yield* registry.createKey({
+      tenant: "t",
+      name,
+      ...(days === undefined ? {} : { expiresInMs: days * day })
+    })
+  const names = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
+    return (yield* json(Named, yield* tollgateHere("list-keys", "--json", ...args))).map(({ name }) => name)
+  })
+  const old = (yield* registry.listKeys("t", { name: "old" }))[0]?.prefix ?? ""
+  yield* registry.revokeKey(old)
+  assert.deepStrictEqual((yield* names()).toSorted(), ["Hanna", "Zoe", "anna", "old"])
+  assert.sameOrderedMembers(yield* names("--name", "anna", "--tenant", "t"), yield* names("--name", "ANNA"))
+  assert.lengthOf(yield* names("--name", "anna"), 2)
+  assert.deepStrictEqual(yield* names("--status", "revoked"), ["old"])
+  assert.deepStrictEqual(yield* names("--expiring", "30d"), ["Zoe"])
+  assert.lengthOf(yield* names("--expiring", "9w", "--status", "active"), 2)
 })

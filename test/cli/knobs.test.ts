@@ -106,7 +106,7 @@ test("when a key has limits of each user, then they are shown, exported and remo
   succeeds(yield* line(`set-end-user --key ${prefix} --header X-User`))
 
   const set = yield* eachUser("set-limits", "--rpm", "5", "--concurrent", "2")
-  assert.match(set.stdout, /EACH USER: RPM\s+TPM\s+CONCURRENT/)
+  assert.match(set.stdout, /OF\s+RPM\s+TPM\s+CONCURRENT\s+DAILY\s+MONTHLY\s+TOTAL\neach user\s+5\s/)
   assert.include(set.stderr, "--each-user --rpm was none and is 5")
   succeeds(yield* eachUser("set-budget", "--daily", "20k"))
   const shown = yield* line(`show-key --prefix ${prefix}`)

@@ -88,7 +88,7 @@ test("when requests are listed, then they are the newest that match, the newest 
 it.effect("when rows are committed late or out of order, then the list that grows has each once", () =>
   Effect.gen(function* () {
     const { acme, umbra } = yield* setUp
-    const next = yield* makeFollower({ key: acme })
+    const next = yield* makeFollower(yield* Records, { key: acme })
     const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
     yield* insert(acme)
     assert.lengthOf(yield* follow, 1)

@@ -4,7 +4,7 @@ import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { KeySettings, newKey } from "../../src/domain/settings.ts"
+import { KeyAttributes, newKey } from "../../src/domain/attributes.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -21,7 +21,7 @@ const settingsOf = Effect.fnUntraced(function* (prefix: string) {
 
 /** A value for each setting that no new key has, so that a forgotten one is seen. */
 const unusual = Effect.gen(function* () {
-  const samples = yield* Arbitrary.sampleEffect(Arbitrary.schema(Schema.toType(KeySettings)), {
+  const samples = yield* Arbitrary.sampleEffect(Arbitrary.schema(Schema.toType(KeyAttributes)), {
     count: 100,
     seed: "rotation"
   })
@@ -51,7 +51,7 @@ test("when a key is rotated, then all its settings carry over, the key alone is 
   const plain = prefixOf((yield* tollgateHere("create-key", "--tenant", "acme", "--name", "plain")).stdout)
   const usual = yield* settingsOf(plain)
   const same = Object.keys(before).filter((column) => Equal.equals(before[column], usual[column]))
-  assert.deepStrictEqual(same, ["tenant_id"], "a column that is no field of KeySettings")
+  assert.deepStrictEqual(same, ["tenant_id"], "a column that is no field of KeyAttributes")
 
   const ran = yield* tollgateHere("rotate-key", "--prefix", old, "--grace", "2d")
   succeeds(ran)

@@ -1,9 +1,13 @@
 /** `tollgate status` and `tollgate doctor`: what they say, and their exit codes. */
+import { EventEmitter } from "node:events"
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Layer, Redacted, Schema } from "effect"
+import { Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { type Check, checkTable, clockCheck, failed, ok } from "../../cli/checks/Check.ts"
+import { render } from "../../cli/terminal.ts"
+import { connected } from "../../cli/checks/cache.ts"
 import { databaseChecks } from "../../cli/checks/database.ts"
+import { Redis } from "../../src/infra/Redis.ts"
 import { explain } from "../../src/observability/explain.ts"
 import { eventually, Fake, layerFake } from "../support/Gateway.ts"
 import { makeGatewayProcess } from "../support/GatewayProcess.ts"
@@ -132,6 +136,23 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   })
 })
 
+it.effect("when a store is down, then the replicas that miss it are no second line", () =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient
+    const report = Effect.fnUntraced(function* (gauge: string) {
+      yield* sql`DELETE FROM replicas`
+      yield* sql`INSERT INTO replicas (id, host, version, gauges)
+        SELECT gen_random_uuid(), 'pod', '1.0.0', jsonb_build_object(${gauge}::text, 0)`
+      return (yield* tollgateHere("status")).stdout
+    })
+    // The model server of this command line does not answer.
+    const backend = yield* report("tollgate_ready{backend}")
+    assert.match(backend, /no: backend[^]*backend +failed/)
+    assert.match(backend, /replicas +ok +0 of 1 serve/)
+    assert.match(yield* report("tollgate_ready{cache}"), /replicas +failed +1 of 1 refuse requests/)
+  }).pipe(Effect.provide(Admin))
+)
+
 it.effect("when no gateway has reported, then status exits with 1 and says so", () =>
   Effect.gen(function* () {
     const { code, stdout } = yield* tollgateHere("status")
@@ -141,8 +162,35 @@ it.effect("when no gateway has reported, then status exits with 1 and says so", 
   }).pipe(Effect.provide(Admin))
 )
 
+it.effect(
+  "when Redis answers at once or does not, then nothing is left that keeps the command from ending",
+  () =>
+    Effect.gen(function* () {
+      const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
+      for (const event of ["ready", "none"]) {
+        const client = Object.assign(new EventEmitter(), { status: "connecting" })
+        const waiting = yield* Effect.forkChild(
+          Effect.result(connected).pipe(
+            Effect.provideService(Redis, Object.assign(Object.create(null), { client }))
+          )
+        )
+        const before = timers()
+        yield* Effect.yieldNow
+        assert.isAbove(timers(), before)
+        if (event === "none") yield* Fiber.interrupt(waiting)
+        else {
+          client.emit(event)
+          yield* Fiber.join(waiting)
+        }
+        assert.strictEqual(timers(), before)
+        assert.deepStrictEqual([client.listenerCount("error"), client.listenerCount("ready")], [0, 0])
+      }
+    })
+)
+
 it("when a terminal is narrow, then a check is broken into lines and nothing is cut", () => {
-  const text = checkTable([ok("a", "x"), failed("database", "one two three four five six", "do this")], 40)
+  const checks = [ok("a", "x"), failed("database", "one two three four five six", "do this")]
+  const text = render(checkTable(checks), 40)
   assert.strictEqual(
     text,
     [

@@ -3,7 +3,7 @@ import { Option } from "effect"
 import fc from "fast-check"
 import { periodOf } from "../../src/admin/records/period.ts"
 import { readInstant, readLifetime, readMoment, readMonth } from "../../cli/times.ts"
-import { minute, table } from "../../cli/terminal.ts"
+import { minute, render } from "../../cli/terminal.ts"
 
 it("when a table is printed, then it fits its terminal down to a readable minimum, whatever is in it", () => {
   fc.assert(
@@ -12,7 +12,7 @@ it("when a table is printed, then it fits its terminal down to a readable minimu
       fc.integer({ min: 20, max: 200 }),
       (rows, width) => {
         const clean = rows.map((row) => row.map((cell) => cell.replaceAll(/[\p{C}\p{Z}]/gu, "x")))
-        for (const line of table(["FIRST", "SECOND"], clean, width).split("\n")) {
+        for (const line of render({ headers: ["FIRST", "SECOND"], rows: clean }, width).split("\n")) {
           assert.isAtMost([...line].length, width)
         }
       }
@@ -20,9 +20,32 @@ it("when a table is printed, then it fits its terminal down to a readable minimu
   )
 })
 
+it("when there are too many columns for a terminal, then each row is a block, and nothing is lost", () => {
+  const headers = ["PREFIX", "STATUS", "LIMITS", "EXPIRES"]
+  const rows = [["tg_4fJ2kQ9sX", "active now", "60 / 100,000 / 4", "2026-12-24 23:59"]]
+  assert.strictEqual(
+    render({ headers, rows }, 48),
+    [
+      "PREFIX        STATUS      LIMITS      EXPIRES",
+      "tg_4fJ2kQ9sX  active now  60 /        2026-12-24",
+      "                          100,000 /   23:59",
+      "                          4"
+    ].join("\n")
+  )
+  assert.strictEqual(
+    render({ headers, rows }, 30),
+    [
+      "PREFIX   tg_4fJ2kQ9sX",
+      "STATUS   active now",
+      "LIMITS   60 / 100,000 / 4",
+      "EXPIRES  2026-12-24 23:59"
+    ].join("\n")
+  )
+})
+
 it("when the output is not a terminal, then nothing is cut", () => {
   const long = "m".repeat(500)
-  assert.include(table(["MODEL"], [[long]], Number.POSITIVE_INFINITY), long)
+  assert.include(render({ headers: ["MODEL"], rows: [[long]] }, Number.POSITIVE_INFINITY), long)
 })
 
 it("when a time is printed, then it is to the minute in UTC", () => {

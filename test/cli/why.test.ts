@@ -1,11 +1,12 @@
 /** Why requests were refused: what the audit stores, and the sentence of `requests` and `show-request`. */
 import { assert, it, layer } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { samples } from "../../build/openapi/errors.ts"
 import { whyOf } from "../../cli/why.ts"
 import {
   BackendFailed,
+  backendFaults,
   Forbidden,
   forbidden,
   gates,
@@ -13,32 +14,18 @@ import {
   Unauthorized,
   Unavailable
 } from "../../src/domain/Errors.ts"
-import { refusalOf } from "../../src/domain/refusal.ts"
 import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { tollgateBeside } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 
-const faults = [
-  "unreachable",
-  "timeout",
-  "status",
-  "busy",
-  "redirect",
-  "protocol",
-  "reported",
-  "empty",
-  "refused",
-  "cut"
-] as const
-
 it("when there is an error of any kind, then the audit has a fixed reason, and a sentence says what to do", () => {
   const errors: ReadonlyArray<GatewayError> = [
     ...Object.values(samples).flat(),
     ...forbidden.map((what) => new Forbidden({ what })),
-    ...faults.map((fault) => new BackendFailed({ fault })),
-    ...gates.flatMap((gate) => [
+    ...Struct.keys(backendFaults).map((fault) => new BackendFailed({ fault })),
+    ...Struct.keys(gates).flatMap((gate) => [
       new Unavailable({ gate, cause: "x" }),
       new Unavailable({ gate, cause: "x", crowded: true })
     ]),
@@ -46,12 +33,13 @@ it("when there is an error of any kind, then the audit has a fixed reason, and a
   ]
   const row = { key: "tg_4fJ2kQ9sX", tenant: "it's", model: "m:1" }
   for (const error of errors) {
-    const detail = refusalOf(error)
+    const detail = error.refusal
     assert.isAtMost(detail.length, 256)
     const { status, type } = toErrorResponse(error)
     const why = whyOf({ ...row, detail, status, error_type: type }) ?? ""
     assert.match(why, /^[A-Zm].{30,}/, detail)
     assert.notInclude(why, "NaN", detail)
+    if (error._tag === "RateLimited") assert.match(why, /set-limits --key \S+ --(?:rpm|tpm|concurrent) n/)
     if (status === 413) assert.include(why, "raise MAX_REQUEST_BODY_BYTES")
     assert.notMatch(why, /undefined|about something|: failed/, detail)
   }
@@ -102,7 +90,7 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
           ],
           [
             yield* chat(some.secret, { stream: 1 }),
-            "request: stream: expected boolean | null",
+            "request: stream: expected boolean",
             /its client must change it: stream: expected/
           ],
           [

@@ -16,7 +16,7 @@ import { auditRow, completionRow, progressRow } from "../../src/audit/rows.ts"
 import { insertIntents, renewIntents, writeRows } from "../../src/audit/statements.ts"
 import { userAccountId } from "../../src/domain/EndUser.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
-import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
+import { KeyAttributes, TenantAttributes } from "../../src/domain/attributes.ts"
 import { KeyStore } from "../../src/gates/keys/KeyStore.ts"
 import { layerPostgres as layerKeyStore } from "../../src/gates/keys/postgres.ts"
 import { Ledger } from "../../src/gates/limits/Ledger.ts"
@@ -56,8 +56,8 @@ const StoredKeys = Schema.Array(
     account: Schema.String
   })
 )
-const settingsOfKey = Schema.decodeUnknownEffect(Schema.toType(KeySettings))
-const settingsOfTenant = Schema.decodeUnknownEffect(Schema.toType(TenantSettings))
+const settingsOfKey = Schema.decodeUnknownEffect(Schema.toType(KeyAttributes))
+const settingsOfTenant = Schema.decodeUnknownEffect(Schema.toType(TenantAttributes))
 
 /** What a store answers, in an order and without what only one of them knows. */
 const plain = (exit: Exit.Exit<unknown, unknown>): unknown =>

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { forgetAfterS, layerHeartbeat, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
+import { layerHeartbeat } from "../../src/replicas/heartbeat.ts"
+import { forgetAfterS, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
@@ -26,12 +27,14 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
     )
     const [first] = both
     assert.deepStrictEqual(
-      { ...first, silentS: 0, upS: 0 },
+      { ...first, silentS: 0, upS: 0, leavesInS: 0 },
       {
         ...one,
         started: before?.started ?? new Date(0),
         silentS: 0,
         upS: 0,
+        alive: true,
+        leavesInS: 0,
         gauges: { models: 2, age: null, "ready{cache}": 0 }
       }
     )
@@ -55,6 +58,15 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
       (yield* list).map(({ id }) => id),
       [alive]
     )
+    // One that is gone stands below those that report, however old it is, and says when it leaves.
+    const gone = randomUUID()
+    yield* report({ id: gone, host: "c", version: "1.0.0", gauges: {} })
+    yield* sql`UPDATE replicas SET started_at = now() - interval '1 day', seen_at = now() - interval '10 minutes'
+      WHERE id = ${gone}::text::uuid`
+    const [first, last] = yield* list
+    assert.deepStrictEqual([first?.id, first?.alive, last?.id, last?.alive], [alive, true, gone, false])
+    assert.closeTo(last?.leavesInS ?? 0, forgetAfterS - 600, 60)
+    yield* leave(gone)
     yield* leave(alive)
   })
 

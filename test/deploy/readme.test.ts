@@ -153,7 +153,7 @@ const table = [
   "create-key --tenant squad --name b --expires-at 2100-01-01",
   "create-key --tenant squad --name b --allow-duplicate",
   "list-tenants",
-  "list-keys --tenant squad",
+  "list-keys --tenant squad --name a --status active --expiring 30d",
   "disable-tenant --tenant squad",
   "enable-tenant --tenant squad",
   "set-models --tenant squad --models a,b --no-allow-all --yes",

@@ -3,7 +3,7 @@
  * again as soon as the gate is back. The tables name every gate: one that is added does not compile without its row.
  */
 import { assert } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { type Gate, gates } from "../../src/domain/Errors.ts"
 import { hello } from "../support/Gateway.ts"
 import { layerTwins, Twins } from "../support/Twins.ts"
@@ -67,7 +67,7 @@ const calls = {
 }
 
 inWorld(layerTwins)("each gate gone in turn", (test) => {
-  for (const gate of gates) {
+  for (const gate of Struct.keys(gates)) {
     const row: Row = matrix[gate]
     test(`when ${gate} is away, then the answer is 503, the backend is not called, and requests work again afterwards`, function* () {
       const twins = yield* Twins
@@ -116,9 +116,9 @@ inWorld(layerTwins)("each gate gone in turn", (test) => {
   test("when all gates are away at once, then it is still a 503, and they come back one by one", function* () {
     const twins = yield* Twins
     const secret = twins.newKey({ day: 1000, total: 1000 })
-    for (const gate of gates) yield* twins.setDown[gate](true)
+    for (const gate of Struct.keys(gates)) yield* twins.setDown[gate](true)
     const before = twins.backendCalls()
-    for (const gate of gates) {
+    for (const gate of Struct.keys(gates)) {
       assert.strictEqual((yield* post("/api/chat", secret, hello())).status, 503)
       yield* twins.setDown[gate](false)
     }

@@ -8,7 +8,7 @@ import { Effect } from "effect"
 import { embeddedPostgres } from "../../src/infra/embedded/EmbeddedPostgres.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
-import { cannotListen } from "../../src/startup/StartupError.ts"
+import { cannotListen, startupError } from "../../src/startup/StartupError.ts"
 import { folder } from "../support/embedded.ts"
 import { compileCache, freePort } from "../support/servers/processes.ts"
 import { testWith } from "../support/testWith.ts"
@@ -78,6 +78,23 @@ test("when the address is not this machine's, then the line says so", function* 
       "tollgate: cannot listen on 203.0.113.1:0: this machine does not have this address; set HOST to one that it has (EADDRNOTAVAIL)\n"
     ]
   )
+})
+
+test("when no folder can be made at DATA_DIR, then the line says so at once", function* () {
+  const embedded = { NODE_ENV: "", DATABASE_URL: "", REDIS_URL: "", DATA_DIR: "/proc/nope/data" }
+  const [code, said] = yield* start({ ...embedded, PORT: "0" })
+  assert.strictEqual(code, 1)
+  assert.match(
+    said,
+    /^tollgate: \/proc\/nope\/data cannot be used: give this user the right .* \(ENOENT\)\n$/
+  )
+})
+
+it("when another program has said several lines, then each is a line", () => {
+  assert.deepStrictEqual(startupError("initdb failed (exit):\n  no space left\n").lines, [
+    "initdb failed (exit):",
+    "no space left"
+  ])
 })
 
 test("when a tenant of the embedded database cannot be read, then that does not stop the start", function* () {

@@ -1,19 +1,19 @@
 /** Rows of tenants and keys in a form that no command writes. */
 import { Effect, Exit } from "effect"
 import { SqlClient } from "effect/sql"
-import { KeySettings, TenantSettings } from "../../src/domain/settings.ts"
+import { KeyAttributes, TenantAttributes } from "../../src/domain/attributes.ts"
 import { snakeCase } from "../../src/domain/text.ts"
 import { sql } from "./sql.ts"
 
 /** Every column that is read of both tables, but for those that name a row. A new setting is among them by itself. */
 export const readColumns: ReadonlyArray<readonly [table: "tenants" | "api_keys", column: string]> = [
   ["tenants", "created_at"],
-  ...Object.keys(TenantSettings.fields).map((field) => ["tenants", snakeCase(field)] as const),
+  ...Object.keys(TenantAttributes.fields).map((field) => ["tenants", snakeCase(field)] as const),
   ["api_keys", "created_at"],
   ["api_keys", "expires_at"],
   ["api_keys", "scopes"],
   ["api_keys", "status"],
-  ...Object.keys(KeySettings.fields).map((field) => ["api_keys", snakeCase(field)] as const)
+  ...Object.keys(KeyAttributes.fields).map((field) => ["api_keys", snakeCase(field)] as const)
 ]
 
 /** Takes away what keeps odd rows out of the database. */

@@ -189,7 +189,7 @@ it("when a request ends, then its error type comes from domain/Outcome.ts and no
 })
 
 it("when a file names a live layer or a twin, then it is part of the wiring", () => {
-  const wiring = (file: string) => ["src/App.ts", "cli/main.ts"].includes(file) || inTests(file)
+  const wiring = (file: string) => file === "src/App.ts" || within("cli/live")(file) || inTests(file)
   const named = imports.filter(
     ({ from, to }) =>
       /^src\/.*\/(?:live|postgres|polling|RedisMeter|RedisQueueStore|client|memory|layer)\.ts$/.test(to) &&

@@ -2,14 +2,10 @@
 import { existsSync, globSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema } from "effect"
+import { Effect, Schema } from "effect"
 import { TestConsole } from "effect/testing"
-import { SqlClient } from "effect/sql"
+import type { Parts } from "../../cli/Needs.ts"
 import { runCommandLine } from "../../cli/program.ts"
-import { Books } from "../../src/admin/books/Books.ts"
-import { Records } from "../../src/admin/records/Records.ts"
-import { Registry } from "../../src/admin/Registry.ts"
-import { Backend } from "../../src/backend/Backend.ts"
 import { maxImages, maxPixels, maxSide } from "../../src/backend/ollama/guards/images.ts"
 import { schemaBounds } from "../../src/backend/ollama/guards/jsonSchema.ts"
 import { type Outcome, outcomes } from "../../src/domain/Outcome.ts"
@@ -18,7 +14,6 @@ import { maxStopLength, maxStops } from "../../src/http/dialect/sampling.ts"
 import { maxItems } from "../../src/http/dialect/responses/input.ts"
 import { maxListed, maxToolDepth, maxToolValues } from "../../src/http/dialect/tools.ts"
 import { backgroundTasks } from "../../src/observability/Metrics.ts"
-import { Replicas } from "../../src/replicas/Replicas.ts"
 import { table, variablesOf } from "../../src/Settings.ts"
 import { root, textOf } from "../support/sources.ts"
 import { testWith } from "../support/testWith.ts"
@@ -217,28 +212,21 @@ it("when code logs a warning or an error, then its message is fixed and is in th
   assert.sameMembers(rowsOf("log events").slice(1), [...new Set(messages)])
 })
 
-const nothing = Layer.mergeAll(
-  Layer.mock(Registry, {}),
-  Layer.mock(Backend, {}),
-  Layer.mock(Records, {}),
-  Layer.mock(Books, {}),
-  Layer.mock(Replicas, {}),
-  Layer.succeed(SqlClient.SqlClient, SqlClient.SqlClient.of(Object.create(null)))
-)
+const nothing = Effect.die("help needs it")
+const needs: Parts = {
+  registry: nothing,
+  records: nothing,
+  books: nothing,
+  database: nothing,
+  models: nothing,
+  replicas: nothing,
+  status: [],
+  doctor: [],
+  serve: nothing
+}
 
 const help = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   const before = (yield* TestConsole.logLines).length
-  const none = Effect.succeed([])
-  const needs = {
-    registry: nothing,
-    records: nothing,
-    books: nothing,
-    database: nothing,
-    backend: nothing,
-    replicas: nothing,
-    checks: { status: { database: none, cache: none, backend: none }, doctor: [] },
-    serve: Effect.void
-  }
   yield* runCommandLine(needs, "0.0.0", [...words, "--help"])
   return (yield* TestConsole.logLines).slice(before).map(String).join("\n")
 })

@@ -10,7 +10,7 @@ import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { keyShape, prefixOf } from "../../domain/Key.ts"
-import { KeySettings, TenantSettings } from "../../domain/settings.ts"
+import { KeyAttributes, TenantAttributes } from "../../domain/attributes.ts"
 import type { Metrics } from "../../observability/Metrics.ts"
 import { probeWrites } from "../../infra/Postgres.ts"
 import { makeRowReader, type Row, selected, type UnreadableRow } from "../../infra/rows.ts"
@@ -50,18 +50,18 @@ const keyRows = makeRowReader(
     scopes: Schema.Array(Schema.String),
     usable: Schema.Boolean,
     expiresInMs: Schema.NullOr(Schema.Finite),
-    ...KeySettings.fields
+    ...KeyAttributes.fields
   })
 )
 
 /** In a row, the settings of the tenant stand beside those of the key. */
 const ofTenant = "tenant."
-const tenantFields = Object.keys(TenantSettings.fields)
+const tenantFields = Object.keys(TenantAttributes.fields)
 const tenantIn = (row: Row): Row => ({
   name: row["tenantName"],
   ...Object.fromEntries(tenantFields.map((field) => [field, row[`${ofTenant}${field}`]]))
 })
-const tenantRows = makeRowReader(({ name }) => `tenant ${String(name)}`, TenantSettings)
+const tenantRows = makeRowReader(({ name }) => `tenant ${String(name)}`, TenantAttributes)
 
 const stateOf = (row: Row, promptLogDefaultDays: number): Result.Result<KeyState, UnreadableRow> =>
   Result.map(
@@ -106,7 +106,7 @@ const readKeys = (pg: PgClient.PgClient, promptLogDefaultDays: number) =>
       const rows = yield* pg`
         SELECT n.prefix AS asked, v.version, k.prefix, k.hash, k.id::text AS "keyId",
           ${accountOf(pg, "k")}::text AS "accountId", t.id::text AS "tenantId", t.name AS "tenantName", k.scopes,
-          ${selected(pg, "k", KeySettings.fields)}, ${selected(pg, "t", TenantSettings.fields, ofTenant)}, u.usable,
+          ${selected(pg, "k", KeyAttributes.fields)}, ${selected(pg, "t", TenantAttributes.fields, ofTenant)}, u.usable,
           CASE WHEN isfinite(k.expires_at)
             THEN (extract(epoch FROM k.expires_at - now()) * 1000)::float8 END AS "expiresInMs"
         FROM unnest(string_to_array(${[...known.keys()].join(",")}, ','), string_to_array(${versions.join(",")}, ','))

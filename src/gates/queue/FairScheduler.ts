@@ -3,7 +3,7 @@
  * gets the time. The store in memory is this class. The script in Redis (`queue.lua`) does the same, and random calls of both
  * are compared (`test/contract/QueueStoreProperty.ts`).
  */
-import type { Priority } from "../../domain/settings.ts"
+import type { Priority } from "../../domain/attributes.ts"
 import { type Entry, FairLine } from "./FairLine.ts"
 import { LiveReplicas, type Replica } from "./LiveReplicas.ts"
 import { Average, LoadedModels, type ModelState } from "./LoadedModels.ts"

@@ -25,7 +25,7 @@
  * - Time is the store's own, never the host's, and decides leases only.
  */
 import { Context, Data, type Effect, type Scope } from "effect"
-import type { Priority } from "../../domain/settings.ts"
+import type { Priority } from "../../domain/attributes.ts"
 
 /** The store did not answer in time, or gave an invalid answer. No request may go on it. */
 export class QueueStoreDown extends Data.TaggedError("QueueStoreDown")<{ readonly cause: unknown }> {}

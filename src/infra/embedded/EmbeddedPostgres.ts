@@ -173,6 +173,15 @@ const inUse = (dataDir: string): Effect.Effect<string> =>
     const whose = running === undefined ? "" : ` (pid ${running.pid})`
     return `${dataDir} is in use by another tollgate${whose}: stop that one, or set DATA_DIR`
   })
+/** With `recursive` Node tries for ever where a file system has the parent and refuses the folder as missing, as /proc does. */
+const makeFolder = async (folder: string, mode: number): Promise<void> => {
+  if (existsSync(folder)) return
+  await makeFolder(path.dirname(folder), mode)
+  await fs.mkdir(folder, { mode }).catch((cause: unknown) => {
+    // Another first start at the same time was faster.
+    if (!existsSync(folder)) throw cause
+  })
+}
 
 /** Creates DATA_DIR when it is missing, and starts its Postgres. Stops it when the scope closes. */
 export const embeddedPostgres = Effect.fnUntraced(function* ({
@@ -192,7 +201,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* ({
   }
   const home = yield* io(async () => {
     // Root runs Postgres as another user, who must be able to enter this folder.
-    await fs.mkdir(dataDir, { recursive: true, mode: isRoot ? 0o711 : 0o700 })
+    await makeFolder(path.resolve(dataDir), isRoot ? 0o711 : 0o700)
     return fs.realpath(dataDir)
   })
   const data = path.join(home, "postgres")

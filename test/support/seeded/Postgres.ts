@@ -14,14 +14,14 @@ import type { AuditRow, IntentRow, ProgressRow } from "../../../src/audit/rows.t
 import { monthOf } from "../../../src/domain/Calendar.ts"
 import type { Period } from "../../../src/domain/Limits.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
-import { KeySettings, TenantSettings } from "../../../src/domain/settings.ts"
+import { KeyAttributes, TenantAttributes } from "../../../src/domain/attributes.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short, Store } from "./Store.ts"
 
 export interface TenantRow {
   readonly id: string
   readonly name: string
-  readonly settings: TenantSettings
+  readonly settings: TenantAttributes
 }
 export interface KeyRow {
   readonly id: string
@@ -30,7 +30,7 @@ export interface KeyRow {
   readonly tenantId: string
   /** the key whose budgets and windows it shares */
   readonly account: string
-  readonly settings: KeySettings
+  readonly settings: KeyAttributes
 }
 export interface StoredIntent extends Types.Mutable<IntentRow> {
   readonly written: number

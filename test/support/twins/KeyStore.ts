@@ -8,7 +8,7 @@ import { type Caller, callerSettings, scopes } from "../../../src/domain/Caller.
 import { Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
 import { type Evidence, seal } from "../../../src/domain/Evidence.ts"
 import { defaultNamespace, keyShape, mintKey, prefixOf } from "../../../src/domain/Key.ts"
-import { newKey, newTenant } from "../../../src/domain/settings.ts"
+import { newKey, newTenant } from "../../../src/domain/attributes.ts"
 import { KeyStore } from "../../../src/gates/keys/KeyStore.ts"
 
 export interface MemoryKey {

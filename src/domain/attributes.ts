@@ -1,8 +1,8 @@
 /**
- * The settings of keys and tenants: their columns, the values that an operator may give, and the words of the commands.
+ * The attributes of keys and tenants: their columns, the values that an operator may give, and the words of the commands.
  *
- * Rows, registry, options, tables, `export`, `apply` and `rotate-key` are made from the lists of this file. A new setting of a
- * key is a migration, its lines in `KeySettings`, `newKey` and `keyTexts`, its field of the caller (`Caller.ts`), and the
+ * Rows, registry, options, tables, `export`, `apply` and `rotate-key` are made from the lists of this file. A new attribute of a
+ * key is a migration, its lines in `KeyAttributes`, `newKey` and `keyTexts`, its field of the caller (`Caller.ts`), and the
  * place that enforces it.
  */
 import { Schema, SchemaGetter, Struct } from "effect"
@@ -44,7 +44,7 @@ const Aliases = Schema.Record(Schema.String, Schema.String).pipe(
 const Budgets = { budgetDaily: Budget, budgetMonthly: Budget, budgetTotal: Budget }
 
 /** What a row of `api_keys` says beside who the key is. The name of a column is that of the field in snake_case. */
-export const KeySettings = Schema.Struct({
+export const KeyAttributes = Schema.Struct({
   rpm: Schema.NullOr(Limit),
   tpm: Schema.NullOr(Limit),
   concurrent: Schema.NullOr(Limit),
@@ -65,10 +65,10 @@ export const KeySettings = Schema.Struct({
   eachUserMonthly: Budget,
   eachUserTotal: Budget
 })
-export type KeySettings = typeof KeySettings.Type
+export type KeyAttributes = typeof KeyAttributes.Type
 
 /** What a row of `tenants` says beside who the tenant is and whether it is disabled. */
-export const TenantSettings = Schema.Struct({
+export const TenantAttributes = Schema.Struct({
   rpm: Limit,
   tpm: Limit,
   concurrent: Limit,
@@ -79,11 +79,11 @@ export const TenantSettings = Schema.Struct({
   weight: whole(1, 1000),
   ...Budgets
 })
-export type TenantSettings = typeof TenantSettings.Type
+export type TenantAttributes = typeof TenantAttributes.Type
 
 const noBudgets = { budgetDaily: null, budgetMonthly: null, budgetTotal: null }
 
-/** The settings of each end user, by the setting of the key that is like it. */
+/** The attributes of each end user, by the attribute of the key that is like it. */
 export const eachUserOf = {
   rpm: "eachUserRpm",
   tpm: "eachUserTpm",
@@ -91,12 +91,12 @@ export const eachUserOf = {
   budgetDaily: "eachUserDaily",
   budgetMonthly: "eachUserMonthly",
   budgetTotal: "eachUserTotal"
-} as const satisfies { readonly [S in keyof KeySettings]?: keyof KeySettings }
+} as const satisfies { readonly [S in keyof KeyAttributes]?: keyof KeyAttributes }
 
 export const eachUserFields = Object.values(eachUserOf)
 
-/** The settings of a key and of a tenant for which nothing is given. The limits of a tenant are settings of the gateway. */
-export const newKey: KeySettings = {
+/** The attributes of a key and of a tenant for which nothing is given. The limits of a tenant are settings of the gateway. */
+export const newKey: KeyAttributes = {
   rpm: null,
   tpm: null,
   concurrent: null,
@@ -114,7 +114,7 @@ export const newKey: KeySettings = {
   eachUserMonthly: null,
   eachUserTotal: null
 }
-export const newTenant: Omit<TenantSettings, "rpm" | "tpm" | "concurrent"> = {
+export const newTenant: Omit<TenantAttributes, "rpm" | "tpm" | "concurrent"> = {
   allowAllModels: false,
   allowedModels: [],
   modelAliases: [],
@@ -136,7 +136,7 @@ const refusedHeaders: ReadonlySet<string | undefined> = new Set([
 export const isModelName = (name: string): boolean =>
   name !== "" && [...name].length <= 350 && isPrintable(name) && !/\s/.test(name)
 
-export const ModelList = TenantSettings.fields.allowedModels.check(
+export const ModelList = TenantAttributes.fields.allowedModels.check(
   Schema.isMaxLength(10_000),
   Schema.makeFilter((names) => names.every(isModelName))
 )
@@ -149,45 +149,45 @@ const maxAliases = 100
  * may have.
  */
 export const KeyChange = Schema.Struct({
-  ...KeySettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  ...KeyAttributes.mapFields(Struct.map(Schema.optionalKey)).fields,
   ownModels: Schema.optionalKey(Schema.NullOr(ModelList)),
   endUserHeader: Schema.optionalKey(
-    KeySettings.fields.endUserHeader.check(
+    KeyAttributes.fields.endUserHeader.check(
       Schema.makeFilter((header) => !refusedHeaders.has(header?.toLowerCase()))
     )
   )
 })
 export const TenantChange = Schema.Struct({
-  ...TenantSettings.mapFields(Struct.map(Schema.optionalKey)).fields,
+  ...TenantAttributes.mapFields(Struct.map(Schema.optionalKey)).fields,
   allowedModels: Schema.optionalKey(ModelList),
-  modelAliases: Schema.optionalKey(TenantSettings.fields.modelAliases.check(Schema.isMaxLength(maxAliases)))
+  modelAliases: Schema.optionalKey(TenantAttributes.fields.modelAliases.check(Schema.isMaxLength(maxAliases)))
 })
 export type KeyChange = typeof KeyChange.Type
 export type TenantChange = typeof TenantChange.Type
 
-/** The option of a setting. */
-export interface SettingOption {
+/** The option of an attribute. */
+export interface AttributeOption {
   /** what help says */
   readonly about: string
   /** what stands for the value in help, where `n` is a number; or the values to choose from */
   readonly value: "n" | "name" | ReadonlyArray<string>
-  /** the command that changes the setting; undefined: one that names the option in its own way */
+  /** the command that changes the attribute; undefined: one that names the option in its own way */
   readonly changedBy: "set-limits" | "set-budget" | undefined
   /** whether `create-key` or `create-tenant` has the option */
   readonly atCreation: boolean
 }
 
-/** How commands speak of a setting. */
-export interface SettingText {
+/** How commands speak of an attribute. */
+export interface AttributeText {
   /** the name of its option, without dashes */
   readonly name: string
   /** the end of "--name must be …" */
   readonly expected: string
   /** undefined: a command has written its options out */
-  readonly option: SettingOption | undefined
+  readonly option: AttributeOption | undefined
 }
 
-type Texts<S, More> = { readonly [F in keyof S]: SettingText & More }
+type Texts<S, More> = { readonly [F in keyof S]: AttributeText & More }
 
 const limit = (name: string, about: string, label: string) => ({
   name,
@@ -213,7 +213,7 @@ const sharedTexts = {
 }
 
 /** A command has these options beside --each-user. */
-const ofEachUser = ({ expected, name }: SettingText) => ({
+const ofEachUser = ({ expected, name }: AttributeText) => ({
   name: `each-user --${name}`,
   expected,
   option: undefined,
@@ -223,7 +223,7 @@ const ofEachUser = ({ expected, name }: SettingText) => ({
 const modelsExpected = "a comma list of model names, each of at most 350 characters without spaces"
 
 /** `label`: its name in `show-key`; undefined: it is shown in another way. */
-export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }> = {
+export const keyTexts: Texts<KeyAttributes, { readonly label: string | undefined }> = {
   ...sharedTexts,
   priority: {
     name: "priority",
@@ -270,7 +270,7 @@ export const keyTexts: Texts<KeySettings, { readonly label: string | undefined }
   eachUserTotal: ofEachUser(sharedTexts.budgetTotal)
 }
 
-export const tenantTexts: Texts<TenantSettings, unknown> = {
+export const tenantTexts: Texts<TenantAttributes, unknown> = {
   ...sharedTexts,
   weight: {
     name: "weight",

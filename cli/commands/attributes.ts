@@ -1,13 +1,13 @@
-/** The commands that change the settings of keys and tenants, and show their budgets. */
+/** The commands that change the attributes of keys and tenants, and show their budgets. */
 import { Effect, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
-import { Registry } from "../../src/admin/Registry.ts"
+import { Needs } from "../Needs.ts"
 import type { KeyInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { eachUserOf } from "../../src/domain/settings.ts"
+import { eachUserOf } from "../../src/domain/attributes.ts"
 import { budgetTable, eachUserTable, limitTable, plainly } from "../tables.ts"
 import { counted, notesAsText, show } from "../terminal.ts"
 
@@ -15,38 +15,38 @@ const eachUser = flags.toggle("each-user", "Of each end user of the key, instead
 
 const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
 
-/** With `--each-user`, the settings of each user that are like those that are given. */
-const settingsFor = (given: flags.GivenSettings, isEach: boolean, owner: flags.Owner) => {
+/** With `--each-user`, the attributes of each user that are like those that are given. */
+const attributesFor = (given: flags.GivenAttributes, isEach: boolean, owner: flags.Owner) => {
   if (!isEach) return Effect.succeed(given)
   if ("tenant" in owner) return mustBe("each-user", "given with --key, not with --tenant")
-  const settings: Record<string, unknown> = {}
-  for (const [setting, value] of Object.entries(given)) {
-    if (isEachUser(setting)) settings[eachUserOf[setting]] = value
-    else if (value !== undefined) return mustBe(flags.optionOf(setting), "given without --each-user")
+  const attributes: Record<string, unknown> = {}
+  for (const [attribute, value] of Object.entries(given)) {
+    if (isEachUser(attribute)) attributes[eachUserOf[attribute]] = value
+    else if (value !== undefined) return mustBe(flags.optionOf(attribute), "given without --each-user")
   }
-  return Effect.succeed(settings)
+  return Effect.succeed(attributes)
 }
 
-const change = Effect.fnUntraced(function* (owner: flags.Owner, settings: flags.GivenSettings) {
-  const registry = yield* Registry
-  yield* flags.checkOwner(settings, owner)
+const change = Effect.fnUntraced(function* (owner: flags.Owner, attributes: flags.GivenAttributes) {
+  const registry = yield* Needs.registry
+  yield* flags.checkOwner(attributes, owner)
   return "key" in owner
-    ? yield* registry.changeKey(owner.key, yield* Values.keyChange(settings))
-    : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(settings))
+    ? yield* registry.changeKey(owner.key, yield* Values.keyChange(attributes))
+    : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(attributes))
 })
 
-const valueOf = (settings: object, setting: string): string =>
-  plainly(Reflect.get(settings, setting) ?? (setting.startsWith("eachUser") ? "none" : "the tenant's"))
+const valueOf = (attributes: object, attribute: string): string =>
+  plainly(Reflect.get(attributes, attribute) ?? (attribute.startsWith("eachUser") ? "none" : "the tenant's"))
 
 /** `--rpm was 60 and is 300` */
-const changesOf = (before: object, after: object, given: flags.GivenSettings): ReadonlyArray<string> =>
-  Object.keys(given).flatMap((setting) => {
-    const [was, is] = [valueOf(before, setting), valueOf(after, setting)]
-    return given[setting] === undefined ? [] : [`--${flags.optionOf(setting)} was ${was} and is ${is}`]
+const changesOf = (before: object, after: object, given: flags.GivenAttributes): ReadonlyArray<string> =>
+  Object.keys(given).flatMap((attribute) => {
+    const [was, is] = [valueOf(before, attribute), valueOf(after, attribute)]
+    return given[attribute] === undefined ? [] : [`--${flags.optionOf(attribute)} was ${was} and is ${is}`]
   })
 
 /** How many keys of a tenant its new limits are for. */
-const reachOf = (keys: ReadonlyArray<KeyInfo>, given: flags.GivenSettings): ReadonlyArray<string> => {
+const reachOf = (keys: ReadonlyArray<KeyInfo>, given: flags.GivenAttributes): ReadonlyArray<string> => {
   const limits = (["rpm", "tpm", "concurrent"] as const).filter((limit) => given[limit] !== undefined)
   const active = keys.filter(({ status }) => status === "active")
   const own = active.filter((key) => limits.every((limit) => key[limit] !== null)).length
@@ -63,20 +63,20 @@ export const setLimits = Command.make(
     tenant: flags.owner.tenant,
     key: flags.owner.key,
     eachUser,
-    settings: flags.changeFlags("set-limits")
+    attributes: flags.changeFlags("set-limits")
   },
-  Effect.fnUntraced(function* ({ eachUser, settings: options, ...given }) {
+  Effect.fnUntraced(function* ({ eachUser, attributes: options, ...given }) {
     yield* flags.requireOne(options)
-    const registry = yield* Registry
+    const registry = yield* Needs.registry
     const owner = yield* flags.readOwner(given, "tenant")
-    const settings = yield* settingsFor(options, eachUser, owner)
+    const attributes = yield* attributesFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
     const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : undefined
-    const changed = yield* change(owner, settings)
+    const changed = yield* change(owner, attributes)
     yield* show(changed, eachUser && "prefix" in changed ? eachUserTable(changed) : limitTable(changed))
     yield* notesAsText([
-      ...changesOf(before, changed, settings),
-      ...(keys === undefined ? [] : reachOf(keys, settings))
+      ...changesOf(before, changed, attributes),
+      ...(keys === undefined ? [] : reachOf(keys, attributes))
     ])
   })
 ).pipe(
@@ -91,7 +91,7 @@ export const setLimits = Command.make(
 )
 
 const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: string) {
-  const registry = yield* Registry
+  const registry = yield* Needs.registry
   if (user !== undefined && "tenant" in owner)
     return yield* mustBe("user", "given with --key, not with --tenant")
   const states = yield* "key" in owner
@@ -104,12 +104,12 @@ const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: stri
 
 export const setBudget = Command.make(
   "set-budget",
-  { ...flags.owner, eachUser, settings: flags.changeFlags("set-budget") },
-  Effect.fnUntraced(function* ({ eachUser, settings: options, ...given }) {
+  { ...flags.owner, eachUser, attributes: flags.changeFlags("set-budget") },
+  Effect.fnUntraced(function* ({ eachUser, attributes: options, ...given }) {
     yield* flags.requireOne(options)
     const owner = yield* flags.readOwner(given, "key")
-    const settings = yield* settingsFor(options, eachUser, owner)
-    const changed = yield* change(owner, settings)
+    const attributes = yield* attributesFor(options, eachUser, owner)
+    const changed = yield* change(owner, attributes)
     if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
     else yield* showBudgets(owner)
   })
@@ -145,7 +145,7 @@ export const showBudget = Command.make(
 export const setEndUser = Command.make(
   "set-end-user",
   {
-    key: flags.prefix("key"),
+    key: flags.key("key"),
     header: flags.text("header", "name|none", 'Header with the end user of a request; "none" removes it'),
     hashUsers: flags.optional(
       Flag.Literals("hash-users", ["on", "off"]).pipe(
@@ -153,8 +153,9 @@ export const setEndUser = Command.make(
       )
     )
   },
-  Effect.fnUntraced(function* ({ hashUsers, header, key: prefix }) {
-    const registry = yield* Registry
+  Effect.fnUntraced(function* ({ hashUsers, header, key: named }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(named)
     const key = yield* Effect.catchTag(
       registry.changeKey(prefix, {
         endUserHeader: header === "none" ? null : header,
@@ -182,18 +183,19 @@ export const setEndUser = Command.make(
 export const setPromptLog = Command.make(
   "set-prompt-log",
   {
-    key: flags.prefix("key"),
+    key: flags.key("key"),
     on: flags.toggle("on", "Store the prompts and answers of this key"),
     off: flags.toggle("off", "Stop storing them"),
     retentionDays: flags.optional(
       flags.count("retention-days", "Days to store each prompt; default PROMPT_LOG_DEFAULT_RETENTION_DAYS")
     )
   },
-  Effect.fnUntraced(function* ({ key: prefix, off, on, retentionDays }) {
-    const registry = yield* Registry
+  Effect.fnUntraced(function* ({ key: named, off, on, retentionDays }) {
+    const registry = yield* Needs.registry
     if (on === off) {
       return yield* mustBe("on", "given, or --off, but not both")
     }
+    const prefix = yield* flags.keyOf(named)
     const key = yield* registry.changeKey(prefix, {
       promptLog: on,
       ...(retentionDays === undefined ? {} : { promptLogDays: retentionDays })

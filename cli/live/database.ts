@@ -1,0 +1,44 @@
+/** What commands need of the database. */
+import { Context, Effect, Layer } from "effect"
+import { SqlClient } from "effect/sql"
+import { layerFromSettings, Registry } from "../../src/admin/Registry.ts"
+import { Records } from "../../src/admin/records/Records.ts"
+import { assertSchema } from "../../src/infra/Migrations.ts"
+import { layerPostgres } from "../../src/infra/Postgres.ts"
+import { layerPostgres as layerReplicas, Replicas } from "../../src/replicas/Replicas.ts"
+import { checked } from "../checks/Check.ts"
+import { databaseChecks, databaseStatus } from "../checks/database.ts"
+import { databaseAddress, settings } from "../environment.ts"
+
+export const layerDatabase = Layer.unwrap(
+  Effect.map(databaseAddress, (url) =>
+    layerPostgres({ url, maxConnections: 1, applicationName: "tollgate-cli" })
+  )
+)
+
+/** The database with the schema of this version. */
+export const layerSchema = Layer.effectDiscard(assertSchema).pipe(Layer.provideMerge(layerDatabase))
+
+const layerRegistry = Layer.unwrap(Effect.map(settings, layerFromSettings))
+
+export const registry = Effect.map(
+  Layer.build(Layer.provide(layerRegistry, layerSchema)),
+  Context.get(Registry)
+)
+export const records = Effect.map(
+  Layer.build(Layer.provide(Records.layer, layerSchema)),
+  Context.get(Records)
+)
+export const database = Effect.map(Layer.build(layerDatabase), Context.get(SqlClient.SqlClient))
+
+export const replicas = Effect.flatMap(Replicas, ({ list }) => list).pipe(
+  Effect.provide(Layer.provide(layerReplicas, layerDatabase))
+)
+
+export const status = checked("database", Effect.provide(databaseStatus, layerDatabase))
+export const doctor = checked(
+  "database",
+  Effect.flatMap(settings, ({ databaseUrl }) =>
+    Effect.provide(databaseChecks(databaseUrl === undefined), layerDatabase)
+  )
+)
