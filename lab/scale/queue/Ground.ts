@@ -1,5 +1,5 @@
-/** Two replicas in front of a server with two slots, on one Postgres and one Redis. */
-import { Context, Effect, Layer, Redacted, type Scope } from "effect"
+/** Replicas in front of a server with two slots, on one Postgres and one Redis. */
+import { Array, Context, Effect, Layer, Redacted, type Scope } from "effect"
 import { Redis } from "ioredis"
 import { layerPostgres as layerRegistry } from "../../../src/admin/Registry.ts"
 import { migrate } from "../../../src/infra/Migrations.ts"
@@ -18,39 +18,45 @@ export class Ground extends Context.Service<
     readonly backend: SlotServer
     /** a connection of our own */
     readonly redis: Redis
-    /** starts two replicas; without `BACKEND_MAX_CONCURRENT` the model server queues by itself */
+    /** requests that have a place or wait */
+    readonly entries: Effect.Effect<number>
+    /** starts the replicas; without `BACKEND_MAX_CONCURRENT` the model server queues by itself */
     readonly replicas: (
       env: Readonly<Record<string, string>>
-    ) => Effect.Effect<readonly [Replica, Replica], unknown, Scope.Scope>
+    ) => Effect.Effect<readonly [Replica, ...Array<Replica>], unknown, Scope.Scope>
   }
 >()("lab/scale/queue/Ground") {}
 
-export const layerGround = Layer.unwrap(
-  Effect.gen(function* () {
-    const backend = yield* makeSlotServer(slots)
-    const postgres = yield* makePostgresCluster
-    const server = yield* makeRedisServer(findRedis())
-    const database = layerPostgres({ url: postgres.socket("postgres") })
-    yield* Effect.provide(migrate, database)
-    const redis = yield* Effect.acquireRelease(
-      Effect.sync(() => new Redis(server.url)),
-      (client) => Effect.sync(() => client.disconnect())
-    )
-    const shared = {
-      NODE_ENV: "production",
-      DATABASE_URL: Redacted.value(postgres.url("postgres")),
-      REDIS_URL: server.url,
-      BACKEND_URL: backend.url,
-      LOG_LEVEL: process.env["SCALE_LOG_LEVEL"] ?? "error"
-    }
-    const replicas = (env: Readonly<Record<string, string>>) =>
-      Effect.all([makeReplica({ ...shared, ...env }), makeReplica({ ...shared, ...env })], { concurrency: 2 })
-    return Layer.mergeAll(
-      Layer.succeed(Ground, { backend, redis, replicas }),
-      layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
-    ).pipe(Layer.provideMerge(database))
-  })
-)
+export const layerGround = (count: number) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const backend = yield* makeSlotServer(slots)
+      const postgres = yield* makePostgresCluster
+      const server = yield* makeRedisServer(findRedis())
+      const database = layerPostgres({ url: postgres.socket("postgres") })
+      yield* Effect.provide(migrate, database)
+      const redis = yield* Effect.acquireRelease(
+        Effect.sync(() => new Redis(server.url)),
+        (client) => Effect.sync(() => client.disconnect())
+      )
+      const shared = {
+        NODE_ENV: "production",
+        DATABASE_URL: Redacted.value(postgres.url("postgres")),
+        REDIS_URL: server.url,
+        BACKEND_URL: backend.url,
+        LOG_LEVEL: process.env["SCALE_LOG_LEVEL"] ?? "error"
+      }
+      const replicas = (env: Readonly<Record<string, string>>) =>
+        Effect.forEach(Array.makeBy(count, String), () => makeReplica({ ...shared, ...env }), {
+          concurrency: count
+        })
+      const entries = Effect.promise(() => redis.hlen("tollgate:{queue}:2:entries"))
+      return Layer.mergeAll(
+        Layer.succeed(Ground, { backend, redis, entries, replicas }),
+        layerRegistry({ namespace: "tg_", defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+      ).pipe(Layer.provideMerge(database))
+    })
+  )
 
 /** A figure of Redis's INFO. */
 export const infoOf = (redis: Redis, name: string): Effect.Effect<number> =>

@@ -1,5 +1,5 @@
 /** The parts of `npm run queue`: each returns figures with their limits. */
-import { Effect, Fiber } from "effect"
+import { Effect, Fiber, Option, Schedule } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { type Figure, figure, percentile } from "../figures.ts"
@@ -162,7 +162,7 @@ const leaseS = 3
 const lossS = 2.5 + 1
 
 export const kills = Effect.fnUntraced(function* ({ kills: times }: Plan) {
-  const { backend, redis, replicas } = yield* Ground
+  const { backend, entries, redis, replicas } = yield* Ground
   const both = yield* replicas({ ...inForce, CONCURRENCY_LEASE_S: String(leaseS) })
   const keys = yield* Effect.forEach(Array.from({ length: 4 }), (_, i) => newKey(`killed-${i}`))
   backend.setServiceMs(400)
@@ -188,7 +188,7 @@ export const kills = Effect.fnUntraced(function* ({ kills: times }: Plan) {
   const [afterKill, afterLoss, afterBoth]: [Array<number>, Array<number>, Array<number>] = [[], [], []]
   for (let n = 0; n < times; n++) {
     yield* Effect.sleep(300 + ((n * 137) % 500))
-    const replica = both[n % 2 === 0 ? 0 : 1]
+    const replica = both[n % both.length] ?? both[0]
     // Every fourth time Redis loses its data as well, sometimes just before and sometimes just after.
     const lost = n % 4 === 3
     if (lost && n % 8 === 3) yield* flush
@@ -209,7 +209,7 @@ export const kills = Effect.fnUntraced(function* ({ kills: times }: Plan) {
   yield* Effect.forEach(runs, ({ stop }) => stop, { concurrency: "unbounded" })
   const answers = runs.flatMap((run) => run.answers)
   yield* seconds(leaseS + 2)
-  const left = yield* Effect.promise(() => redis.hlen("tollgate:{queue}:2:entries"))
+  const left = yield* entries
   const [key] = keys
   const last =
     key === undefined ? [] : yield* Effect.forEach(both, ({ url }) => ask(url, key), { concurrency: 2 })
@@ -237,17 +237,19 @@ export const kills = Effect.fnUntraced(function* ({ kills: times }: Plan) {
   ]
 }, Effect.scoped)
 
-/** CPU per cent of both replicas and of Redis, and Redis commands a second, over some seconds. */
+/** CPU per cent of the replicas and of Redis, and Redis commands a second, over some seconds. */
 const costs = Effect.fnUntraced(function* (pids: ReadonlyArray<number>, duration: number) {
   const { redis } = yield* Ground
   const server = yield* infoOf(redis, "process_id")
   const cpu = () => [...pids, server].reduce((sum, pid) => sum + cpuSecondsOf(pid), 0)
+  const [ofRedis, cpuOfRedis] = [cpuSecondsOf(server), () => cpuSecondsOf(server)]
   const commands = infoOf(redis, "total_commands_processed")
   const [cpuBefore, commandsBefore, since] = [cpu(), yield* commands, performance.now()]
   yield* seconds(duration)
   const took = (performance.now() - since) / 1000
   return {
     cpu: (100 * (cpu() - cpuBefore)) / took,
+    redis: (100 * (cpuOfRedis() - ofRedis)) / took,
     // INFO counts as one.
     commands: ((yield* commands) - commandsBefore - 1) / took
   }
@@ -262,6 +264,8 @@ const idle = Effect.fnUntraced(function* (env: Readonly<Record<string, string>>,
 }, Effect.scoped)
 
 const depth = 256
+/** Clients that ask a full queue again and again, each eight times a second. */
+const impatient = 24
 /** Nothing ends by itself while it is measured. */
 const patient = {
   QUEUE_MAX_WAIT_MS: "600000",
@@ -280,15 +284,14 @@ const unanswered: Answer = {
 }
 
 const full = Effect.fnUntraced(function* (duration: number) {
-  const { backend, redis, replicas } = yield* Ground
+  const { backend, entries, replicas } = yield* Ground
   const both = yield* replicas({ ...inForce, ...patient, QUEUE_MAX_DEPTH: String(depth) })
   const urls = both.map(({ url }) => url)
   const keys = yield* Effect.forEach(Array.from({ length: 16 }), (_, i) => newKey(`full-${i}`, { rpm: 1000 }))
-  // Both replicas know all keys, and have compiled what they need.
+  // All replicas know all keys, and have compiled what they need.
   backend.setServiceMs(10)
   yield* Effect.forEach(urls, (url) => Effect.forEach(keys, (key) => ask(url, key)), { concurrency: 2 })
   backend.setServiceMs(3_600_000)
-  const entries = Effect.promise(() => redis.hlen("tollgate:{queue}:2:entries"))
   const until = Effect.fnUntraced(function* (count: number) {
     const since = performance.now()
     while ((yield* entries) !== count && performance.now() - since < 30_000) yield* Effect.sleep("5 millis")
@@ -301,7 +304,7 @@ const full = Effect.fnUntraced(function* (duration: number) {
   for (let i = 0; i < depth + slots; i++) {
     const key = keys[i % keys.length]
     if (key === undefined) return yield* Effect.die("no key")
-    calls.push(yield* Effect.forkScoped(stay(urls[i % 2] ?? "", key)))
+    calls.push(yield* Effect.forkScoped(stay(urls[i % urls.length] ?? "", key)))
     if (i % 16 === 15) yield* until(i + 1)
   }
   yield* until(depth + slots)
@@ -370,6 +373,62 @@ export const cost = Effect.fnUntraced(function* ({ seconds: duration }: Plan) {
     )
   ]
 })
+
+/** A full queue that moves, and clients that do not wait for `Retry-After`. */
+export const refusals = Effect.fnUntraced(function* ({ seconds: duration, serviceMs }: Plan) {
+  const { backend, entries, replicas } = yield* Ground
+  const all = yield* replicas({ ...inForce, ...patient, QUEUE_MAX_DEPTH: String(depth) })
+  const urls = all.map(({ url }) => url)
+  const keys = yield* Effect.forEach(Array.from({ length: 16 }), (_, i) => newKey(`refused-${i}`))
+  backend.setServiceMs(10)
+  yield* Effect.forEach(urls, (url) => Effect.forEach(keys, (key) => ask(url, key)), { concurrency: 3 })
+  backend.setServiceMs(serviceMs)
+  const patients = yield* Effect.forEach(keys, (key) => flood(urls, key, 18))
+  const since = performance.now()
+  while ((yield* entries) < depth + slots && performance.now() - since < 30_000)
+    yield* Effect.sleep("50 millis")
+  const answers: Array<Answer> = []
+  let turn = 0
+  const again = Effect.suspend(() => {
+    turn += 1
+    const key = keys[turn % keys.length]
+    // Who gets into the queue leaves it at once, so that these clients are refused most of the time.
+    return key === undefined
+      ? Effect.die("no key")
+      : Effect.timeoutOption(ask(urls[turn % urls.length] ?? "", key), "300 millis")
+  })
+  const refused = yield* Effect.forkScoped(
+    Effect.forEach(
+      Array.from({ length: impatient }),
+      () =>
+        Effect.repeat(
+          Effect.map(again, (answer) => void answers.push(...Option.toArray(answer))),
+          Schedule.fixed("120 millis")
+        ),
+      { concurrency: "unbounded", discard: true }
+    )
+  )
+  yield* seconds(5)
+  const pids = all.map(({ pid }) => pid())
+  const [before, servedBefore] = [answers.length, backend.served()]
+  const cost = yield* costs(pids, duration)
+  const [measured, served] = [answers.slice(before), backend.served() - servedBefore]
+  yield* Fiber.interrupt(refused)
+  yield* Effect.forEach(patients, ({ stop }) => stop, { concurrency: "unbounded" })
+  const of = (status: number) => measured.filter((one) => one.status === status)
+  const times = of(429).map(({ ms }) => ms)
+  const perSecond = of(429).length / duration
+  return [
+    figure("refused a second", perSecond),
+    figure("neither refused nor answered", measured.length - of(429).length - of(200).length, (n) => n === 0),
+    figure("ms until refused, p50", percentile(times, 0.5)),
+    figure("ms until refused, p99", percentile(times, 0.99)),
+    figure("CPU %, all replicas and Redis", cost.cpu),
+    figure("of it Redis", cost.redis),
+    figure("answers a second", served / duration),
+    figure("answers a second, of the server alone", (1000 * slots) / serviceMs)
+  ]
+}, Effect.scoped)
 
 export type Part = (
   plan: Plan

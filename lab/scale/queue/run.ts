@@ -1,9 +1,9 @@
 /**
- * `npm run queue`: the fair queue on two replicas, real Redis and Postgres, and a model server with two slots. Prints its
+ * `npm run queue`: the fair queue on a few replicas, real Redis and Postgres, and a model server with two slots. Prints its
  * figures and ends with 1 when a limit is broken.
  *
  * Arguments: `--seconds 60` of each measurement, `--service 300` (milliseconds of an answer; longer ones are less sensitive
- * to a busy machine), `--kills 20`, or one part alone: `--only fair|overfull|weights|kills|turns|cost`.
+ * to a busy machine), `--kills 20`, `--replicas 2`, or one part alone: `--only fair|overfull|weights|kills|turns|cost|refusals`.
  */
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
@@ -11,13 +11,14 @@ import { table } from "../figures.ts"
 import { closePools } from "../Load.ts"
 import { layerGround } from "./Ground.ts"
 import { turns } from "./turns.ts"
-import { cost, fair, kills, overfull, type Part, weights } from "./parts.ts"
+import { cost, fair, kills, overfull, type Part, refusals, weights } from "./parts.ts"
 
 const { values: options } = parseArgs({
   options: {
     seconds: { type: "string", default: "60" },
     service: { type: "string", default: "300" },
     kills: { type: "string", default: "20" },
+    replicas: { type: "string", default: "2" },
     only: { type: "string", default: "" }
   }
 })
@@ -33,14 +34,18 @@ const parts: ReadonlyArray<{ readonly name: string; readonly title: string; read
   { name: "weights", title: "Two tenants with 25 parallel calls each, weights 1 and 3", run: weights },
   { name: "kills", title: "Replicas killed and Redis emptied under 24 parallel calls", run: kills },
   { name: "turns", title: "Two models on a server that holds one", run: turns },
-  { name: "cost", title: "What an empty and a full queue cost, both replicas and Redis", run: cost }
+  { name: "cost", title: "What an empty and a full queue cost, all replicas and Redis", run: cost },
+  { name: "refusals", title: "A full queue, and clients that ask again and again", run: refusals }
 ]
 
 const program = Effect.gen(function* () {
   let wrong = 0
   for (const { name, run, title } of parts) {
     if (options.only !== "" && options.only !== name) continue
-    const figures = yield* run(plan).pipe(Effect.provide(layerGround), Effect.ensuring(closePools))
+    const figures = yield* run(plan).pipe(
+      Effect.provide(layerGround(Number(options.replicas))),
+      Effect.ensuring(closePools)
+    )
     yield* Effect.sync(() => process.stdout.write(`${table(title, figures)}\n`))
     wrong += figures.filter(({ right }) => !right).length
   }
