@@ -112,6 +112,8 @@ export const makeRedisQueueStore = Effect.fnUntraced(function* (
       Effect.gen(function* () {
         const { depth, maxLoadedModels, places, turnMaxMs = defaultTurnMaxMs } = bounds
         const limits = { depth, maxLoadedModels, places, turnMaxMs }
+        // Read once in a while, so that the script need not ask for it at each call.
+        yield* redis.server
         const ask = { verb, now: yield* time, run: redis.runId(), replica, fixed, bounds: limits, ...more }
         return yield* decode(yield* script([prefix], [JSON.stringify(ask)]))
       }).pipe(Effect.mapError((cause) => new QueueStoreDown({ cause })))
