@@ -44,12 +44,7 @@ const expected = (words: ReadonlyArray<string>): string => {
   return `expected ${all.length === 0 ? last : `${all.join(", ")} or ${last}`}`
 }
 
-const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1({
-  leafHook: (issue) =>
-    issue._tag === "InvalidType" && issue.ast.annotations?.["message"] === undefined
-      ? expected(wordsOf(issue.ast))
-      : SchemaIssue.defaultLeafHook(issue)
-})
+const issuesOf = SchemaIssue.makeFormatterStandardSchemaV1()
 
 interface Problem {
   readonly path: ReadonlyArray<PropertyKey>
