@@ -224,9 +224,9 @@ export class FairScheduler {
       loaded: false
     }
     this.#entries.set(ticket.id, entry)
-    const wasBlocked = this.#isBlocked(bounds)
+    const mayBlock = !this.#models.of(ticket.model).resident && !this.#isBlocked(bounds)
     line.add(entry, () => (this.#order += 1))
-    if (!wasBlocked && this.#isBlocked(bounds))
+    if (mayBlock && this.#isBlocked(bounds))
       this.#models.beginTurns(now + (bounds.turnMaxMs ?? defaultTurnMaxMs))
     return entry
   }

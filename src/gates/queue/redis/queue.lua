@@ -307,7 +307,7 @@ local function add(entry, replica, order)
   touch(replica)
   -- `last_batch` is when one went last, or the first of those that wait came.
   if entry.priority == 'batch' and state['waiting:batch'] == 0 then state.last_batch = max(state.last_batch, now) end
-  local was_blocked = is_blocked()
+  local may_block = model_of(entry.model).resident == 0 and not is_blocked()
   call('SADD', PREFIX .. ':ids:' .. replica, entry.id)
   state['waiting:' .. entry.priority] = state['waiting:' .. entry.priority] + 1
   local time = state['time:' .. entry.priority]
@@ -317,7 +317,7 @@ local function add(entry, replica, order)
   call('ZADD', queue_of(line, tenant, key, entry.model), text(order), entry.id)
   count(line, entry, 1)
   -- A turn is for those who share the server: where nobody waited for another model, the turns begin when somebody does.
-  if not was_blocked and is_blocked() then
+  if may_block and is_blocked() then
     for _, model in pairs(models.known) do
       if model.resident == 1 then model.till = max(model.till, now + TURN) end
     end
