@@ -1,6 +1,6 @@
 /** What every audit owes, on memory and on Postgres alike. */
 import { randomUUID, randomUUIDv7 } from "node:crypto"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Context, Effect, Fiber, type Layer } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { Audit } from "../../src/audit/Audit.ts"
@@ -9,7 +9,7 @@ import { eventually } from "../support/Gateway.ts"
 import { callerOf, endOf, type Intent, intentOf, noon, refusalOf, usageOf } from "../support/records.ts"
 import type { LedgerDay, SeenRow } from "../support/auditDatabase.ts"
 import { queuedFor } from "../support/permits.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 /** Looks at what was written, past the ports. */
 export class Written extends Context.Service<
@@ -39,9 +39,7 @@ export class Written extends Context.Service<
 const day = 86_400_000
 
 export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>) =>
-  layer(world, { excludeTestServices: true })(`Audit: ${name}`, (it) => {
-    const test = testWith(it.effect)
-
+  inWorld(world)(`Audit: ${name}`, (test) => {
     test("when a request is opened, then an intent is stored, and its evidence names it", function* () {
       const [audit, written] = [yield* Audit, yield* Written]
       const intent = intentOf()

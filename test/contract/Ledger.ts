@@ -1,5 +1,5 @@
 /** What every ledger owes: what was spent and what is held, in the day, the month and for ever. */
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import type { Caller } from "../../src/domain/Caller.ts"
 import { Audit } from "../../src/audit/Audit.ts"
@@ -7,14 +7,14 @@ import { Ledger } from "../../src/gates/limits/Ledger.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { Written } from "./Audit.ts"
 import { queuedFor } from "../support/permits.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const day = 86_400_000
 
 const accountOf = ({ accountId, tenantId }: Caller) => ({ group: tenantId, key: accountId })
 
 export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written, unknown>) =>
-  layer(world, { excludeTestServices: true })(`Ledger: ${name}`, (it) => {
+  inWorld(world)(`Ledger: ${name}`, (test) => {
     const closed = Effect.fnUntraced(function* (
       caller: ReturnType<typeof callerOf>,
       admittedAt: number,
@@ -25,8 +25,6 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       yield* audit.open(queuedFor(intent))
       yield* audit.close(endOf(intent, usageOf(tokens, 0)))
     })
-
-    const test = testWith(it.effect)
 
     test("when several keys have one account, then it has spent what all of them have, and so has their tenant", function* () {
       const ledger = yield* Ledger
