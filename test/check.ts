@@ -1,7 +1,7 @@
 /** `npm run check`: types, lint, format and the quick suites at once, each with its seconds. Exit 1 when one fails. */
 import { spawn } from "node:child_process"
 
-const slow = "test/{browser,clients,deploy,edge,faults,fuzz,types}/**"
+const slow = "test/{deploy,edge,faults,fuzz,types}/**"
 
 const parts: Readonly<Record<string, ReadonlyArray<string>>> = {
   types: ["npm", "run", "--silent", "types"],

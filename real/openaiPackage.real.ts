@@ -5,12 +5,12 @@ import { SqlClient } from "effect/sql"
 import OpenAI, { type ClientOptions } from "openai"
 import { zodResponseFormat, zodTextFormat } from "openai/helpers/zod"
 import { z } from "zod"
-import { Registry } from "../../src/admin/Registry.ts"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { auditRow, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
+import { Registry } from "../src/admin/Registry.ts"
+import { fake as wire } from "../test/support/FakeBackend.ts"
+import { auditRow, Fake, Gateway, layerGateway, newKey } from "../test/support/Gateway.ts"
 import { answered, collected, refused } from "./promised.ts"
-import { atMost } from "../support/wait.ts"
-import { inWorld } from "../support/testWith.ts"
+import { atMost } from "../test/support/wait.ts"
+import { inWorld } from "../test/support/testWith.ts"
 
 const connect = Effect.fnUntraced(function* (secret: string, options: ClientOptions = { maxRetries: 0 }) {
   const { url } = yield* Gateway

@@ -3,11 +3,11 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Ollama } from "ollama"
 import { SqlClient } from "effect/sql"
-import { fake as wire } from "../support/FakeBackend.ts"
-import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../support/Gateway.ts"
-import { version } from "../../src/version.ts"
+import { fake as wire } from "../test/support/FakeBackend.ts"
+import { auditRow, eventually, Fake, Gateway, layerGateway, newKey } from "../test/support/Gateway.ts"
+import { version } from "../src/version.ts"
 import { answered, collected, refused } from "./promised.ts"
-import { inWorld } from "../support/testWith.ts"
+import { inWorld } from "../test/support/testWith.ts"
 
 const connect = Effect.fnUntraced(function* (secret: string) {
   const { url } = yield* Gateway
