@@ -354,7 +354,9 @@ test("when the ledger of an end user was changed or lacks a request, then it is 
   yield* pg`DELETE FROM audit_log WHERE request_id = ${ids[2]}::text::uuid`
   assert.isTrue((yield* prove("--repair")).right)
   assert.deepStrictEqual(yield* books, before)
-  // Also when the row was lost between the comparison and the repair.
+  // Also when the row was lost between the comparison and the repair: only the ledger of the key gets a correction for it.
+  const corrections = pg`SELECT request_id FROM audit_corrections`
+  const written = (yield* corrections).length
   const [none, names] = [
     { requests: 0, tokensIn: 0, tokensOut: 0 },
     { key: null, tenant: null }
@@ -362,6 +364,7 @@ test("when the ledger of an end user was changed or lacks a request, then it is 
   const [day, { keyId, tenantId }] = [new Date().toISOString().slice(0, 10), caller]
   yield* repairFromAudit(pg, { keyId, tenantId, user: two, ...names, day, audit: none, ledger: none })
   assert.deepStrictEqual(yield* books, before)
+  assert.lengthOf(yield* corrections, written)
 })
 
 test("when a tenant's counter is too high, then it is named, and set to the ledger", function* () {
