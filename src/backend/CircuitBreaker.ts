@@ -61,7 +61,7 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
   }
 
   const told = (party: Party, changes: ReadonlyArray<Change>): Effect.Effect<void> =>
-    changes.some((change) => change !== undefined) ? log(party, changes) : Effect.void
+    changes.includes("opened") || changes.includes("closed") ? log(party, changes) : Effect.void
 
   const run = <A, E, R>(
     party: Party,

@@ -98,14 +98,16 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       ...(context.route === undefined ? {} : { errorBody: context.route.surface.errorBody })
     })
     // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const calling = (scope: Scope.Scope) => forward(context, permit, share, scope)
-    if (!request.stream) return yield* foldedReply(yield* calling(exchange.scope), encoder, share)
+    const { scope } = exchange
+    if (!request.stream)
+      return yield* foldedReply(yield* forward(context, permit, share, scope), encoder, share)
     const { contentType } = dialect
     const reply = { _tag: "Stream", contentType, encoder, share } as const
-    if (encoder.waiting === undefined) return { ...reply, answer: yield* calling(exchange.scope) }
+    if (encoder.waiting === undefined)
+      return { ...reply, answer: yield* forward(context, permit, share, scope) }
     // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
     // interrupted before its call is closed: otherwise the closed call looks like a failed model server.
-    const call = yield* Effect.forkIn(calling(Scope.forkUnsafe(exchange.scope)), exchange.scope)
+    const call = yield* Effect.forkIn(forward(context, permit, share, Scope.forkUnsafe(scope)), scope)
     const answer = yield* Effect.timeoutOption(Fiber.join(call), silence)
     return Option.isSome(answer)
       ? { ...reply, answer: answer.value }

@@ -18,7 +18,7 @@ export class StartupError extends Data.TaggedError("StartupError")<{
 
 /** An error with exit code 1. What another program said may have several lines. */
 export const startupError = (text: string): StartupError =>
-  new StartupError({ lines: text.trim().split(/\s*\n\s*/), exitCode: 1 })
+  new StartupError({ lines: text.split("\n").flatMap((line) => line.trim() || []), exitCode: 1 })
 
 /** Reads the settings. Fails with all problems at once and exit code 78. */
 export const settingsFrom = (

@@ -8,7 +8,7 @@
  * above is closed to that user, the server keeps one right of root: CAP_DAC_OVERRIDE, which ignores the permissions of files.
  */
 import { randomBytes } from "node:crypto"
-import { existsSync } from "node:fs"
+import { existsSync, statSync } from "node:fs"
 import * as fs from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
@@ -173,15 +173,18 @@ const inUse = (dataDir: string): Effect.Effect<string> =>
     const whose = running === undefined ? "" : ` (pid ${running.pid})`
     return `${dataDir} is in use by another tollgate${whose}: stop that one, or set DATA_DIR`
   })
+
 /** With `recursive` Node tries for ever where a file system has the parent and refuses the folder as missing, as /proc does. */
 const makeFolder = async (folder: string, mode: number): Promise<void> => {
-  if (existsSync(folder)) return
+  if (isFolder(folder)) return
   await makeFolder(path.dirname(folder), mode)
   await fs.mkdir(folder, { mode }).catch((cause: unknown) => {
     // Another first start at the same time was faster.
-    if (!existsSync(folder)) throw cause
+    if (!isFolder(folder)) throw cause
   })
 }
+
+const isFolder = (name: string): boolean => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true
 
 /** Creates DATA_DIR when it is missing, and starts its Postgres. Stops it when the scope closes. */
 export const embeddedPostgres = Effect.fnUntraced(function* ({

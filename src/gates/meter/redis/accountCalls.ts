@@ -116,9 +116,12 @@ export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers:
     })
     const [names, numbers, order]: [Array<string>, Array<number>, Array<number>] = [[], [], []]
     for (const { indices, now, of } of sections) {
-      const together = indices.flatMap((i) => calls[i] ?? [])
-      const own = together.flatMap((call) => call.own)
-      names.push(...of.names, ...together.map(({ id }) => of.records + id))
+      const own: Array<number> = []
+      names.push(...of.names)
+      for (const i of indices) {
+        names.push(of.records + (calls[i]?.id ?? ""))
+        own.push(...(calls[i]?.own ?? []))
+      }
       numbers.push(indices.length, of.idFrom, own.length / indices.length, of.owners)
       numbers.push(now, of.day, ...of.numbers, ...own)
       order.push(...indices)
