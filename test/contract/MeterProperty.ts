@@ -86,7 +86,7 @@ const step = fc.oneof(
 )
 type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 
-/** Those with the same key follow each other, in the order of the first of them: as one command decides them. */
+/** Those with the same key follow each other, in the order of the first of them, as one command decides those with the same claims. */
 const inSections = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => unknown): ReadonlyArray<A> =>
   [...Map.groupBy(items, (item) => JSON.stringify(keyOf(item))).values()].flat()
 
@@ -185,7 +185,8 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
       case "settleAll": {
         const all = action.turn.flatMap((which) => reservations.get(which) ?? [])
         yield* ask(
-          inSections(all, ({ admittedAt, claims }) => [claims, dayOf(admittedAt)]),
+          // The claims of each request are an object of its own here.
+          inSections(all, ({ admittedAt, id }) => [id, dayOf(admittedAt)]),
           (meter, one) => meter.settle(one, action.used)
         )
         break
