@@ -11,6 +11,14 @@ const faultsOf = (second: ReadonlyArray<string>): ReadonlyArray<string> =>
         ...second
       ]
 
+/** What the try that failed said: nothing else in the output of a run tells it. */
+const whyOf = ({ diff = "", message, stack = "" }: SerializedError): string =>
+  [message, diff, ...stack.split("\n").filter((line) => line.includes("/test/"))]
+    .filter((part) => part !== "")
+    .join("\n")
+    .slice(0, 2000)
+    .replaceAll(/^/gm, "    ")
+
 export class Summary implements Reporter {
   onTestRunEnd(modules: ReadonlyArray<TestModule>, unhandled: ReadonlyArray<SerializedError>): void {
     const count = { passed: 0, failed: unhandled.length, skipped: 0 }
@@ -18,9 +26,9 @@ export class Summary implements Reporter {
     for (const module of modules) {
       let failedTests = 0
       for (const test of module.children.allTests()) {
-        const { state } = test.result()
+        const { errors = [], state } = test.result()
         if ((test.diagnostic()?.retryCount ?? 0) > 0)
-          second.push(`  ${module.relativeModuleId}: ${test.fullName}`)
+          second.push([`  ${module.relativeModuleId}: ${test.fullName}`, ...errors.map(whyOf)].join("\n"))
         if (state === "passed") count.passed++
         else if (state === "failed") failedTests++
         else count.skipped++
