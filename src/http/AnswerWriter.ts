@@ -21,6 +21,7 @@ export class AnswerWriter {
   #texts: Array<string> = []
   #textBytes = 0
   #whenTaken: (() => void) | undefined
+  /** nothing was written since the last look (`breakSilence`) */
   #isSilent = true
 
   /** `kept`: bytes of memory of what the encoder keeps */

@@ -46,7 +46,7 @@ export class RequestCost {
   final: Counted | undefined
   /** nothing is held any more */
   settled = false
-  /** stops the renewal of its lease, while its call runs */
+  /** ends the renewal of its lease; undefined before its call */
   #endLease: (() => void) | undefined
 
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
