@@ -241,6 +241,23 @@ export const ModelList = Schema.Struct({
   data: Schema.Array(ModelEntry)
 })
 
+/** What Anthropic's clients get of the same two paths. */
+export const MessagesModelEntry = typed("model", {
+  id: Text,
+  display_name: Text,
+  created_at: Schema.String.annotate({ format: "date-time" }),
+  max_input_tokens: Schema.NullOr(ContextLength),
+  max_tokens: Schema.Null,
+  capabilities: Schema.Null
+})
+
+export const MessagesModelList = Schema.Struct({
+  data: Schema.Array(MessagesModelEntry),
+  has_more: Schema.Literal(false),
+  first_id: Schema.NullOr(Text),
+  last_id: Schema.NullOr(Text)
+}).annotate({ description: "All models are one page." })
+
 // Responses
 
 const OutputText = typed("output_text", { text: Text, annotations: Objects, logprobs: Objects })
@@ -325,6 +342,7 @@ export const Response = Schema.Struct({
   tool_choice: Schema.Union([Text, Schema.JsonObject]),
   tools: Objects,
   top_p: Schema.Finite,
+  truncation: Schema.Literals(["auto", "disabled"]),
   ...Object.fromEntries(
     Object.entries(constants).map(([name, value]) => [
       name,

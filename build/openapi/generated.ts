@@ -1,6 +1,6 @@
 /**
  * `npm run openapi`: writes all files that are made from the code, `openapi.json`, the endpoints in docs/reference.md and
- * the sampling options in docs/protocol.md. A test fails when a file differs.
+ * the tables of options, fields and types in docs/protocol.md. A test fails when a file differs.
  */
 import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
@@ -8,6 +8,7 @@ import { Schema } from "effect"
 import { nativeOptions } from "../../src/http/dialect/sampling.ts"
 import { routes } from "../../src/http/routes.ts"
 import { exact, openapiText } from "./document.ts"
+import { fieldRows } from "./fields.ts"
 import { typeRows } from "./types.ts"
 import { counts, needs, summaryOf } from "./operations.ts"
 
@@ -79,6 +80,7 @@ export const generated = () => [
   withTables("docs/reference.md", { endpoints: endpoints() }),
   withTables("docs/protocol.md", {
     options: options(),
+    fields: tableOf(["On", "In", "Field", "What becomes of it"], fieldRows()),
     types: tableOf(["On", "In", "Type", "What becomes of it"], typeRows())
   })
 ]

@@ -45,6 +45,11 @@ const orEvents = (answer: Schema.Top, ...pieces: ReadonlyArray<Schema.Top>) => (
   answered: "one object, or server-sent events with `stream: true`",
   answers: { [json]: [answer], [events]: pieces }
 })
+/** The second form is that of clients that send `anthropic-version`. */
+const orAnthropics = (answer: Schema.Top, anthropics: Schema.Top) => ({
+  answered: "Anthropic's form with `EXTRA_SURFACES=messages` and a header `anthropic-version`",
+  answers: { [json]: [answer, anthropics] }
+})
 
 const [model, embedder] = ["llama3.2", "nomic-embed-text"]
 const messages = [{ role: "user", content: "Why is the sky blue?" }]
@@ -101,8 +106,14 @@ const operations: Described = {
     example: { model, input: "Why is the sky blue?" },
     ...orEvents(Answers.Response, Answers.ResponseEvent)
   },
-  "GET /v1/models": { id: "listModels", ...object(Answers.ModelList) },
-  "GET /v1/models/{id}": { id: "retrieveModel", ...object(Answers.ModelEntry) },
+  "GET /v1/models": {
+    id: "listModels",
+    ...orAnthropics(Answers.ModelList, Answers.MessagesModelList)
+  },
+  "GET /v1/models/{id}": {
+    id: "retrieveModel",
+    ...orAnthropics(Answers.ModelEntry, Answers.MessagesModelEntry)
+  },
   "POST /v1/messages": {
     id: "createMessage",
     request: "MessagesRequest",

@@ -11,7 +11,7 @@ import { operationFor } from "./operations.ts"
 import { simplified } from "./simplified.ts"
 
 /** Keys of JSON Schema that a schema may be annotated with, for what its checks cannot say. */
-const annotated = new Set(["additionalProperties", "anyOf", "maxLength", "maximum", "not", "type"])
+const annotated = new Set(["additionalProperties", "anyOf", "maximum", "not", "type"])
 
 const { Response, Text: _text, ...answers } = Answers
 

@@ -65,7 +65,7 @@ export const membersOf = (ast: SchemaAST.AST): ReadonlyArray<Member> => {
   return type === undefined ? [] : [{ types: literals(type.type), ast, fate: fateOf(ast) }]
 }
 
-const becomes = (fate: Fate | undefined): string =>
+export const becomes = (fate: Fate | undefined): string =>
   fate === undefined ? "read" : fate.is === "refused" ? `400: ${fate.why}` : `left out: ${fate.why}`
 
 /** A row for each place and each thing that becomes of a type there. */

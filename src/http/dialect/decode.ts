@@ -55,6 +55,8 @@ const isAboutType = ({ path }: Problem): boolean => path.length === 1 && path[0]
 
 /** What no member of a union takes. A member whose type is another one has nothing to say. */
 const problemOfAny = ({ ast, issues }: SchemaIssue.AnyOf): Problem => {
+  const fate = fateOf(ast)
+  if (fate !== undefined) return { path: [], message: fate.why }
   const problem = issues.map(problemOf).find((one) => !isAboutType(one))
   if (problem !== undefined) return problem
   const types = typesOf(ast)

@@ -33,3 +33,7 @@ export const refusing = <S extends Schema.Top>(schema: S, why: string) =>
 
 export const refused = (why: string, ...types: ReadonlyArray<string>) =>
   types.map((type) => refusing(typed(type), why))
+
+/** A field that nothing here can honour: `null` and values of `idle` ask for nothing, others are refused with `why`, which says what to do. */
+export const unsupported = <const M extends ReadonlyArray<Schema.Top>>(why: string, ...idle: M) =>
+  Schema.optionalKey(Schema.Union([Schema.Null, ...idle]).annotate({ refused: why }))

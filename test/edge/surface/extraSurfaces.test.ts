@@ -2,6 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { call, layerGateway, newKey } from "../../support/Gateway.ts"
+import { objection } from "../../support/openapi.ts"
 import { inWorld } from "../../support/testWith.ts"
 
 const paths = [
@@ -101,6 +102,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))(
       const one = JSON.parse((yield* call("/v1/models/m", { headers })).text)
       assert.deepStrictEqual(one, { ...rest, id: "m", created_at: at })
       assert.strictEqual(JSON.parse((yield* call("/v1/models", { secret })).text).object, "list")
+      assert.strictEqual(objection("MessagesModelList", listed) + objection("MessagesModelEntry", one), "")
       const none = yield* newKey({ models: [] })
       const empty = yield* call("/v1/models", { headers: { ...headers, "x-api-key": none.secret } })
       assert.strictEqual(empty.text, '{"data":[],"has_more":false,"first_id":null,"last_id":null}')

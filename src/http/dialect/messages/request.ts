@@ -17,6 +17,7 @@ import {
 } from "../fields.ts"
 import { maxStopLength, maxStops, nativeOptions, samplingOf } from "../sampling.ts"
 import { maxListed } from "../tools.ts"
+import { unsupported } from "../types.ts"
 import { changesIn, Message, nativeMessages, System } from "./blocks.ts"
 import { nativeTools, Tool, ToolChoice } from "./tools.ts"
 
@@ -45,7 +46,10 @@ const promptFields = {
     Thinking,
     "`enabled` or `disabled`; any other type leaves it to `output_config.effort`"
   ),
-  output_config: absentable(OutputConfig)
+  output_config: absentable(OutputConfig),
+  output_format: absentable(OutputFormat, "the older name of `output_config.format`"),
+  compaction: unsupported("no conversation is shortened here; ask for a summary in a message"),
+  thread: unsupported("nothing is stored here; send all messages")
 }
 
 const Count = Schema.Struct(promptFields)
@@ -85,7 +89,7 @@ const promptOf = decide(function* (request: typeof Count.Type, { toolsMax }: Bou
   return present({
     messages: yield* nativeMessages(request.system, request.messages, made),
     tools: yield* nativeTools(request, changesIn(request.messages), made, toolsMax),
-    format: request.output_config?.format?.schema,
+    format: (request.output_config?.format ?? request.output_format)?.schema,
     think: thinkingOf(request)
   })
 })

@@ -5,6 +5,7 @@ import type { DecodedRequest } from "../../../domain/Inference.ts"
 import { type Bounds, requestDecoder } from "../Dialect.ts"
 import { present } from "../../../domain/json.ts"
 import { absentable, Images, wholeIn } from "../fields.ts"
+import { unsupported } from "../types.ts"
 import { forwardedOf, generationFields, optionsOf } from "./fields.ts"
 import { maxContextNumber, maxContextNumbers } from "./sealedContext.ts"
 
@@ -12,20 +13,24 @@ const SealedContext = Schema.Array(wholeIn([0, maxContextNumber])).check(
   Schema.isMaxLength(maxContextNumbers)
 )
 
+const noPicture = "no picture is made here; leave it out"
+
 const Generate = Schema.Struct({
   ...generationFields,
   prompt: absentable(Schema.String, "without one, the model is only loaded"),
   suffix: absentable(Schema.String, "what follows the text that is to be filled in"),
   images: absentable(Images),
   system: absentable(Schema.String, "instead of the model's own system prompt"),
-  template: absentable(Schema.String.annotate({ maxLength: 0 }), "not supported"),
+  // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
+  template: unsupported("not supported; send the whole prompt with `raw`", Schema.Literal("")),
+  width: unsupported(noPicture, Schema.Literal(0)),
+  height: unsupported(noPicture, Schema.Literal(0)),
+  steps: unsupported(noPicture, Schema.Literal(0)),
   raw: absentable(Schema.Boolean, "without the model's template; not together with `system` or `context`"),
   context: absentable(SealedContext, "as an earlier answer to this key gave it")
 })
 
 export const generateRequest = requestDecoder(Generate, (generate: typeof Generate.Type, bounds: Bounds) => {
-  // A template can print the model's system prompt. If it were dropped, the client would not notice the other answer.
-  if ((generate.template ?? "") !== "") return refuse("template: not supported")
   const context = generate.context ?? []
   if (generate.raw === true && ((generate.system ?? "") !== "" || context.length > 0))
     return refuse("raw: expected without system and context")

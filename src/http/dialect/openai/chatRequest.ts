@@ -9,7 +9,7 @@ import { absentable, AnyObject, boundMaxTokens, Effort, MaxTokens, thinkOf, TopL
 import { offerOf, Tool } from "../native/chatRequest.ts"
 import { samplingOf } from "../sampling.ts"
 import { chosenTools, maxListed } from "../tools.ts"
-import { refused } from "../types.ts"
+import { refused, unsupported } from "../types.ts"
 import { endUserClaim, generationFields } from "./fields.ts"
 import { Message, nativeMessages } from "./messages.ts"
 
@@ -51,7 +51,10 @@ const Chat = Schema.Struct({
     Schema.Struct({ enable_thinking: absentable(Schema.Boolean) }),
     "`enable_thinking` as above; everything else is dropped"
   ),
-  modalities: absentable(Schema.Array(Schema.Literal("text")))
+  modalities: unsupported("only text is written here", Schema.Array(Schema.Literal("text"))),
+  // An answer would have to call them by `function_call`, too.
+  functions: unsupported("send them as `tools`"),
+  moderation: unsupported("nothing is moderated here; leave it out")
 })
 
 const formatOf = (format: typeof ResponseFormat.Type | null | undefined): Json | undefined =>

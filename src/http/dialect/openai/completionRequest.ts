@@ -16,7 +16,7 @@ const Completion = Schema.Struct({
   prompt: Prompt,
   suffix: absentable(Schema.String, "what follows the text that is to be filled in"),
   echo: absentable(Schema.Boolean, "whether the answer begins with the prompt"),
-  best_of: absentable(One),
+  best_of: One,
   logprobs: absentable(wholeIn([0, 5]), "how many alternatives each log probability has")
 })
 

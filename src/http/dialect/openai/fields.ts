@@ -1,11 +1,17 @@
 /** Fields of both chat and completions on the OpenAI surface. */
 import { Schema } from "effect"
 import { endUserOf } from "../../../domain/EndUser.ts"
-import { absentable, MaxTokens, maxTokensText, ModelName } from "../fields.ts"
+import { absentable, AnyObject, MaxTokens, maxTokensText, ModelName } from "../fields.ts"
 import { openaiOptions } from "../sampling.ts"
+import { unsupported } from "../types.ts"
 
 /** The model server gives one answer only. */
-export const One = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1 }, { expected: "1" }))
+export const One = unsupported("expected 1; send a request for each answer", Schema.Literal(1))
+
+export const LogitBias = unsupported(
+  "its tokens are those of OpenAI's models; leave it out",
+  AnyObject.check(Schema.isMaxProperties(0))
+)
 
 const StreamOptions = Schema.Struct({
   include_usage: absentable(
@@ -41,5 +47,6 @@ export const generationFields = {
   stream: absentable(Schema.Boolean, "default false"),
   stream_options: absentable(StreamOptions),
   max_tokens: absentable(MaxTokens, maxTokensText),
-  n: absentable(One)
+  n: One,
+  logit_bias: LogitBias
 }

@@ -5,7 +5,7 @@ import type { JsonObject } from "../../../domain/Inference.ts"
 import { Arguments, type Calls, nativeMessage } from "../conversation.ts"
 import { FileData, fileText, lines } from "../documents.ts"
 import { absentable, base64Of, ImageUrl } from "../fields.ts"
-import { refused } from "../types.ts"
+import { refused, unsupported } from "../types.ts"
 
 /** Images are `data:` URLs only, because the gateway fetches nothing for a client. */
 export const Part = Schema.Union([
@@ -24,13 +24,15 @@ export const Part = Schema.Union([
 
 const Content = Schema.Union([Schema.String, Schema.Array(Part)])
 
+const Called = Schema.Struct({
+  name: Schema.String,
+  arguments: absentable(Arguments, "a JSON object as text; other text becomes the argument `input`")
+})
+
 const FunctionCall = Schema.Struct({
   id: absentable(Schema.String),
   type: absentable(Schema.Literal("function")),
-  function: Schema.Struct({
-    name: Schema.String,
-    arguments: absentable(Arguments, "a JSON object as text; other text becomes the argument `input`")
-  })
+  function: Called
 })
 
 const CustomCall = Schema.Struct({
@@ -44,16 +46,21 @@ export const ToolCall = Schema.Union([CustomCall, FunctionCall])
 export const Message = Schema.Struct({
   role: Schema.Literals(["system", "developer", "user", "assistant", "tool", "function"]),
   content: absentable(Content),
-  name: absentable(Schema.String),
+  refusal: absentable(Schema.String, "instead of `content`"),
+  audio: unsupported("no sound is kept here; send its words as `content`"),
+  name: absentable(Schema.String, "of the tool, in its result; other roles have no place for it"),
   reasoning: absentable(Schema.String),
   reasoning_content: absentable(Schema.String),
   tool_calls: absentable(Schema.Array(ToolCall)),
+  function_call: absentable(Called, "as older clients have it in their history, instead of `tool_calls`"),
   tool_call_id: absentable(Schema.String)
 }).annotate({
   not: {
     properties: {
       role: { not: { const: "assistant" } },
       content: { type: "null" },
+      refusal: { type: "null" },
+      function_call: { type: "null" },
       tool_calls: { type: ["array", "null"], maxItems: 0 }
     }
   }
@@ -91,14 +98,17 @@ const callOf = (made: Calls, call: typeof ToolCall.Type): JsonObject =>
 export const nativeMessages = decide(function* (messages: ReadonlyArray<Message>, made: Calls) {
   const native: Array<JsonObject> = []
   for (const [index, message] of messages.entries()) {
-    const calls = (message.tool_calls ?? []).map((call) => callOf(made, call))
+    const { function_call: old, tool_calls: listed } = message
+    const called = [...(listed ?? []), ...(old === undefined || old === null ? [] : [{ function: old }])]
+    const calls = called.map((call) => callOf(made, call))
+    const content = message.content ?? message.refusal
     // Clients send back the assistant's messages, also those without content.
-    const isEmpty = message.content === undefined || message.content === null
+    const isEmpty = content === undefined || content === null
     if (isEmpty && calls.length === 0 && message.role !== "assistant")
       return yield* refuse(`messages.${index}.content: missing`)
-    const [content, role] = [message.content ?? "", roleOf(message.role)]
+    const role = roleOf(message.role)
     const thinking = message.reasoning ?? message.reasoning_content
-    const said = { text: textOf(content), thinking, images: imagesOf(content), calls }
+    const said = { text: textOf(content ?? ""), thinking, images: imagesOf(content ?? ""), calls }
     native.push(
       role === "tool"
         ? made.result(message.tool_call_id, said, message.name)

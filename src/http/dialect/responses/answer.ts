@@ -102,8 +102,7 @@ export const constants = {
   previous_response_id: null,
   service_tier: "default",
   store: false,
-  top_logprobs: 0,
-  truncation: "disabled"
+  top_logprobs: 0
 }
 
 /** Fields of every answer that a request may say, and what they are when it does not. */
@@ -121,7 +120,8 @@ const usual: JsonObject = {
   text: {},
   tool_choice: "auto",
   tools: [],
-  top_p: 1
+  top_p: 1,
+  truncation: "disabled"
 }
 
 /** An object of the type with the keys that the standard demands. */

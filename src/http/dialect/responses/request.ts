@@ -12,6 +12,7 @@ import { absentable, AnyObject, boundMaxTokens, Effort, ModelName, thinkOf, whol
 import { endUserClaim, endUserFields } from "../openai/fields.ts"
 import type { Body } from "../strictJson.ts"
 import { openaiOptions, samplingOf } from "../sampling.ts"
+import { unsupported } from "../types.ts"
 import { addedTools, boundItems, Input, nativeMessages } from "./input.ts"
 import { echoOf } from "./answer.ts"
 import { nativeTools, ToolChoice, Tools } from "./tools.ts"
@@ -35,7 +36,9 @@ const Metadata = Schema.Record(
 ).check(Schema.isMaxProperties(16))
 
 /** Nothing is stored here, so a part of the conversation would be lost unseen. */
-const Stored = Schema.optionalKey(Schema.Null.annotate({ message: "not supported, send the whole input" }))
+const Stored = unsupported("nothing is stored here; send the whole input")
+
+const noLogprobs = "its answers have no log probabilities; /v1/chat/completions has them"
 
 const Responses = Schema.Struct({
   ...endUserFields,
@@ -67,7 +70,21 @@ const Responses = Schema.Struct({
   previous_response_id: Stored,
   conversation: Stored,
   prompt: Stored,
-  background: absentable(Schema.Literal(false), "an answer is not kept for later")
+  background: unsupported("no answer is kept for later; leave it out", Schema.Literal(false)),
+  moderation: unsupported("nothing is moderated here; leave it out"),
+  top_logprobs: unsupported(noLogprobs, Schema.Literal(0)),
+  // Answers have the text of their reasoning anyway, and nothing else that is asked for here.
+  include: unsupported(
+    noLogprobs,
+    Schema.Array(Schema.String).check(
+      Schema.isMaxLength(64),
+      Schema.makeFilter((parts) => !parts.includes("message.output_text.logprobs"))
+    )
+  ),
+  truncation: absentable(
+    Schema.Literals(["auto", "disabled"]),
+    "whether a prompt that is too long is cut; the default is the model server's"
+  )
 })
 
 type Responses = typeof Responses.Type
@@ -97,7 +114,8 @@ const decoder = requestDecoder(
         messages,
         tools: yield* nativeTools(tools, request.tool_choice, made, bounds.toolsMax),
         format: formatOf(request.text?.format),
-        think: thinkOf(request.reasoning?.effort)
+        think: thinkOf(request.reasoning?.effort),
+        truncate: request.truncation && request.truncation === "auto"
       }),
       options: samplingOf(request),
       thinkIfAble: true,

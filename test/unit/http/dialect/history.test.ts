@@ -63,6 +63,32 @@ it("when a model wrote broken arguments, then each later request has them as one
       ])
 })
 
+it("when a history is of functions, or has a refusal, then the model reads the calls, their results and the refusal", () => {
+  const messages: Json = [
+    { role: "assistant", content: null, function_call: { name: "f", arguments: '{"city":"Bern"}' } },
+    { role: "function", name: "f", content: "rain" },
+    { role: "assistant", content: null, refusal: "No." }
+  ]
+  assert.deepStrictEqual(chat.accepted({ model: "m", messages }).body["messages"], [
+    {
+      role: "assistant",
+      content: "",
+      tool_calls: [{ function: { name: "f", arguments: { city: "Bern" } } }]
+    },
+    { role: "tool", content: "rain", tool_name: "f" },
+    { role: "assistant", content: "No." }
+  ])
+})
+
+it("when a response says whether a long prompt is cut, then the model server hears it", () => {
+  for (const [truncation, truncate] of [
+    ["auto", true],
+    ["disabled", false],
+    [null, undefined]
+  ] as const)
+    assert.strictEqual(response.accepted({ model: "m", input: "a", truncation }).body["truncate"], truncate)
+})
+
 const base64 = (text: string | Uint8Array) => Buffer.from(text).toString("base64")
 
 const attaching: ReadonlyArray<readonly [typeof chat, (data: string) => Json, (more: Json) => Json]> = [

@@ -113,24 +113,27 @@ const inSchema = (path: string) =>
 /** For whom a request is: the audit's business. `user` is the other field, in the order of the alphabet. */
 const endUser = ["safety_identifier"]
 
+/** It is refused. */
+const logitBias = [...inSchema("logit_bias"), "logit_bias{schema}"]
+
 /** Places whose text does not reach the backend. Whoever adds to this list says why. */
 const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
   // The discovered spelling of the model is sent, never the client's. Of a schema only known keywords pass.
   nativeChat: [...inSchema("format"), "model"],
-  // A template is refused.
-  nativeGenerate: [...inSchema("format"), "model", "template"],
+  nativeGenerate: [...inSchema("format"), "model"],
   nativeEmbed: ["model"],
   nativeEmbeddings: ["model"],
   nativeShow: ["model", "name"],
   // The name chooses one of `tools`.
   openaiChat: [
+    ...logitBias,
     "model",
     ...inSchema("response_format.json_schema.schema"),
     ...endUser,
     "tool_choice.function.name",
     "user"
   ],
-  openaiCompletions: ["model", ...endUser, "user"],
+  openaiCompletions: [...logitBias, "model", ...endUser, "user"],
   // Any JSON is let in, so that token arrays get a sentence of their own.
   openaiEmbeddings: ["input[][]", "input{key}", "input{}", "model", ...endUser, "user"],
   // The answer repeats `metadata` and the key of a cache.
@@ -138,6 +141,7 @@ const notForwarded: Readonly<Record<string, ReadonlyArray<string>>> = {
     "metadata{schema}",
     "metadata{key}",
     "metadata{}",
+    "include[]",
     "model",
     "reasoning.summary",
     ...endUser,

@@ -41,7 +41,7 @@ describe("POST /v1/chat/completions, the request", () => {
       [chat({ stop: ["a", 1] }), "stop"],
       [chat({ response_format: { type: "json_schema" } }), "response_format"],
       [chat({ response_format: { type: "json_schema", json_schema: { name: "x" } } }), "response_format"],
-      [chat({ modalities: ["audio"] }), "modalities.0: expected"],
+      [chat({ modalities: ["audio"] }), "modalities: only text is written here"],
       [chat({ tools: [{ type: "web_search" }] }), "tools.0.type: expected"],
       [
         chat({ tools: [tool("f")], tool_choice: { type: "function", function: { name: "g" } } }),

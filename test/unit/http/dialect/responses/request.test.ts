@@ -161,11 +161,11 @@ describe("POST /v1/responses, the request", () => {
       [asked({ input: [] }), "input: expected a message"],
       [
         asked({ previous_response_id: "resp_1" }),
-        "previous_response_id: not supported, send the whole input"
+        "previous_response_id: nothing is stored here; send the whole input"
       ],
-      [asked({ conversation: { id: "c" } }), "conversation: not supported, send the whole input"],
-      [asked({ prompt: { id: "p" } }), "prompt: not supported, send the whole input"],
-      [asked({ background: true }), "background: expected false"],
+      [asked({ conversation: { id: "c" } }), "conversation: nothing is stored here; send the whole input"],
+      [asked({ prompt: { id: "p" } }), "prompt: nothing is stored here; send the whole input"],
+      [asked({ background: true }), "background: no answer is kept for later"],
       [
         asked({ input: [{ type: "item_reference", id: "msg_1" }] }),
         "input.0: items are not stored here, so none can be referred to: set store to false"
