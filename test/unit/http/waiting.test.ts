@@ -7,10 +7,12 @@ import { layerMemory as layerBackend, replyWith } from "../../support/twins/Back
 import { BackendFailed } from "../../../src/domain/Errors.ts"
 import { extraSurfaces } from "../../../src/domain/Surface.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
+import { layerFromStore, layerNone } from "../../../src/gates/queue/fromStore.ts"
+import { layerMemory } from "../../../src/gates/queue/memory.ts"
 import { routes, type Route } from "../../../src/http/routes.ts"
 import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { layerInMemory } from "../../support/inMemory.ts"
+import { type InMemoryOptions, layerInMemory } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
@@ -27,7 +29,7 @@ const streams = all.flatMap((route) =>
 const timeouts = ClientTimeouts.defaultValue()
 
 /** A gateway before a model that begins when the test says so. */
-const late = Effect.fnUntraced(function* (silence = 5) {
+const late = Effect.fnUntraced(function* (silence = 5, queue: InMemoryOptions["queue"] = layerNone) {
   const begun = yield* Deferred.make<Stream.Stream<Frame, BackendFailed>, BackendFailed>()
   const [keys, key] = [makeKeys(), memoryKey({})]
   keys.add(key)
@@ -37,16 +39,15 @@ const late = Effect.fnUntraced(function* (silence = 5) {
       models: Effect.succeed([modelNamed("m:latest")]),
       reply: () => Deferred.await(begun)
     }),
+    queue,
     server: { extraSurfaces: new Set(extraSurfaces) }
   }).pipe(Layer.provide(Layer.succeed(ClientTimeouts, { ...timeouts, silence })))
   const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
   return { begun, secret: key.secret, url: HttpServer.formatAddress(address) }
 })
 
-/** Asks it for a stream. */
-const ask = Effect.fnUntraced(function* (path: string, silence?: number) {
-  const { begun, secret, url } = yield* late(silence)
-  const response = fetch(new URL(path, url), {
+const post = (path: string, { secret, url }: { readonly secret: string; readonly url: string }) =>
+  fetch(new URL(path, url), {
     method: "POST",
     headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
     body: JSON.stringify({
@@ -57,7 +58,11 @@ const ask = Effect.fnUntraced(function* (path: string, silence?: number) {
       ...(path === "/v1/responses" ? { input: "hi" } : { prompt: "hi" })
     })
   })
-  return { begun, response }
+
+/** Asks it for a stream. */
+const ask = Effect.fnUntraced(function* (path: string, silence?: number) {
+  const gateway = yield* late(silence)
+  return { begun: gateway.begun, response: post(path, gateway) }
 })
 
 const readerOf = (response: Response) => {
@@ -150,6 +155,20 @@ test("when the first frame takes long, then a stream of NDJSON has no byte befor
       assert.strictEqual(answer.status, status, path)
       assert.match(yield* readerOf(answer).rest, status === 200 ? /^\{"model":"m"/ : /^\{"error"/, path)
     }
+  }
+})
+
+test("when a request waits in line, then no stream says so, and a refusal of the line has its status", function* () {
+  const line = layerFromStore({ places: 1, depth: 9, maxWaitMs: 100 })
+  const gateway = yield* late(1, line.pipe(Layer.provide(layerMemory({ leaseS: 30 }))))
+  const first = yield* Effect.promise(() => post("/v1/chat/completions", gateway))
+  assert.strictEqual(first.status, 200)
+  for (const { path } of streams) {
+    const refused = yield* Effect.promise(() => post(path, gateway))
+    assert.strictEqual(refused.status, 429, path)
+    assert.isAtLeast(Number(refused.headers.get("retry-after")), 1)
+    assert.isAtLeast(Number(refused.headers.get("x-queue-wait-ms")), 90)
+    assert.include(yield* readerOf(refused).rest, "wait for the model")
   }
 })
 
