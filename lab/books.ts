@@ -1,23 +1,24 @@
 /** What the books say of a run: limits that were overrun, refusals that were wrong, requests without a row, corrections. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
+import type { SqlError } from "effect/sql/SqlError"
 
-const Count = Schema.Tuple([Schema.Struct({ n: Schema.Finite })])
-const decodeCount = Schema.decodeUnknownEffect(Count)
+const decodeCount = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
+/** The number `n` that a query has. */
+export const count = (query: (pg: PgClient.PgClient) => Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
+  Effect.flatMap(PgClient.PgClient, (pg) => Effect.flatMap(query(pg), decodeCount)).pipe(
+    Effect.map(([{ n }]) => n),
+    Effect.orDie
+  )
 
 /** Rate refusals before which, in the longest time a window can reach back, the key had not had its rpm. */
 export const wronglyRefused = (prefix: string, rpm: number) =>
-  Effect.flatMap(
-    PgClient.PgClient,
+  count(
     (pg) => pg`
       SELECT count(*)::float8 AS n FROM audit_log a
       WHERE a.key_prefix = ${prefix} AND a.error_type = 'rate_limit_exceeded' AND (
         SELECT count(*) FROM admissions d WHERE d.key_id = a.key_id
           AND d.admitted_at > a.arrived_at - interval '60.6 seconds' AND d.admitted_at <= a.completed_at) < ${rpm}`
-  ).pipe(
-    Effect.flatMap(decodeCount),
-    Effect.map(([{ n }]) => n),
-    Effect.orDie
   )
 
 /** Requests the model server got that have no audit row, of all that it got. */
@@ -61,27 +62,17 @@ export const allCorrections: Effect.Effect<
 
 /** Tokens the ledger has for a key. */
 export const spentOf = (prefix: string) =>
-  Effect.flatMap(
-    PgClient.PgClient,
+  count(
     (pg) => pg`SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n
       FROM ledger JOIN api_keys k ON k.id = key_id WHERE k.prefix = ${prefix}`
-  ).pipe(
-    Effect.flatMap(decodeCount),
-    Effect.map(([{ n }]) => n),
-    Effect.orDie
   )
 
 /** The most tokens of a key in any 60 seconds. Only for short requests: their tokens are taken for used when admitted. */
 export const tokensInMinute = (prefix: string) =>
-  Effect.flatMap(
-    PgClient.PgClient,
+  count(
     (pg) => pg`
       SELECT coalesce(max(n), 0)::float8 AS n FROM (
         SELECT sum(a.tokens_in + a.tokens_out) OVER (PARTITION BY d.key_id ORDER BY d.admitted_at RANGE BETWEEN
           CURRENT ROW AND interval '59.9 seconds' FOLLOWING) AS n
         FROM admissions d JOIN audit_log a USING (request_id) WHERE a.key_prefix = ${prefix}) AS spans`
-  ).pipe(
-    Effect.flatMap(decodeCount),
-    Effect.map(([{ n }]) => n),
-    Effect.orDie
   )

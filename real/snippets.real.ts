@@ -1,7 +1,6 @@
 /** The Python code of the playground, run as pasted with the packages that it names. */
 import { execFile } from "node:child_process"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { promisify } from "node:util"
 import { assert, layer } from "@effect/vitest"
@@ -10,6 +9,7 @@ import { snippetOf } from "../playground/script/snippets.js"
 import { surfaces } from "../playground/script/surfaces.js"
 import { Fake, Gateway, layerGateway, newKey } from "../test/support/Gateway.ts"
 import { commandOf } from "./clients/install.ts"
+import { temporaryFolder } from "../test/support/temporaryFolder.ts"
 
 const run = promisify(execFile)
 
@@ -34,11 +34,6 @@ const request = {
   reasoning: ""
 }
 
-const scratch = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tollgate-snippet-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
-
 layer(layerGateway(), { excludeTestServices: true, timeout: 600_000 })(
   "the Python code of the playground",
   (it) => {
@@ -54,7 +49,7 @@ layer(layerGateway(), { excludeTestServices: true, timeout: 600_000 })(
               yield* Fake,
               yield* Gateway,
               yield* newKey(),
-              yield* scratch
+              yield* temporaryFolder
             ]
             const { body, path: target } = surfaces[surface]
             const code = snippetOf({

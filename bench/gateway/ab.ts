@@ -95,14 +95,12 @@ const ab: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
         ...(stores === undefined ? {} : { DATABASE_URL: stores.databaseUrl, REDIS_URL: stores.redisUrl }),
         BACKEND_URL: url,
         GOOD: good,
-        POOR: mintKey("tg_"),
         SHUTDOWN_DRAIN_MS: "0",
         NUM_PREDICT_CAP: "20000",
         LOG_LEVEL: "error"
       }
     )
-    const keys = { good, poor: good, nobody: "nonsense" }
-    return { ...served, keys, name: "tollgate" as const, stores: stores?.pids ?? [] }
+    return { ...served, key: good, name: "tollgate" as const, stores: stores?.pids ?? [] }
   })
   const take = Effect.fnUntraced(function* (
     contender: Effect.Success<ReturnType<typeof of>>,

@@ -1,34 +1,34 @@
 /** Bifrost, a gateway by others, when its program is there (`PEER_BIFROST`). */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { Effect } from "effect"
-import { type Contender, most, nobody } from "./contenders.ts"
+import { type Contender, most } from "./contenders.ts"
 import { serve } from "./processes.ts"
 import { bodyOf, table, type Work } from "./works.ts"
+import { temporaryFolder } from "../../test/support/temporaryFolder.ts"
 
-const keys = { good: "sk-bf-good", poor: "sk-bf-poor", nobody }
+const secret = "sk-bf-good"
 
 /** By name too, because version 1.4 does not know `*`. */
 const models = ["*", "short", "paced"]
 
-const key = (id: "good" | "poor", budgets: { readonly day?: string; readonly month?: string } = {}) => ({
-  id,
-  name: id,
-  value: keys[id],
+const key = {
+  id: "good",
+  name: "good",
+  value: secret,
   is_active: true,
-  rate_limit_id: id,
-  budget_id: budgets.day,
+  rate_limit_id: "good",
+  budget_id: "day",
   provider_configs: [
     {
       provider: "openai",
       allowed_models: models,
       key_ids: ["*"],
       weight: 1,
-      budget_id: budgets.month
+      budget_id: "month"
     }
   ]
-})
+}
 
 /** All that Bifrost has of what Tollgate does: virtual keys, limits, budgets, and a row for each request. */
 const configOf = (backendUrl: string, home: string) => ({
@@ -55,10 +55,9 @@ const configOf = (backendUrl: string, home: string) => ({
         request_reset_duration: "1m",
         token_max_limit: most,
         token_reset_duration: "1m"
-      },
-      { id: "poor", request_max_limit: 1, request_reset_duration: "1m" }
+      }
     ],
-    virtual_keys: [key("good", { day: "day", month: "month" }), key("poor")]
+    virtual_keys: [key]
   },
   providers: {
     openai: {
@@ -69,18 +68,13 @@ const configOf = (backendUrl: string, home: string) => ({
   }
 })
 
-const folder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(join(tmpdir(), "tollgate-bench-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
-
 /** The status and the body of one answer. */
-const ask = ({ headers, prefix, url }: Contender, work: Work, key: string) =>
+const ask = ({ prefix, url }: Contender, work: Work, key: string) =>
   Effect.tryPromise(async (signal) => {
     const response = await fetch(url + work.path, {
       method: "POST",
       signal,
-      headers: { "content-type": "application/json", authorization: `Bearer ${key}`, ...headers },
+      headers: { "content-type": "application/json", authorization: `Bearer ${key}` },
       body: bodyOf(work, prefix)
     })
     return { status: response.status, body: await response.text() }
@@ -95,7 +89,7 @@ export const startBifrost = Effect.fnUntraced(function* (
   backendUrl: string,
   say: (line: string) => Effect.Effect<void>
 ) {
-  const home = yield* folder
+  const home = yield* temporaryFolder
   yield* Effect.sync(() =>
     writeFileSync(join(home, "config.json"), JSON.stringify(configOf(backendUrl, home)))
   )
@@ -105,9 +99,9 @@ export const startBifrost = Effect.fnUntraced(function* (
     {},
     { program, folder: home, silent: true, idleS: 2 }
   )
-  const contender: Contender = { ...served, name: "bifrost", keys, prefix: "openai/" }
+  const contender: Contender = { ...served, name: "bifrost", key: secret, prefix: "openai/" }
   for (const work of [table.json32, table.stream32]) {
-    const { status, body } = yield* ask(contender, work, keys.good)
+    const { status, body } = yield* ask(contender, work, secret)
     if (status !== 200)
       return yield* Effect.fail(
         `Bifrost answered ${status} to its own key, ${work.name}: ${body.slice(0, 150)}`

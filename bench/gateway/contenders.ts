@@ -1,6 +1,5 @@
 /** Who takes part, in front of one and the same backend. */
 import { Effect, Layer, Redacted } from "effect"
-import { mintKey } from "../../src/domain/Key.ts"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
@@ -9,14 +8,14 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { file, processOn, type Served, serve } from "./processes.ts"
 
-export type ContenderName = "floor" | "floor with stores" | "tollgate" | "twins" | "bifrost"
+export type ContenderName = "floor" | "floor with stores" | "tollgate" | "bifrost"
 
 export interface Contender extends Served {
   readonly name: ContenderName
-  readonly headers?: Readonly<Record<string, string>>
   /** what stands before the name of a model */
   readonly prefix?: string
-  readonly keys: { readonly good: string; readonly poor: string; readonly nobody: string }
+  /** one that may do anything */
+  readonly key: string
   /** the processes of its Postgres and its Redis */
   readonly stores?: ReadonlyArray<number>
 }
@@ -24,27 +23,26 @@ export interface Contender extends Served {
 export const nobody = "nonsense"
 export const most = 2_000_000_000
 
-/** A durable Postgres and a Redis, with a key that may do anything and one that may do next to nothing. */
+/** A durable Postgres and a Redis, with a key that may do anything. */
 export const makeStores = Effect.gen(function* () {
   const cluster = yield* makePostgresClusterWith(durable)
   const redis = yield* makeRedisServer(findRedis())
   const database = layerPostgres({ url: cluster.socket("postgres") })
   yield* Effect.provide(migrate, database)
-  const keys = yield* Effect.gen(function* () {
+  const key = yield* Effect.gen(function* () {
     const registry = yield* Registry
     const limits = { rpm: most, tpm: most, concurrent: 100_000 }
     yield* registry.createTenant({ name: "bench", allowAllModels: true, ...limits })
     const good = yield* registry.createKey({ tenant: "bench", name: "good" })
     yield* registry.setBudgets(good.key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
-    const poor = yield* registry.createKey({ tenant: "bench", name: "poor", rpm: 1 })
-    return { good: good.secret, poor: poor.secret, nobody }
+    return good.secret
   }).pipe(
     Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))
   )
   return {
     databaseUrl: Redacted.value(cluster.url("postgres")),
     redisUrl: redis.url,
-    keys,
+    key,
     processes: [processOn(cluster.port), processOn(redis.port)]
   }
 })
@@ -60,7 +58,7 @@ export const floor = (backendUrl: string) =>
     (served): Contender => ({
       ...served,
       name: "floor",
-      keys: { good: nobody, poor: nobody, nobody }
+      key: nobody
     })
   )
 
@@ -83,7 +81,7 @@ export const floorWithStores = (backendUrl: string, stores: Stores) =>
       ...served,
       name: "floor with stores",
       stores: stores.processes,
-      keys: { good: nobody, poor: nobody, nobody }
+      key: nobody
     })
   )
 
@@ -118,16 +116,7 @@ export const tollgate = (backendUrl: string, stores: Stores, { profile, idleS = 
     (served): Contender => ({
       ...served,
       name: "tollgate",
-      keys: stores.keys,
+      key: stores.key,
       stores: stores.processes
     })
   )
-
-/** The same gateway on memory twins: what is left is its own work. */
-export const twins = (backendUrl: string) => {
-  const keys = { good: mintKey("tg_"), poor: mintKey("tg_"), nobody }
-  return Effect.map(
-    serve("0", [file("twins.ts")], { BACKEND_URL: backendUrl, GOOD: keys.good, POOR: keys.poor }),
-    (served): Contender => ({ ...served, name: "twins", keys })
-  )
-}

@@ -11,11 +11,9 @@ const env = (name: string): string => process.env[name] ?? ""
 const target = new URL(env("URL"))
 const headers: Readonly<Record<string, string>> = {
   "content-type": "application/json",
-  authorization: `Bearer ${env("KEY")}`,
-  ...JSON.parse(env("HEADERS") === "" ? "{}" : env("HEADERS"))
+  authorization: `Bearer ${env("KEY")}`
 }
-/** A prompt of many words is made here: it would be too long for a variable of the environment. */
-const body = env("BODY").replace("{words}", "word ".repeat(Number(env("WORDS"))))
+const body = env("BODY")
 const paced = env("PACED") !== ""
 const connections = Number(env("CONNECTIONS"))
 

@@ -35,8 +35,6 @@ export interface Sample {
   /** MiB */
   readonly rss: number
   readonly statuses: string
-  /** share of the answers that were 200 */
-  readonly good: number
   /** how busy core 0 and core 1 were, and the load alone, 0 to 1 */
   readonly core0: number
   readonly core1: number
@@ -47,10 +45,8 @@ const load = (asked: Contender, work: Work, seconds: number) =>
   Effect.callback<string>((resume) => {
     const child = launch("1", [file("load.ts")], {
       URL: asked.url + work.path,
-      KEY: asked.keys[work.key ?? "good"],
-      HEADERS: JSON.stringify(asked.headers ?? {}),
+      KEY: asked.key,
       BODY: bodyOf(work, asked.prefix),
-      WORDS: String(work.words ?? 0),
       PACED: work.paced === true ? "yes" : "",
       CONNECTIONS: String(work.connections),
       RATE: String(work.rate ?? ""),
@@ -75,7 +71,6 @@ export const measure = Effect.fnUntraced(function* (asked: Contender, work: Work
     ...result,
     core0,
     core1,
-    good: result.requests === 0 ? 0 : (result.statuses["200"] ?? 0) / result.requests,
     cpuPerRequest: cpu / result.requests,
     storesPerRequest: ((storesSoFar() - storesBefore) * 1e6) / result.requests,
     cpuPerFrame: work.frames === undefined ? 0 : cpu / result.requests / work.frames,

@@ -39,8 +39,6 @@ const ended = (child: ChildProcess) =>
 export interface Served {
   readonly url: string
   readonly child: ChildProcess
-  /** from the start of the process to its first answer, ms */
-  readonly startMs: number
   /** resident memory before the first request, MiB */
   readonly idleRss: number
 }
@@ -66,7 +64,6 @@ export const serve = Effect.fnUntraced(function* (
   how: How = {}
 ) {
   const port = yield* freePort
-  const startedAt = performance.now()
   const placed = args.map((arg) => arg.replace("{port}", String(port)))
   const child = yield* Effect.acquireRelease(
     Effect.sync(() => launch(cores, placed, { ...env, PORT: String(port) }, how)),
@@ -75,9 +72,8 @@ export const serve = Effect.fnUntraced(function* (
   child.stdout?.resume()
   const url = `http://127.0.0.1:${port}`
   yield* answers(`${url}/readyz`)
-  const startMs = performance.now() - startedAt
   yield* Effect.sleep(Duration.seconds(how.idleS ?? 0))
-  return { url, child, startMs, idleRss: costOf(child).rss } satisfies Served
+  return { url, child, idleRss: costOf(child).rss } satisfies Served
 })
 
 const gone: ReadonlySet<unknown> = new Set(["ENOENT", "ESRCH"])

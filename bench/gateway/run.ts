@@ -1,12 +1,10 @@
 /**
- * `npm run bench`: Tollgate, its memory twins and Bifrost against the floor, on this machine. Server on core 0;
- * backend, stores, load and this program on core 1. Contenders take turns (A B A B), and so do the works; what is printed is
- * the median over the rounds.
+ * `npm run bench`: Tollgate and Bifrost against the floor, on this machine. Server on core 0; backend, stores, load and this
+ * program on core 1. Contenders take turns (A B A B), and so do the works; what is printed is the median over the rounds.
  *
- * Arguments: `--rounds 3 --seconds 6`; `--only short` for the works whose name has that in it; `--table` for the table
- * of all instead; `--profile <dir>` leaves a V8 CPU profile of Tollgate there. Bifrost takes part when its path is
- * given: `PEER_BIFROST=/path/to/bifrost-http`; `TOLLGATE_MAIN` is another program than `build/start.js` for Tollgate.
- * How to repeat the table: RESULTS.md.
+ * Arguments: `--rounds 3 --seconds 6`; `--only JSON` for the works whose name has that in it; `--profile <dir>` leaves a V8 CPU
+ * profile of Tollgate there. Bifrost takes part when its path is given: `PEER_BIFROST=/path/to/bifrost-http`; `TOLLGATE_MAIN` is
+ * another program than `build/start.js` for Tollgate. How to repeat the tables: RESULTS.md.
  */
 import { cpus } from "node:os"
 import { parseArgs } from "node:util"
@@ -14,20 +12,19 @@ import { Effect, type Scope } from "effect"
 import { startBifrost } from "./bifrost.ts"
 import * as contenders from "./contenders.ts"
 import { measure, type Sample } from "./measure.ts"
-import { median, reportOf } from "./report.ts"
-import { tableOf } from "./summary.ts"
-import { table, type Work, works } from "./works.ts"
+import { reportOf } from "./report.ts"
+import { table, type Work } from "./works.ts"
 
 const { values: options } = parseArgs({
   options: {
     rounds: { type: "string", default: "3" },
     seconds: { type: "string", default: "6" },
     only: { type: "string", default: "" },
-    table: { type: "boolean", default: false },
     profile: { type: "string" }
   }
 })
 const [rounds, seconds] = [Number(options.rounds), Number(options.seconds)]
+
 /**
  * V8 goes on optimising for some fifty thousand requests; until then a gateway is measured at its warming up. Seconds for
  * its first work, and for each after that, which is new to parts of it only.
@@ -36,19 +33,11 @@ const warmUpS = { first: 30, later: 5, floor: 2 } as const
 
 const say = (line: string) => Effect.sync(() => void process.stdout.write(`${line}\n`))
 
-/** From the start of the process to its first answer, five times over. */
-const coldStart = (backendUrl: string, stores: contenders.Stores) =>
-  Effect.forEach([1, 2, 3, 4, 5], () =>
-    Effect.scoped(Effect.map(contenders.tollgate(backendUrl, stores), ({ startMs }) => startMs))
-  )
-
-type Samples = Map<contenders.ContenderName, Array<Sample>>
-
 /** A work, who does it, and what was measured of each. */
 interface Planned {
   readonly work: Work
   readonly able: ReadonlyArray<contenders.Contender>
-  readonly samples: Samples
+  readonly samples: Map<contenders.ContenderName, Array<Sample>>
 }
 
 /** Everybody who can do the work, warmed up. */
@@ -64,19 +53,13 @@ const warmUp = Effect.fnUntraced(function* (
     return known ? warmUpS.later : warmUpS.first
   }
   const able: Array<contenders.Contender> = []
-  let saturated = 0
   for (const contender of all) {
     if (work.only?.includes(contender.name) === false) continue
     const { rps } = yield* measure(contender, work, secondsOf(contender))
-    if (contender.name === "tollgate") saturated = rps
     // A contender that does not keep up with the rate has no first byte at this rate to speak of.
     if (work.rate === undefined || rps > 0.9 * work.rate) able.push(contender)
   }
-  return {
-    work: work.half === undefined ? work : { ...work, rate: Math.round(saturated / 2) },
-    able,
-    samples: new Map(able.map(({ name }) => [name, []]))
-  } satisfies Planned
+  return { work, able, samples: new Map(able.map(({ name }) => [name, []])) } satisfies Planned
 })
 
 /**
@@ -99,7 +82,6 @@ const measureAll = Effect.fnUntraced(function* (
   }
   yield* say("")
   for (const { samples, work } of planned) yield* say(reportOf(work, samples))
-  return planned
 })
 
 const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* () {
@@ -109,30 +91,20 @@ const bench: Effect.Effect<void, unknown, Scope.Scope> = Effect.gen(function* ()
     `${new Date().toISOString()}, ${cpus()[0]?.model ?? "?"} × ${cpus().length}, Node ${process.version}; ` +
       `${rounds} rounds of ${seconds} s\n`
   )
-  if (options.only === "" && !options.table) {
-    const starts = yield* coldStart(url, stores)
-    yield* say(`cold start to the first answer: ${median(starts).toFixed(0)} ms (median of five)\n`)
-  }
-  const results = new Map<string, Samples>()
   const bifrost = process.env["PEER_BIFROST"]
   const all = [
     yield* contenders.floor(url),
     yield* contenders.tollgate(url, stores, { profile: options.profile, idleS: 2 }),
-    options.table ? yield* contenders.floorWithStores(url, stores) : yield* contenders.twins(url),
+    yield* contenders.floorWithStores(url, stores),
     ...(bifrost === undefined ? [] : [yield* startBifrost(bifrost, url, say)])
   ]
-  const wanted: ReadonlyArray<Work> = options.table ? Object.values(table) : works
-  const measured = yield* measureAll(
-    wanted.filter(({ name }) => name.includes(options.only)),
+  for (const { idleRss, name } of all)
+    yield* say(`${name}: ${idleRss.toFixed()} MiB before the first request`)
+  const works: ReadonlyArray<Work> = Object.values(table)
+  yield* measureAll(
+    works.filter(({ name }) => name.includes(options.only)),
     all
   )
-  for (const { samples, work } of measured) results.set(work.name, samples)
-  if (!options.table) return
-  const summary = {
-    samples: results,
-    idleRss: new Map(all.map(({ name, idleRss }) => [name, idleRss]))
-  }
-  yield* say(tableOf(summary))
 })
 
 await Effect.runPromise(Effect.scoped(bench))

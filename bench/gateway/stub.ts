@@ -77,14 +77,6 @@ const answer = object({
   ...JSON.parse(native.end("short", 3)),
   message: { role: "assistant", content: " word word word" }
 })
-/** What is said of a prompt of `longPrompt` bytes or more, in words of five bytes: each is a token. */
-const longPrompt = 100_000
-const longAnswer = (bytes: number) =>
-  object({
-    ...JSON.parse(native.end("short", 3)),
-    message: { role: "assistant", content: " word word word" },
-    prompt_eval_count: Math.floor(bytes / 5)
-  })
 const completion = object({
   id: "chatcmpl-1",
   object: "chat.completion",
@@ -174,10 +166,7 @@ const respond = (socket: Socket, line: string, body: string): void => {
   if (path === "/api/embed" || path === "/v1/embeddings") return void socket.write(vectors)
   const foreign = path.startsWith("/v1/")
   const streams = foreign ? /"stream": ?true/.test(body) : !/"stream": ?false/.test(body)
-  if (!streams) {
-    const own = body.length < longPrompt ? answer : longAnswer(body.length)
-    return void socket.write(foreign ? completion : own)
-  }
+  if (!streams) return void socket.write(foreign ? completion : answer)
   const dialect = foreign ? openai : native
   const counted = /"frames-(\d+)"/.exec(body)?.[1]
   if (counted !== undefined) burst(socket, dialect, Number(counted))

@@ -7,19 +7,13 @@ export interface Work {
   readonly model: string
   /** the rest of the body */
   readonly request: Readonly<Record<string, unknown>>
-  /** how many words stand in the body for `{words}` */
-  readonly words?: number
   readonly connections: number
   /** frames a request has, when what counts is the cost of a frame */
   readonly frames?: number
-  /** at half the rate at which Tollgate is saturated, on as many connections as it takes */
-  readonly half?: true
   /** requests a second, whatever becomes of them; without it as many as there are connections at a time */
   readonly rate?: number
   /** frames carry the time they were sent */
   readonly paced?: true
-  /** who calls; default `good` */
-  readonly key?: "good" | "nobody" | "poor"
   /** who can do it; default all */
   readonly only?: ReadonlyArray<ContenderName>
 }
@@ -32,11 +26,7 @@ const chat = (model: string, stream: boolean) => ({
   model,
   request: { stream, messages: [{ role: "user", content: "Hello" }] }
 })
-const embeddings = { model: "short", request: { input: Array.from({ length: 64 }, (_, n) => `input ${n}`) } }
 
-const gateways = ["tollgate", "twins"] as const
-const native = ["floor", ...gateways] as const
-const refused = { path: "/api/chat", connections: 50, only: gateways } as const
 const openai = { path: "/v1/chat/completions" } as const
 
 /** Many answers that a GPU makes together: the frames of all come at the same moment. */
@@ -84,89 +74,11 @@ export const table = {
   },
   embeddings: {
     path: "/api/embed",
-    ...embeddings,
+    model: "short",
+    request: { input: Array.from({ length: 64 }, (_, n) => `input ${n}`) },
     name: "embeddings of 64 inputs × 384",
     connections: 20,
-    only: native
+    // Bifrost does not speak the native wire.
+    only: ["floor", "floor with stores", "tollgate"]
   }
 } as const satisfies Readonly<Record<string, Work>>
-
-export const works: ReadonlyArray<Work> = [
-  {
-    name: "short answers, one object",
-    path: "/api/chat",
-    ...chat("short", false),
-    connections: 50,
-    only: native
-  },
-  { name: "short answers, OpenAI's surface", ...openai, ...chat("short", false), connections: 50 },
-  {
-    name: "half load, one object",
-    path: "/api/chat",
-    ...chat("short", false),
-    connections: 50,
-    half: true,
-    only: native
-  },
-  {
-    name: "half load, streams",
-    path: "/api/chat",
-    ...chat("short", true),
-    connections: 50,
-    half: true,
-    only: native
-  },
-  {
-    name: "streams of 200 frames as fast as they come",
-    path: "/api/chat",
-    ...chat("burst", true),
-    connections: 20,
-    frames: 200,
-    only: native
-  },
-  {
-    name: "300 streams at 20 ms a frame",
-    path: "/api/chat",
-    ...chat("paced", true),
-    connections: 300,
-    frames: 100,
-    paced: true,
-    only: native
-  },
-  {
-    name: "300 streams at 20 ms a frame, SSE",
-    ...openai,
-    ...chat("paced", true),
-    connections: 300,
-    frames: 100,
-    paced: true,
-    only: native
-  },
-  { name: "embeddings of 64 inputs", path: "/api/embed", ...embeddings, connections: 20, only: native },
-  {
-    // The default of OpenAI's clients. The floor forwards the numbers.
-    name: "embeddings of 64 inputs, base64",
-    path: "/v1/embeddings",
-    model: embeddings.model,
-    request: { ...embeddings.request, encoding_format: "base64" },
-    connections: 20,
-    only: native
-  },
-  {
-    name: "a prompt of 200 KB",
-    ...openai,
-    model: "short",
-    request: { stream: false, messages: [{ role: "user", content: "{words}" }] },
-    words: 40_000,
-    connections: 20,
-    only: native
-  },
-  {
-    ...refused,
-    name: "refused: 401, held to 200 a second by the tarpit",
-    ...chat("short", false),
-    key: "nobody"
-  },
-  { ...refused, name: "refused: 403, a model there is not", ...chat("nothing", false) },
-  { ...refused, name: "refused: 429, requests per minute", ...chat("short", false), key: "poor" }
-]

@@ -3,8 +3,7 @@
  * Redis, in front of a hostile model server. Every attack gets a gateway process of its own, so that its memory is its own.
  */
 import { once } from "node:events"
-import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Effect, Layer, Redacted, Schedule, Schema, type Scope } from "effect"
+import { Context, Effect, Layer, Redacted, Schema, type Scope } from "effect"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import type { BudgetChange } from "../../src/admin/rows.ts"
@@ -17,7 +16,10 @@ import {
   makePostgresClusterWith,
   type PostgresCluster
 } from "../../test/support/servers/PostgresCluster.ts"
-import { freePort } from "../../test/support/servers/processes.ts"
+import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
+import { comesTrue } from "../../test/support/wait.ts"
+import { count } from "../books.ts"
+import { makeReplica, ready } from "../scale/World.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer, type RedisServer } from "../../test/support/servers/RedisServer.ts"
 import {
@@ -61,38 +63,26 @@ export class Arena extends Context.Service<
     readonly redis: RedisServer
     readonly backendUrl: string
     /** a gateway of the checkout under attack */
-    readonly victim: Effect.Effect<Victim, ArenaFailed, Scope.Scope>
+    readonly victim: Effect.Effect<Victim, TestServerFailed, Scope.Scope>
     /** the same with other settings */
-    readonly victimWith: (settings: Env) => Effect.Effect<Victim, ArenaFailed, Scope.Scope>
+    readonly victimWith: (settings: Env) => Effect.Effect<Victim, TestServerFailed, Scope.Scope>
   }
 >()("lab/attacks/Arena") {}
 
-const answers = (url: string, times: number) =>
-  Effect.tryPromise({
-    try: async () => {
-      const response = await fetch(url, { signal: AbortSignal.timeout(2000) })
-      await response.text()
-      if (response.status !== 200) throw new Error(String(response.status))
-    },
-    catch: () => new ArenaFailed({ message: `${url} does not answer` })
-  }).pipe(Effect.retry({ times, schedule: Schedule.spaced("50 millis") }))
-
 const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
-  const port = yield* freePort.pipe(Effect.mapError(({ message }) => new ArenaFailed({ message })))
-  const child = yield* kept([process.execPath, "build/start.js"], { ...env, PORT: String(port) }, checkout)
-  child.stdout?.resume()
-  const url = `http://127.0.0.1:${port}`
-  const pid = child.pid ?? 0
-  yield* answers(`${url}/readyz`, 400)
+  const { died, kill, pid: pidOf, url } = yield* makeReplica(env, undefined, checkout)
+  const pid = pidOf()
   const seen = { peak: 0, cpu: 0, ended: false }
   const look = () => {
     seen.cpu = Math.max(seen.cpu, cpuSecondsOf(pid))
     seen.peak = Math.max(seen.peak, processState(pid)?.peakMiB ?? 0)
-    if (seen.peak < maxMiB || seen.ended) return
-    seen.ended = true
-    child.kill("SIGKILL")
   }
-  yield* Effect.forkScoped(Effect.forever(Effect.andThen(Effect.sync(look), Effect.sleep("50 millis"))))
+  const watched = Effect.suspend(() => {
+    look()
+    seen.ended ||= seen.peak >= maxMiB
+    return seen.ended ? kill : Effect.sleep("50 millis")
+  })
+  yield* Effect.forkScoped(Effect.repeat(watched, { while: () => !seen.ended }))
   const looked = <A>(read: () => A) => {
     look()
     return read()
@@ -104,10 +94,7 @@ const startVictim = Effect.fnUntraced(function* (checkout: string, env: Env) {
     startAttack: (plan, keys) => startAttack(completed(plan, url, keys)),
     peakMiB: () => looked(() => seen.peak),
     cpuSeconds: () => looked(() => seen.cpu),
-    gone: Effect.callback((resume) => {
-      if (child.exitCode !== null || child.signalCode !== null) return resume(Effect.void)
-      child.once("exit", () => resume(Effect.void))
-    })
+    gone: Effect.asVoid(comesTrue(() => seen.ended || died(), Number.POSITIVE_INFINITY))
   }
   return victim
 })
@@ -122,7 +109,7 @@ export const layerArena = (checkout: string) =>
       const backendUrl = `http://127.0.0.1:${backendPort}`
       const backend = yield* kept([process.execPath, here("backend.ts")], { PORT: String(backendPort) })
       backend.stdout?.resume()
-      yield* answers(`${backendUrl}/stats`, 200)
+      yield* ready(backendUrl)
       const env = {
         NODE_ENV: "production",
         // As in the image and with `npm start`.
@@ -186,29 +173,24 @@ export const statsOf = Effect.fnUntraced(function* (model: string) {
   return stats[model] ?? { calls: 0, tokens: 0, prompt: 0 }
 })
 
-const decodeCount = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
-const one = (rows: unknown) => Effect.orDie(Effect.map(decodeCount(rows), ([{ n }]) => n))
-
 /** Rows of the audit log that are not of these keys. */
-export const rowsBeside = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>) {
-  const pg = yield* PgClient.PgClient
-  const prefixes = keys.map(({ prefix }) => prefix)
-  return yield* one(
-    yield* pg`SELECT count(*)::float8 AS n FROM audit_log
-      WHERE key_prefix IS NULL OR NOT key_prefix = ANY(${prefixes})`
+export const rowsBeside = (keys: ReadonlyArray<Key>) =>
+  count(
+    (pg) => pg`SELECT count(*)::float8 AS n FROM audit_log
+      WHERE key_prefix IS NULL OR NOT key_prefix = ANY(${keys.map(({ prefix }) => prefix)})`
   )
-})
 
 /** Tokens in the ledger of these keys, once none of their requests is open any more; `seconds` at most. */
 export const spentBy = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>, seconds = 10) {
-  const pg = yield* PgClient.PgClient
   const prefixes = keys.map(({ prefix }) => prefix)
-  const open = pg`SELECT count(*)::float8 AS n FROM intents i JOIN api_keys k ON k.id = i.key_id
-    WHERE k.prefix = ANY(${prefixes})`
+  const open = count(
+    (pg) => pg`SELECT count(*)::float8 AS n FROM intents i JOIN api_keys k ON k.id = i.key_id
+      WHERE k.prefix = ANY(${prefixes})`
+  )
   const until = performance.now() + seconds * 1000
-  while ((yield* one(yield* open)) > 0 && performance.now() < until) yield* Effect.sleep("100 millis")
-  return yield* one(
-    yield* pg`SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n
+  while ((yield* open) > 0 && performance.now() < until) yield* Effect.sleep("100 millis")
+  return yield* count(
+    (pg) => pg`SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS n
       FROM ledger l JOIN api_keys k ON k.id = l.key_id WHERE k.prefix = ANY(${prefixes})`
   )
 })

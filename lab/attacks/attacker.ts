@@ -8,9 +8,8 @@ import { callers } from "./attackers/callers.ts"
 import { readers } from "./attackers/readers.ts"
 import { Order } from "./attackers/sockets.ts"
 import { strangers } from "./attackers/strangers.ts"
-import { texts } from "./attackers/texts.ts"
 
-const attackers = { ...bodies, ...readers, ...callers, ...strangers, ...texts }
+const attackers = { ...bodies, ...readers, ...callers, ...strangers }
 
 const order = Schema.decodeUnknownSync(Schema.fromJsonString(Order))(process.env["ORDER"])
 const attack = attackers[order.attack]

@@ -324,12 +324,6 @@ export const hostile: Readonly<Record<string, Answer>> = {
   "endless-vector": endlessVector,
   "says-404": refuse(404, "model not found"),
   "says-500": refuse(500, "something broke"),
-  "says-image": refuse(500, "Failed to load image or audio file"),
-  "says-503": refuse(503, "server busy, please try again.  maximum pending requests exceeded"),
-  "says-error-line": (_, response) => {
-    streaming(response)
-    response.end('{"error":"an error was encountered while running the model"}\n')
-  },
   "breaks-later": (asked, response) => {
     streaming(response)
     response.write(line(asked, "word"))
@@ -343,7 +337,6 @@ export const hostile: Readonly<Record<string, Answer>> = {
     response.end("not json\n".repeat(100))
   },
   silent: () => undefined,
-  "shows-404": refuse(404, "model not found"),
   "shows-empty-objects": (_, response) => {
     response.setHeader("content-type", "application/json")
     response.end(`{"details":{},"tensors":[${"{},".repeat(650_000)}{}]}`)

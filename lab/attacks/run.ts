@@ -20,7 +20,6 @@ import { money } from "./points/money.ts"
 import { neighbours } from "./points/neighbours.ts"
 import { places } from "./points/places.ts"
 import { stores } from "./points/stores.ts"
-import { texts } from "./points/texts.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -35,7 +34,7 @@ const { values: options } = parseArgs({
 
 setPatience(Number(options.patience))
 const points = options.points === "" ? [] : options.points.split(",").map(Number)
-const assaults = [...memory, ...money, ...neighbours, ...places, ...stores, ...texts].filter(
+const assaults = [...memory, ...money, ...neighbours, ...places, ...stores].filter(
   ({ name, point }) => (points.length === 0 || points.includes(point)) && name.includes(options.match)
 )
 const say = (text: string) => Effect.sync(() => void process.stdout.write(`${text}\n`))

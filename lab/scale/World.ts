@@ -32,7 +32,7 @@ export interface Replica {
   readonly died: () => boolean
 }
 
-const main = fileURLToPath(new URL("../../build/start.js", import.meta.url))
+const root = fileURLToPath(new URL("../..", import.meta.url))
 
 export const ready = (url: string) =>
   Effect.tryPromise(() =>
@@ -45,7 +45,9 @@ export const ready = (url: string) =>
 export const makeReplica = Effect.fnUntraced(function* (
   env: Readonly<Record<string, string>>,
   /** gets all it prints, piece by piece; without it errors go to this process's */
-  heard?: (text: string) => void
+  heard?: (text: string) => void,
+  /** the folder of another version */
+  checkout = root
 ): Effect.fn.Return<Replica, TestServerFailed, Scope.Scope> {
   const port = yield* freePort
   const url = `http://127.0.0.1:${port}`
@@ -65,7 +67,8 @@ export const makeReplica = Effect.fnUntraced(function* (
     return child.exitCode
   })
   const start = Effect.gen(function* () {
-    child = spawn(process.execPath, [main], {
+    child = spawn(process.execPath, ["build/start.js"], {
+      cwd: checkout,
       // As in the image (`Dockerfile`).
       env: { ...process.env, MALLOC_ARENA_MAX: "1", ...env, PORT: String(port) },
       stdio: heard === undefined ? ["ignore", "ignore", "inherit"] : ["ignore", "pipe", "pipe"]

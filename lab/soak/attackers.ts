@@ -93,11 +93,6 @@ const attackers: ReadonlyArray<Attacker> = [
   { name: "12 guesses", plan: { attack: "guess", count: 32, rate: 200 } },
   { name: "13 silent connections", plan: { attack: "occupy", count: 3000 } },
   {
-    name: "18 a text that takes long to read",
-    limits: free,
-    plan: { attack: "texts", body: "blanks in Content-Type", count: 4 }
-  },
-  {
     name: "19 slow readers",
     limits: { ...free, concurrent: 2 },
     plan: { attack: "3 kB a second", model: "one-second", count: 2 }

@@ -1,8 +1,6 @@
 /** What a soak prints beside its figures: recoveries and the memory curve. */
-import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Schema } from "effect"
 import { processState } from "../../test/support/invariants/processState.ts"
-import type { Correction } from "../books.ts"
+import { type Correction, count } from "../books.ts"
 import type { Happened } from "./weather.ts"
 
 export interface Sample {
@@ -95,19 +93,12 @@ export const recoveries = (happened: ReadonlyArray<Happened>): string => {
   ].join("\n")
 }
 
-const decodeCount = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
-
 /** The most requests of a key that were admitted in any 60 seconds and cost something: one that was undone has cost nothing. */
 export const busiestAnswered = (prefix: string) =>
-  Effect.flatMap(
-    PgClient.PgClient,
+  count(
     (pg) => pg`
       SELECT coalesce(max(n), 0)::float8 AS n FROM (
         SELECT count(*) OVER (ORDER BY d.admitted_at RANGE BETWEEN CURRENT ROW AND interval '59.999 seconds' FOLLOWING) AS n
         FROM admissions d JOIN audit_log a USING (request_id)
         WHERE a.key_prefix = ${prefix} AND (a.status IN (200, 499) OR a.tokens_in + a.tokens_out > 0)) AS spans`
-  ).pipe(
-    Effect.flatMap(decodeCount),
-    Effect.map(([{ n }]) => n),
-    Effect.orDie
   )

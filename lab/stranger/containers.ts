@@ -15,14 +15,15 @@ import { exitOf, launch, readImage, run, type Variables } from "../../test/suppo
 import { durable, makePostgresClusterWith } from "../../test/support/servers/PostgresCluster.ts"
 import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
-import { emptyCache, temporaryFolder, type } from "./steps.ts"
+import { type } from "./steps.ts"
+import { temporaryFolder } from "../../test/support/temporaryFolder.ts"
 
 /** What `docker build` does with this clone, in a folder that is the image's /app. */
 export const buildImage = Effect.fnUntraced(function* (clone: string) {
   const image = readImage(clone)
   const folder = yield* temporaryFolder
   chmodSync(folder, 0o755)
-  const cache = yield* emptyCache
+  const cache = yield* temporaryFolder
   /** Copies what the image has, after the packages are installed. */
   const fill = Effect.fnUntraced(function* (stage: string, install: string) {
     for (const name of ["package.json", "package-lock.json"])

@@ -2,12 +2,13 @@
 import { Effect } from "effect"
 import { openProfile, watch } from "../../playground/test/Chromium.ts"
 import { CheckoutFailed, clone, npmStart, shell } from "../../test/support/Checkout.ts"
-import { emptyCache, timed } from "./steps.ts"
+import { timed } from "./steps.ts"
 import { freePort } from "../../test/support/servers/processes.ts"
+import { temporaryFolder } from "../../test/support/temporaryFolder.ts"
 
 export const throughNpmStart = Effect.gen(function* () {
   const folder = yield* timed("git clone", clone)
-  const cache = yield* emptyCache
+  const cache = yield* temporaryFolder
   yield* timed(
     "npm ci, nothing cached",
     shell(folder, "npm ci --no-audit --no-fund", { npm_config_cache: cache }).pipe(

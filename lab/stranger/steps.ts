@@ -1,7 +1,4 @@
 /** The steps of a newcomer, each with its time. */
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { Effect } from "effect"
 import { CheckoutFailed, type Environment, shell } from "../../test/support/Checkout.ts"
 
@@ -14,14 +11,6 @@ export const timed = <A, E, R>(name: string, step: Effect.Effect<A, E, R>) =>
       say(`${((performance.now() - since) / 1000).toFixed(1).padStart(6)} s  ${name}`)
     )
   })
-
-export const temporaryFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgn-"))),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
-
-/** A folder for npm's cache, so that all packages are downloaded. */
-export const emptyCache = temporaryFolder
 
 /** Types a line, which must succeed, and returns what it prints. */
 export const type = (folder: string, line: string, env: Environment = {}) =>

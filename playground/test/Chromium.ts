@@ -1,8 +1,5 @@
 /** A real browser: Debian's Chromium, or the one `CHROMIUM` names. Without one the tests fail and say what is missing. */
-import { accessSync, constants, mkdtempSync } from "node:fs"
-import { rm } from "node:fs/promises"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
+import { accessSync, constants } from "node:fs"
 import { Context, Data, Effect, Layer, type Scope } from "effect"
 import {
   type Browser,
@@ -12,6 +9,7 @@ import {
   type Page
 } from "playwright-core"
 import { maxWaitMs } from "../../test/support/wait.ts"
+import { temporaryFolder } from "../../test/support/temporaryFolder.ts"
 
 const executable = process.env["CHROMIUM"] ?? "/usr/bin/chromium"
 
@@ -65,10 +63,7 @@ export const openContext = (options: BrowserContextOptions = {}) =>
 /** A browser with an empty profile in `folder`, which stays readable until the scope closes. */
 export const openProfile = Effect.gen(function* () {
   yield* Effect.orDie(present)
-  const folder = yield* Effect.acquireRelease(
-    Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tollgate-chromium-"))),
-    (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
-  )
+  const folder = yield* temporaryFolder
   const context = yield* opened(() => chromium.launchPersistentContext(folder, launch))
   return { context, folder }
 })

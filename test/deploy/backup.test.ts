@@ -1,8 +1,5 @@
 /** The operations guide's backup brings everything back: its own commands, on a real Postgres and with the real tools. */
 import { spawnSync } from "node:child_process"
-import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
@@ -15,6 +12,7 @@ import { makePostgresClusterWith } from "../support/servers/PostgresCluster.ts"
 import { findPostgres } from "../support/servers/PostgresTools.ts"
 import { testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 const commands = blocks(readPaper("docs/deploy.md"), "sh").flatMap(lines)
 const [dump = "", clear = "", restore = "", roles = ""] = [
@@ -23,11 +21,6 @@ const [dump = "", clear = "", restore = "", roles = ""] = [
   /\bpg_restore\b/,
   /^psql /
 ].map((word) => commands.find((command) => word.test(command)))
-
-const folder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgb-"))),
-  (name) => Effect.sync(() => rmSync(name, { recursive: true, force: true }))
-)
 
 /** Some of everything that is worth keeping. */
 const fill = Effect.gen(function* () {
@@ -76,7 +69,7 @@ const test = testWith(it.live)
 test("when the database was lost, then the dump brings everything back, and keys can be revoked", function* () {
   const native = yield* findPostgres
   const cluster = yield* makePostgresClusterWith({}, { installed: native })
-  const work = yield* folder
+  const work = yield* temporaryFolder
   const at = new URL(Redacted.value(cluster.url("tollgate")))
   /** The guide's line, without the engine around it. */
   const type = (line: string) =>

@@ -1,48 +1,35 @@
 /** The bundle that `npm start` and the image run (`build/`), on copies of this folder. */
 import { spawn, spawnSync } from "node:child_process"
-import {
-  appendFileSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync
-} from "node:fs"
-import { tmpdir } from "node:os"
+import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { exitOf } from "../support/Image.ts"
 import { testWith } from "../support/testWith.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 
 /** A copy of the sources with all packages but `without`. */
 const copy = (without: ReadonlyArray<string> = []) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const folder = mkdtempSync(path.join(tmpdir(), "tgb-"))
-      for (const name of [
-        "package.json",
-        "package-lock.json",
-        "build",
-        "cli",
-        "migrations",
-        "playground",
-        "src"
-      ])
-        cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
-      mkdirSync(path.join(folder, "node_modules"))
-      for (const name of readdirSync(path.join(root, "node_modules"))) {
-        if (!without.includes(name))
-          symlinkSync(path.join(root, "node_modules", name), path.join(folder, "node_modules", name))
-      }
-      return folder
-    }),
-    (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-  )
+  Effect.map(temporaryFolder, (folder) => {
+    for (const name of [
+      "package.json",
+      "package-lock.json",
+      "build",
+      "cli",
+      "migrations",
+      "playground",
+      "src"
+    ])
+      cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
+    mkdirSync(path.join(folder, "node_modules"))
+    for (const name of readdirSync(path.join(root, "node_modules"))) {
+      if (!without.includes(name))
+        symlinkSync(path.join(root, "node_modules", name), path.join(folder, "node_modules", name))
+    }
+    return folder
+  })
 
 const node = (folder: string, file: string) =>
   spawnSync(process.execPath, [file], { cwd: folder, encoding: "utf8", env: { NODE_ENV: "production" } })

@@ -3,17 +3,7 @@
  * Dockerfile and run as processes on a copy of what is copied into it.
  */
 import { spawnSync } from "node:child_process"
-import {
-  chmodSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync
-} from "node:fs"
-import { tmpdir } from "node:os"
+import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Data, Effect, Fiber, Layer, Redacted, Schedule } from "effect"
@@ -31,30 +21,27 @@ import { freePort } from "../support/servers/processes.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const image = readImage(root)
 
 /** What the image has under /app, owned by somebody else than the user who runs it. */
-const app = Effect.acquireRelease(
-  Effect.sync(() => {
-    const folder = mkdtempSync(path.join(tmpdir(), "tgi-"))
-    chmodSync(folder, 0o755)
-    for (const name of ["package.json", "package-lock.json", ...image.copied])
-      cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
-    symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))
-    const { status, stderr } = spawnSync(process.execPath, image.build.split(" ").slice(1), {
-      cwd: folder,
-      encoding: "utf8"
-    })
-    assert.strictEqual(status, 0, stderr)
-    spawnSync("chmod", ["-R", "a+rX", folder])
-    mkdirSync(path.join(folder, "bin"))
-    symlinkSync(path.join(folder, "cli/tollgate.js"), path.join(folder, "bin/tollgate"))
-    return folder
-  }),
-  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
+const app = Effect.map(temporaryFolder, (folder) => {
+  chmodSync(folder, 0o755)
+  for (const name of ["package.json", "package-lock.json", ...image.copied])
+    cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
+  symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))
+  const { status, stderr } = spawnSync(process.execPath, image.build.split(" ").slice(1), {
+    cwd: folder,
+    encoding: "utf8"
+  })
+  assert.strictEqual(status, 0, stderr)
+  spawnSync("chmod", ["-R", "a+rX", folder])
+  mkdirSync(path.join(folder, "bin"))
+  symlinkSync(path.join(folder, "cli/tollgate.js"), path.join(folder, "bin/tollgate"))
+  return folder
+})
 
 class Unhealthy extends Data.TaggedError("Unhealthy")<{ readonly message: string }> {}
 

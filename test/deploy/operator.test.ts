@@ -1,12 +1,10 @@
-import { mkdtemp, rm } from "node:fs/promises"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Schema } from "effect"
 import { writeRuntime } from "../../src/infra/embedded/RuntimeFile.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgate, tollgateWith } from "../cli/tollgate.ts"
 import { inWorld } from "../support/testWith.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 inWorld(TestPostgres)("the operator's commands", (test) => {
   test("when a tenant is created without limits, then it gets the default ones, and one with limits keeps them", function* () {
@@ -42,10 +40,7 @@ inWorld(TestPostgres)("the operator's commands", (test) => {
 
   test("when a gateway runs in a folder, then a second terminal finds its database there, and ignores a stale file", function* () {
     const { socket } = yield* TestDatabase
-    const folder = yield* Effect.acquireRelease(
-      Effect.promise(() => mkdtemp(path.join(tmpdir(), "tollgate-cli-"))),
-      (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true }))
-    )
+    const folder = yield* temporaryFolder
     yield* writeRuntime(folder, { pid: process.pid, database: socket })
     succeeds(yield* tollgateWith({ DATA_DIR: folder }, ["create-tenant", "--name", "second terminal"]))
     yield* writeRuntime(folder, { pid: 2 ** 22 + 1, database: socket })

@@ -1,8 +1,7 @@
 /** The proxies beside a gateway, as they are shipped: the sidecar for metrics (haproxy), and TLS for one machine (Caddy). */
 import { spawn, spawnSync } from "node:child_process"
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { request } from "node:https"
-import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
@@ -12,6 +11,7 @@ import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../suppo
 import { freePort } from "../support/servers/processes.ts"
 import { inWorld } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 /** Caddy of the PATH, else of Debian's package: it needs no other library, so it is not installed. */
 const findCaddy = (): string => {
@@ -103,10 +103,7 @@ inWorld(layerGateway({ TRUSTED_PROXIES: "127.0.0.1" }))("a proxy beside a gatewa
   test("when clients come through Caddy, then with TLS, frame by frame, and with the address that Caddy saw", function* () {
     const gateway = yield* Gateway
     const port = yield* freePort
-    const folder = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgy-"))),
-      (name) => Effect.sync(() => rmSync(name, { recursive: true, force: true }))
-    )
+    const folder = yield* temporaryFolder
     // This machine's port 80 and its trusted CAs are left alone.
     const shipped = readFileSync(path.join(root, "deploy/caddy/Caddyfile"), "utf8")
     const here = "auto_https disable_redirects\n\tskip_install_trust\n\tdefault_bind 127.0.0.1"

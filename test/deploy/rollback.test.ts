@@ -3,8 +3,7 @@
  * version. That is the code of the commit before the first migration after `minimumVersion` was added.
  */
 import { spawnSync } from "node:child_process"
-import { existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { existsSync, symlinkSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
@@ -16,6 +15,7 @@ import { generous, hello, layerFake } from "../support/Gateway.ts"
 import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 const git = (...words: ReadonlyArray<string>) =>
   spawnSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28 })
@@ -39,18 +39,14 @@ const skipped = Result.isFailure(previous) ? previous.failure : ""
 if (skipped !== "") process.stderr.write(`rollback.test.ts: not run, ${skipped}\n`)
 
 /** The tree of `commit`, with the packages that are installed now. */
-const checkoutOf = (commit: string) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const folder = mkdtempSync(path.join(tmpdir(), "tgv-"))
-      const tar = `git -C '${root}' archive ${commit} src cli migrations package.json | tar -x -C '${folder}'`
-      const { status, stderr } = spawnSync("bash", ["-o", "pipefail", "-c", tar], { encoding: "utf8" })
-      assert.strictEqual(status, 0, stderr)
-      symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))
-      return folder
-    }),
-    (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-  )
+const checkoutOf = Effect.fnUntraced(function* (commit: string) {
+  const folder = yield* temporaryFolder
+  const tar = `git -C '${root}' archive ${commit} src cli migrations package.json | tar -x -C '${folder}'`
+  const { status, stderr } = spawnSync("bash", ["-o", "pipefail", "-c", tar], { encoding: "utf8" })
+  assert.strictEqual(status, 0, stderr)
+  symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))
+  return folder
+})
 
 const world = Layer.mergeAll(
   Layer.provideMerge(layerRegistry({ defaults: generous }), TestPostgres),

@@ -19,14 +19,10 @@ import { atMost, eventually, makeStopwatch } from "../support/wait.ts"
 import { tollgateWith } from "../cli/tollgate.ts"
 import { inWorld } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 
 const run = (command: string, ...args: ReadonlyArray<string>): boolean =>
   spawnSync(command, args, { stdio: "ignore" }).status === 0
-
-const makeFolder = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgu-"))),
-  (name) => Effect.sync(() => rmSync(name, { recursive: true }))
-)
 
 /** A small disk at `folder`, until the scope ends. */
 const makeDisk = (folder: string, size: string) =>
@@ -89,7 +85,7 @@ const world = Effect.gen(function* () {
     "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
   )
   yield* sql`SELECT pg_reload_conf()`
-  const folder = yield* makeFolder
+  const folder = yield* temporaryFolder
   const fileOf = (store: string) => path.join(folder, store)
   const write: World["write"] = (store, password) =>
     writeFileSync(
@@ -222,7 +218,7 @@ inWorld(
     "when the disk of Redis is full, then it is named, and ready again by itself",
     () =>
       Effect.gen(function* () {
-        const [{ tellRedis }, folder] = [yield* Stores, yield* makeFolder]
+        const [{ tellRedis }, folder] = [yield* Stores, yield* temporaryFolder]
         yield* makeDisk(folder, "64k")
         yield* tellRedis("CONFIG", "SET", "dir", folder)
         yield* tellRedis("CONFIG", "SET", "save", "3600 1")

@@ -1,27 +1,21 @@
 /** What a reader of the README has: a folder with the project in it, a shell, and `npm start` running. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
-import { cpSync, mkdtempSync } from "node:fs"
-import { rm } from "node:fs/promises"
-import { tmpdir } from "node:os"
+import { cpSync } from "node:fs"
 import * as path from "node:path"
 import { Data, Effect, Option, Schedule, type Scope } from "effect"
 import { maxWaitMs } from "./wait.ts"
+import { temporaryFolder } from "./temporaryFolder.ts"
 
 export class CheckoutFailed extends Data.TaggedError("CheckoutFailed")<{ readonly message: string }> {}
 
 export const root = path.resolve(import.meta.dirname, "../..")
-
-const temporary = Effect.acquireRelease(
-  Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgc-"))),
-  (folder) => Effect.promise(() => rm(folder, { recursive: true, force: true, maxRetries: 5 }))
-)
 
 /** What a checkout does not have of itself. */
 const foreign = new Set([".git", ".tollgate", "node_modules"])
 
 /** The tree as it is now, with the packages that are installed: links to their files, or copies on another disk. */
 export const checkout: Effect.Effect<string, CheckoutFailed, Scope.Scope> = Effect.gen(function* () {
-  const folder = path.join(yield* temporary, "tollgate")
+  const folder = path.join(yield* temporaryFolder, "tollgate")
   cpSync(root, folder, {
     recursive: true,
     filter: (from) => !foreign.has(path.relative(root, from))
@@ -35,7 +29,7 @@ export const checkout: Effect.Effect<string, CheckoutFailed, Scope.Scope> = Effe
 
 /** A fresh `git clone` of what is committed, without packages. */
 export const clone: Effect.Effect<string, CheckoutFailed, Scope.Scope> = Effect.gen(function* () {
-  const folder = path.join(yield* temporary, "tollgate")
+  const folder = path.join(yield* temporaryFolder, "tollgate")
   const { status, stderr } = spawnSync("git", ["clone", "--quiet", root, folder], { encoding: "utf8" })
   return status === 0 ? folder : yield* new CheckoutFailed({ message: stderr })
 })

@@ -1,10 +1,10 @@
 /** A real Prometheus that scrapes every second. */
 import { spawn, spawnSync } from "node:child_process"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { Data, Effect, Schedule, Schema, type Scope } from "effect"
 import { freePort, type TestServerFailed } from "./servers/processes.ts"
+import { temporaryFolder } from "./temporaryFolder.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 export class PrometheusFailed extends Data.TaggedError("PrometheusFailed")<{ readonly message: string }> {}
@@ -39,10 +39,7 @@ export const makePrometheus = Effect.fnUntraced(function* (
 ): Effect.fn.Return<Prometheus, PrometheusFailed | TestServerFailed, Scope.Scope> {
   const found = spawnSync(path.join(root, "test/deploy/prometheus.sh"), { encoding: "utf8" })
   if (found.status !== 0) return yield* new PrometheusFailed({ message: `no Prometheus: ${found.stderr}` })
-  const folder = yield* Effect.acquireRelease(
-    Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tg-prom-"))),
-    (name) => Effect.sync(() => rmSync(name, { recursive: true, force: true, maxRetries: 5 }))
-  )
+  const folder = yield* temporaryFolder
   writeFileSync(path.join(folder, "rules.yaml"), rules)
   writeFileSync(
     path.join(folder, "prometheus.yaml"),

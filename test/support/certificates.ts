@@ -1,9 +1,9 @@
 /** Certificates for servers with TLS, made by openssl and thrown away with their scope. */
 import { spawnSync } from "node:child_process"
-import { chmodSync, chownSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { chmodSync, chownSync, copyFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { Effect } from "effect"
+import { temporaryFolder } from "./temporaryFolder.ts"
 
 const openssl = (folder: string, ...words: ReadonlyArray<string>) => {
   const { error, status, stderr } = spawnSync("openssl", words, { cwd: folder, encoding: "utf8" })
@@ -75,30 +75,26 @@ const makeRequest = (folder: string, subject: string) =>
  * A folder with `ca` and `other` (two authorities); `server` (for localhost and 127.0.0.1 by `ca`), `named` (for localhost only)
  * and `expired` with the same key; `tollgate` (a client by `ca`) and `stranger` (a client by `other`). Each is a `.crt` and a `.key`.
  */
-export const makeCertificates = Effect.acquireRelease(
-  Effect.sync(() => {
-    const folder = mkdtempSync(path.join(tmpdir(), "tgs-"))
-    writeFileSync(path.join(folder, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    writeFileSync(path.join(folder, "hostname"), "subjectAltName=DNS:localhost\n")
-    for (const name of ["ca", "other"]) makeAuthority(folder, name)
-    for (const subject of ["server", "tollgate", "stranger"]) makeRequest(folder, subject)
-    sign(folder, "server", "ca", "server", 2)
-    sign(folder, "named", "ca", "server", 2, "hostname")
-    sign(folder, "expired", "ca", "server", -1)
-    sign(folder, "tollgate", "ca", "tollgate", 2)
-    sign(folder, "stranger", "other", "stranger", 2)
-    chmodSync(folder, 0o755)
-    return {
-      folder,
-      file: (name: string) => path.join(folder, name),
-      /** A copy that the server process may read, and nobody else. */
-      give: (from: string, to: string, owner: number | undefined) => {
-        copyFileSync(path.join(folder, from), path.join(folder, to))
-        chmodSync(path.join(folder, to), 0o600)
-        if (owner !== undefined) chownSync(path.join(folder, to), owner, owner)
-        return path.join(folder, to)
-      }
+export const makeCertificates = Effect.map(temporaryFolder, (folder) => {
+  writeFileSync(path.join(folder, "names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+  writeFileSync(path.join(folder, "hostname"), "subjectAltName=DNS:localhost\n")
+  for (const name of ["ca", "other"]) makeAuthority(folder, name)
+  for (const subject of ["server", "tollgate", "stranger"]) makeRequest(folder, subject)
+  sign(folder, "server", "ca", "server", 2)
+  sign(folder, "named", "ca", "server", 2, "hostname")
+  sign(folder, "expired", "ca", "server", -1)
+  sign(folder, "tollgate", "ca", "tollgate", 2)
+  sign(folder, "stranger", "other", "stranger", 2)
+  chmodSync(folder, 0o755)
+  return {
+    folder,
+    file: (name: string) => path.join(folder, name),
+    /** A copy that the server process may read, and nobody else. */
+    give: (from: string, to: string, owner: number | undefined) => {
+      copyFileSync(path.join(folder, from), path.join(folder, to))
+      chmodSync(path.join(folder, to), 0o600)
+      if (owner !== undefined) chownSync(path.join(folder, to), owner, owner)
+      return path.join(folder, to)
     }
-  }),
-  ({ folder }) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
-)
+  }
+})

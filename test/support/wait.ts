@@ -37,8 +37,8 @@ export const eventually = <A, E, R>(
   })
 
 /** Waits until `holds`. Returns whether it does. */
-export const comesTrue = (holds: () => boolean): Effect.Effect<boolean> =>
-  eventually(Effect.sync(holds), Boolean)
+export const comesTrue = (holds: () => boolean, ms = maxWaitMs): Effect.Effect<boolean> =>
+  eventually(Effect.sync(holds), Boolean, ms)
 
 const tickMs = 20
 let lostMs = 0

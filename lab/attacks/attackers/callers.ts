@@ -2,6 +2,7 @@
 import { Pool } from "undici"
 import { bodyOf } from "./readers.ts"
 import {
+  again,
   type Attacker,
   dial,
   head,
@@ -48,49 +49,43 @@ const request = async (
   }
 }
 
-/** The same request from `count` connections, as fast as they are answered. */
-const hammer: Attacker = async (order) => {
+/** Each of `count` connections does `work` again and again; the statuses that came. */
+const repeated = async (
+  order: Order,
+  count: number,
+  work: (ask: (body: string, signal?: AbortSignal) => Promise<void>) => Promise<unknown>
+) => {
   const over = untilOf(order)
   const pool = poolOf(order)
-  const body = bodyOf(order)
-  const { count, counts } = counter()
-  await together(order.count, async (i) => {
-    while (!over()) count(await request(pool, order, i, body))
+  const { count: note, counts } = counter()
+  await together(count, async (i) => {
+    while (!over()) await work(async (body, signal) => note(await request(pool, order, i, body, signal)))
   })
   return counts
+}
+
+/** The same request from `count` connections, as fast as they are answered. */
+const hammer: Attacker = (order) => {
+  const body = bodyOf(order)
+  return repeated(order, order.count, (ask) => ask(body))
 }
 
 /** As `hammer`; each is left after `rate` milliseconds. */
-const leaveEarly: Attacker = async (order) => {
-  const over = untilOf(order)
-  const pool = poolOf(order)
+const leaveEarly: Attacker = (order) => {
   const body = bodyOf(order)
-  const { count, counts } = counter()
-  await together(order.count, async (i) => {
-    while (!over()) {
-      count(await request(pool, order, i, body, AbortSignal.timeout(order.rate)))
-      await sleep(1)
-    }
+  return repeated(order, order.count, async (ask) => {
+    await ask(body, AbortSignal.timeout(order.rate))
+    await sleep(1)
   })
-  return counts
 }
 
 /** Each key, every `rate` milliseconds: one request that is served, and then three for `model` at once, which fail. */
-const serveAndFail: Attacker = async (order) => {
-  const over = untilOf(order)
-  const pool = poolOf(order)
-  const [bad, good] = [bodyOf(order), bodyOf({ ...order, model: "short" })]
-  const { count, counts } = counter()
-  await together(order.keys.length, async (i) => {
-    while (!over()) {
-      count(await request(pool, order, i, good))
-      const asked = [bad, bad, bad].map((body) => request(pool, order, i, body))
-      for (const status of await Promise.all(asked)) count(status)
-      await sleep(order.rate)
-    }
+const serveAndFail: Attacker = (order) =>
+  repeated(order, order.keys.length, async (ask) => {
+    await ask(bodyOf({ ...order, model: "short" }))
+    await Promise.all([1, 2, 3].map(() => ask(bodyOf(order))))
+    await sleep(order.rate)
   })
-  return counts
-}
 
 /** `count` requests at once, each read to its end; and how many frames with words came. */
 const volley: Attacker = async (order) => {
@@ -122,22 +117,17 @@ const malformed: Attacker = async (order) => {
 
 /** Several requests to lists on one connection at a time. */
 const pipelinedLists: Attacker = async (order) => {
-  const over = untilOf(order)
   let [sent, answered, refused] = [0, 0, 0]
-  await together(order.count, async (i) => {
+  await again(order, async (socket, i, over) => {
     const one = head(order, pick(order.keys, i), [], "1.1", order.body === "HEAD" ? "HEAD" : "GET")
-    while (!over()) {
-      const socket = await dial(order, i)
-      socket.setEncoding("latin1").on("data", (text: string) => {
-        answered += text.split("HTTP/1.1 200").length - 1
-        refused += text.split("HTTP/1.1 429").length - 1
-      })
-      for (let n = 0; n < 100 && !over() && !socket.destroyed; n += 1) {
-        await write(socket, one.repeat(16))
-        sent += 16
-        await sleep(10)
-      }
-      socket.destroy()
+    socket.setEncoding("latin1").on("data", (text: string) => {
+      answered += text.split("HTTP/1.1 200").length - 1
+      refused += text.split("HTTP/1.1 429").length - 1
+    })
+    for (let n = 0; n < 100 && !over() && !socket.destroyed; n += 1) {
+      await write(socket, one.repeat(16))
+      sent += 16
+      await sleep(10)
     }
   })
   return { sent, "200": answered, "429": refused }

@@ -83,6 +83,21 @@ export const together = async (count: number, task: (i: number) => Promise<void>
   await Promise.all(Array.from({ length: count }, (_, i) => task(i)))
 }
 
+/** `count` connections: each does `attack`, and is then dialled again, until it is over. */
+export const again = (
+  order: Order,
+  attack: (socket: Socket, i: number, over: () => boolean) => Promise<void>
+): Promise<void> => {
+  const over = untilOf(order)
+  return together(order.count, async (i) => {
+    while (!over()) {
+      const socket = await dial(order, i)
+      await attack(socket, i, over)
+      socket.destroy()
+    }
+  })
+}
+
 /** Starts `task` `rate` times a second until it is over, however long each takes. Returns how many were started. */
 export const openLoop = async (order: Order, task: (i: number) => void): Promise<number> => {
   const over = untilOf(order)

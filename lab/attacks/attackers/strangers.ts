@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto"
 import type { Socket } from "node:net"
 import { Pool } from "undici"
 import {
+  again,
   type Attacker,
   dial,
   head,
@@ -11,7 +12,6 @@ import {
   pick,
   post,
   sleep,
-  together,
   untilOf,
   write
 } from "./sockets.ts"
@@ -49,20 +49,15 @@ const sendAndLeave: Attacker = async (order) => {
 
 /** The same and stays, so that the line of the refused is full. */
 const sendAndStay: Attacker = async (order) => {
-  const over = untilOf(order)
   const make = requests[order.body] ?? requests["path"]
   let answers = 0
-  await together(order.count, async (i) => {
-    while (!over()) {
-      const socket = await dial(order, i)
-      const answered = new Promise<void>(
-        (resolve) => void socket.once("data", () => resolve()).once("close", resolve)
-      )
-      await write(socket, make?.(order) ?? "")
-      await Promise.race([answered, sleep(5000)])
-      answers += 1
-      socket.destroy()
-    }
+  await again(order, async (socket) => {
+    const answered = new Promise<void>(
+      (resolve) => void socket.once("data", () => resolve()).once("close", resolve)
+    )
+    await write(socket, make?.(order) ?? "")
+    await Promise.race([answered, sleep(5000)])
+    answers += 1
   })
   return { answers }
 }

@@ -1,4 +1,4 @@
-/** Points 4 to 8: calls and tokens that nobody is charged for. */
+/** Points 6 to 8: tokens that nobody is charged for. */
 import { Effect, Fiber } from "effect"
 import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
@@ -6,103 +6,9 @@ import { type Rows } from "../figures.ts"
 import type { Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
-/** Point 4: what the model server refuses costs the request. */
-const rpm = 5
-const calls = (name: string, plan: Partial<Plan> & { readonly model: string }): Assault => ({
-  point: 4,
-  name,
-  run: Effect.fnUntraced(function* (row: Rows) {
-    const keys = yield* newKeys(1, { rpm })
-    const victim = yield* (yield* Arena).victim
-    const shown = plan.path === "/api/show" ? `${plan.model}, shown` : plan.model
-    // The gateway asks for itself what each model can do.
-    yield* Effect.sleep("500 millis")
-    const before = yield* statsOf(shown)
-    const met = yield* victim.attack({ attack: "hammer", seconds: 4, count: 4, ...plan }, keys)
-    const after = yield* statsOf(shown)
-    return [row.atMost(`calls of a key with rpm ${rpm}`, after.calls - before.calls, rpm), ...row.met(met)]
-  })
-})
-
-const refusals: ReadonlyArray<Assault> = [
-  calls("404", { model: "says-404" }),
-  calls("503", { model: "says-503" }),
-  calls("500 that speaks of an image", { model: "says-image" }),
-  calls("an error in the first line", { model: "says-error-line" }),
-  calls("404 to /api/show", { model: "shows-404", path: "/api/show" }),
-  calls("left before the first byte", { model: "silent", attack: "leave early", rate: 300 }),
-  calls("503, left after 20 ms", { model: "says-503", attack: "leave early", rate: 20 })
-]
-
-/** Point 5: every string that is forwarded is estimated. */
-const words = "many words that cost a token each, and so on; ".repeat(900)
 const user = { role: "user", content: "x" }
-const native = (message: object, more: object = {}) => ({
-  path: "/api/chat",
-  body: { messages: [user, { role: "assistant", content: "", ...message }, user], ...more }
-})
-const openai = (message: object, more: object = {}) => ({
-  path: "/v1/chat/completions",
-  body: { messages: [user, { role: "assistant", content: "", ...message }, user], ...more }
-})
-const generate = (more: object) => ({ path: "/api/generate", body: { prompt: "x", ...more } })
-const call = (args: object) => ({ tool_calls: [{ function: { name: "f", arguments: args } }] })
-const callV1 = (args: string) => ({
-  tool_calls: [{ id: "a", type: "function", function: { name: "f", arguments: args } }]
-})
 const tool = (fields: object) => ({ tools: [{ type: "function", function: { name: "f", ...fields } }] })
 const object = (properties: object) => ({ type: "object", properties })
-interface Prompt {
-  readonly path: string
-  readonly body: object
-}
-
-/** A few of each surface: `test/unit/http/dialect/promptEstimate.test.ts` shows it of every field. */
-const prompts: Readonly<Record<string, Prompt>> = {
-  content: native({ content: words }),
-  "arguments of a tool call": native(call({ a: words })),
-  "names of arguments of a tool call": native(call({ [words]: 1 })),
-  "description of a tool": native({}, tool({ description: words })),
-  "name in a format": native({}, { format: object({ [words]: { type: "string" } }) }),
-  suffix: generate({ suffix: words }),
-  "content parts on /v1": openai({ role: "user", content: [{ type: "text", text: words }] }),
-  "arguments on /v1": openai(callV1(JSON.stringify({ a: words }))),
-  "reasoning on /v1": openai({ reasoning: words })
-}
-
-/** By so much is a prompt of English words estimated short at worst (bench/RESULTS.md). */
-const estimateError = 1.15
-
-/** Eight at once, or four that leave before they are answered and come again. */
-const prompt = (
-  name: string,
-  { body, path }: Prompt,
-  plan: Plan = { attack: "volley", count: 8 }
-): Assault => ({
-  point: 5,
-  name,
-  run: Effect.fnUntraced(function* (row: Rows) {
-    const budget = 100
-    const keys = yield* newKeys(1, {}, { day: budget })
-    const victim = yield* (yield* Arena).victim
-    const before = yield* statsOf("counting")
-    // A bound of one token: what is held is then little more than the prompt.
-    const bound = path.startsWith("/v1") ? { max_tokens: 1 } : { options: { num_predict: 1 } }
-    const text = JSON.stringify({ model: "counting", ...bound, ...body })
-    const met = yield* victim.attack({ model: "counting", path, body: text, seconds: 5, ...plan }, keys)
-    const after = yield* statsOf("counting")
-    const spent = yield* spentBy(keys)
-    const largest = text.length / 4
-    const limit = budget + Math.ceil(largest * estimateError)
-    return [
-      row.atMost(`prompt tokens on a budget of ${budget}`, after.prompt - before.prompt, limit),
-      row.atMost("  of them booked", spent, limit + 8),
-      row.noted("  calls", after.calls - before.calls),
-      ...row.met(met)
-    ]
-  })
-})
-
 /** Points 6 and 7: a budget, many requests at once, and what was spent of it. */
 interface Spending {
   readonly point: number
@@ -237,13 +143,6 @@ const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assau
 })
 
 export const money: ReadonlyArray<Assault> = [
-  ...refusals,
-  ...Object.entries(prompts).flatMap(([name, asked]) => [
-    prompt(name, asked),
-    ...(name.includes("arg") || name.includes("reasoning") || name === "content"
-      ? [prompt(`${name}, left early`, asked, { attack: "leave early", count: 4, rate: 150 })]
-      : [])
-  ]),
   ...held,
   leftEarly("left after 1.5 s, with tools", chat(tool({})), 1500),
   leftEarly("left after 1.5 s, with nothing of it", chat({}), 1500),

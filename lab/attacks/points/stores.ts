@@ -1,10 +1,9 @@
-/** Points 14 and 15: stores that are slow or frozen while clients leave, and intents of requests that are refused. */
+/** Point 14: stores that are slow or frozen while clients leave. */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Fiber, Schema } from "effect"
-import type { BudgetChange } from "../../../src/admin/rows.ts"
 import { settledBooks } from "../../../test/support/books.ts"
 import { Arena, mostMiB, newKeys } from "../Arena.ts"
-import type { Row, Rows } from "../figures.ts"
+import type { Rows } from "../figures.ts"
 import type { Key, Plan } from "../processes.ts"
 import type { Assault } from "./Assault.ts"
 
@@ -25,18 +24,6 @@ const rowsOf = Effect.fnUntraced(function* (keys: ReadonlyArray<Key>) {
     )
   )
   return counts
-})
-
-const decodeWritten = Schema.decodeUnknownEffect(Schema.Tuple([Schema.Struct({ n: Schema.Finite })]))
-
-/** Intents that were written so far, by the statistics of Postgres. An idle connection reports them after ten seconds. */
-const intentsWritten = Effect.gen(function* () {
-  const pg = yield* PgClient.PgClient
-  yield* Effect.sleep("11 seconds")
-  const [{ n }] = yield* Effect.orDie(
-    decodeWritten(yield* pg`SELECT n_tup_ins::float8 AS n FROM pg_stat_user_tables WHERE relname = 'intents'`)
-  )
-  return n
 })
 
 type Store = "postgres" | "redis"
@@ -136,63 +123,4 @@ const allLeaving: ReadonlyArray<Leaving> = [
   }
 ]
 
-interface Refused {
-  readonly name: string
-  readonly plan: Plan
-  readonly keys?: number
-  readonly limits?: { readonly rpm?: number; readonly tpm?: number; readonly concurrent?: number }
-  readonly budgets?: BudgetChange
-  /** intents of refused requests, a second and key */
-  readonly limit: number
-}
-
-/** Keys at a limit: how many intents are written for requests that are refused. */
-const refused = ({ budgets = {}, keys: count = 1, limit, limits = {}, name, plan }: Refused): Assault => ({
-  point: 15,
-  name,
-  run: Effect.fnUntraced(function* (row: Rows) {
-    const keys = yield* newKeys(count, limits, budgets)
-    const victim = yield* (yield* Arena).victim
-    const before = yield* intentsWritten
-    const rows: Array<Row> = []
-    // The first burst comes when an admission of each key was seen, the second when its refusals are forgotten.
-    yield* victim.attack({ attack: "volley", count, seconds: 1 }, keys)
-    for (const burst of ["first", "second"]) {
-      const met = yield* victim.attack(plan, keys)
-      rows.push(
-        ...Object.entries(met).map(([figure, value]) => row.noted(`  ${burst} burst: ${figure}`, value))
-      )
-      yield* Effect.sleep("11 seconds")
-    }
-    const state = yield* settledBooks(60)
-    const written = (yield* intentsWritten) - before
-    const { admitted } = yield* rowsOf(keys)
-    return [
-      row.atMost("intents of refused requests, of a key", (written - admitted) / count, limit),
-      row.atMost("intents, slots and holds left", state.open, 0),
-      row.atMost("tokens between audit, ledger, counters", state.difference, 0),
-      row.noted("  intents written", written),
-      row.noted("  admitted", admitted),
-      ...rows
-    ]
-  })
-})
-
-const burst: Plan = { attack: "volley", count: 250, seconds: 2, model: "counting" }
-const leaving20: Plan = { ...burst, attack: "leave early", rate: 20 }
-const allRefused: ReadonlyArray<Refused> = [
-  { name: "beyond its requests a minute", plan: burst, limits: { rpm: 60 }, limit: 60 },
-  { name: "beyond its tokens a minute", plan: burst, limits: { tpm: 500 }, limit: 60 },
-  { name: "beyond its budget", plan: burst, budgets: { day: 500 }, limit: 60 },
-  { name: "beyond its slots", plan: burst, limits: { concurrent: 4 }, limit: 20 },
-  { name: "beyond its slots, left after 20 ms", plan: leaving20, limits: { concurrent: 4 }, limit: 20 },
-  {
-    name: "20 keys of a tenant, beyond their slots",
-    plan: burst,
-    keys: 20,
-    limits: { concurrent: 1 },
-    limit: 10
-  }
-]
-
-export const stores: ReadonlyArray<Assault> = [...allLeaving.map(leaving), ...allRefused.map(refused)]
+export const stores: ReadonlyArray<Assault> = allLeaving.map(leaving)

@@ -1,14 +1,12 @@
 /** A real redis-server for tests, on a free port of 127.0.0.1, thrown away with its scope. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process"
-import { mkdtemp, rm } from "node:fs/promises"
 import { connect } from "node:net"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { Deferred, Effect, Schedule } from "effect"
 import type { Scope } from "effect/Scope"
 import { freePort, signalTree, TestServerFailed } from "./processes.ts"
 import type { RedisBinary } from "./RedisBinary.ts"
 import { maxWaitMs } from "../wait.ts"
+import { temporaryFolder } from "../temporaryFolder.ts"
 
 export interface RedisServer {
   readonly port: number
@@ -49,10 +47,7 @@ export const makeRedisServer = Effect.fnUntraced(function* (
   /** further words of redis-server's command line */
   extra: ReadonlyArray<string> = []
 ): Effect.fn.Return<RedisServer, TestServerFailed, Scope> {
-  const folder = yield* Effect.acquireRelease(
-    Effect.promise(() => mkdtemp(path.join(tmpdir(), "tgr-"))),
-    (name) => Effect.promise(() => rm(name, { recursive: true, force: true, maxRetries: 5 }))
-  )
+  const folder = yield* temporaryFolder
   const port = yield* freePort
   const words = [
     ...tied,

@@ -1,6 +1,5 @@
 /** Clients of Redis whose connections end at the worst moment. An error that nobody handles would end the process. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
@@ -9,6 +8,7 @@ import { storeFault } from "../../../src/infra/storeFault.ts"
 import { bulk, makeScriptedRedis, type Reply } from "../../support/ScriptedRedis.ts"
 import { comesTrue, eventually } from "../../support/wait.ts"
 import { testWith } from "../../support/testWith.ts"
+import { temporaryFolder } from "../../support/temporaryFolder.ts"
 
 const unhandledErrors = Effect.acquireRelease(
   Effect.sync(() => {
@@ -82,10 +82,7 @@ describe("a client of Redis", () => {
       if (at >= 0) logins.add(words.slice(at + 1, at + 3).join(" "))
       return undefined
     })
-    const folder = yield* Effect.acquireRelease(
-      Effect.sync(() => mkdtempSync(path.join(tmpdir(), "tgu-"))),
-      (name) => Effect.sync(() => rmSync(name, { recursive: true }))
-    )
+    const folder = yield* temporaryFolder
     const label = path.join(folder, "url")
     const textOf = (login: string) => `redis://${login}@127.0.0.1:${server.port}`
     const url = Redacted.make(textOf("one:first"), { label })

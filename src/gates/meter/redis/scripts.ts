@@ -1,6 +1,6 @@
 /**
  * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
- * Redis commands that it calls (`bench/meter.ts`). So the numbers of an account are one packed field, and each call writes it once.
+ * Redis commands that it calls (bench/RESULTS.md). So the numbers of an account are one packed field, and each call writes it once.
  *
  * A script of an account is joined here from `start.lua`, `state.lua`, and a function `main`: `account.lua`, the file of its
  * operation as the function `operate`, and `batch.lua`, which runs it for each request of the call. A script of a group has

@@ -1,7 +1,5 @@
 import { spawnSync } from "node:child_process"
 import * as fs from "node:fs/promises"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Option } from "effect"
 import {
@@ -11,17 +9,14 @@ import {
   writeRuntime
 } from "../../../../src/infra/embedded/RuntimeFile.ts"
 import { testWith } from "../../../support/testWith.ts"
+import { temporaryFolder } from "../../../support/temporaryFolder.ts"
 
-const folder = Effect.acquireRelease(
-  Effect.promise(() => fs.mkdtemp(path.join(tmpdir(), "tgf-"))),
-  (name) => Effect.promise(() => fs.rm(name, { recursive: true, force: true }))
-)
 const database = { path: "/run/s", database: "postgres", username: "tollgate" }
 
 const test = testWith(it.effect)
 
 test("when it is written, then others read the same values, and only its owner may read it", function* () {
-  const dataDir = yield* folder
+  const dataDir = yield* temporaryFolder
   const runtime = { pid: process.pid, database, baseUrl: "http://127.0.0.1:8080" }
   assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
   yield* writeRuntime(dataDir, runtime)
@@ -33,21 +28,21 @@ test("when it is written, then others read the same values, and only its owner m
 })
 
 test("when its process has ended, then it is ignored", function* () {
-  const dataDir = yield* folder
+  const dataDir = yield* temporaryFolder
   const ended = spawnSync("true").pid
   yield* writeRuntime(dataDir, { pid: ended, database })
   assert.isTrue(Option.isNone(yield* readRuntime(dataDir)))
 })
 
 test("when another living process wrote it, then it is not removed", function* () {
-  const dataDir = yield* folder
+  const dataDir = yield* temporaryFolder
   yield* writeRuntime(dataDir, { pid: process.ppid, database })
   yield* removeRuntime(dataDir)
   assert.isTrue(Option.isSome(yield* readRuntime(dataDir)))
 })
 
 test("when it cannot be understood, then it is an error and not an empty file", function* () {
-  const dataDir = yield* folder
+  const dataDir = yield* temporaryFolder
   yield* Effect.promise(() => fs.writeFile(runtimeFile(dataDir), "{}"))
   assert.strictEqual((yield* Effect.flip(readRuntime(dataDir)))._tag, "RuntimeFileFailed")
 })
