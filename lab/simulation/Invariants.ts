@@ -11,7 +11,7 @@ import { Fairness } from "./Fairness.ts"
 import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "../../test/support/seeded/Gateway.ts"
 import type { Call } from "../../test/support/seeded/ModelServer.ts"
 import { ownerName } from "../../test/support/seeded/Redis.ts"
-import type { StoredIntent } from "../../test/support/seeded/Postgres.ts"
+import type { StoredIntent } from "../../test/support/twins/Tables.ts"
 import type { Process } from "../../test/support/seeded/Simulation.ts"
 import { short } from "../../test/support/seeded/Store.ts"
 import { Minutes } from "./Minutes.ts"
@@ -255,7 +255,7 @@ export class Invariants {
     if (!this.#reserved.has(id)) this.#fail("fail closed", `${short(id)} has no reservation`)
     if (stores.places !== undefined && (place === undefined || !this.#queued.has(id)))
       this.#fail("fail closed", `${short(id)} has no place`)
-    if (!postgres.intents.has(id) && !postgres.audit.has(id) && crashedAt < since)
+    if (!postgres.tables.intents.has(id) && !postgres.tables.audit.has(id) && crashedAt < since)
       this.#fail("fail closed", `${short(id)} has no intent`)
     const leasedMs = this.#now - (this.#leasedAt.get(id) ?? 0)
     if (leasedMs > 1000 * stores.leaseS + 20)
@@ -286,7 +286,7 @@ export class Invariants {
   /** An open circuit refuses too: this holds where the model server never fails. */
   #checkAvailable(): void {
     if (![...this.#world.possible].every((fault) => fault === "clients leave")) return
-    const { audit } = this.#world.stores.postgres
+    const { audit } = this.#world.stores.postgres.tables
     // The check of secrets has a bound too: strangers may fill it. The row says so, and may come after the answer.
     const refused = this.#world.asks.find(({ id, status }) => {
       const row = status === 503 ? audit.get(id) : undefined
@@ -318,8 +318,8 @@ export class Invariants {
     for (const account of this.accounts()) {
       const { key, user } = account
       const owner = ownerName(account)
-      const isOpen = [...postgres.intents.values()].some(({ key_id, user_account }) =>
-        user === undefined ? postgres.accountOf(key_id) === key : user_account === user
+      const isOpen = [...postgres.tables.intents.values()].some(({ key_id, user_account }) =>
+        user === undefined ? postgres.tables.accountOf(key_id) === key : user_account === user
       )
       const { lapsed, open, totals } = redis.counters.survey(
         account,
@@ -339,7 +339,7 @@ export class Invariants {
           `${owner} has ${open + lapsed.length} slots or holds for ${living} requests of the last second`
         )
       if (isOpen || open > 0 || lapsed.length > 0) continue
-      const spent = this.#spentBy(account, today)
+      const spent = this.#world.stores.postgres.tables.spent(account, today)
       const wrong = differenceOf(owner, totals, spent)
       if (wrong === undefined) this.#rightAt.set(owner, simulation.now)
       else if (this.#isCertain(owner) && !this.#isBeingCorrected(key)) throw new Broken("counters", wrong)
@@ -356,7 +356,7 @@ export class Invariants {
   /** Whether a gateway still ends a request of the account that another one has closed: the ledger is corrected before the counters. */
   #isBeingCorrected(account: string): boolean {
     const { asks, simulation, stores } = this.#world
-    const { audit, corrections } = stores.postgres
+    const { audit, corrections } = stores.postgres.tables
     return asks.some(
       ({ gateway, id, key, overAt }) =>
         key?.account === account &&
@@ -364,13 +364,6 @@ export class Invariants {
         audit.get(id)?.error_type === outcomes.aborted.type &&
         (!corrections.has(id) || overAt > simulation.now - 1000)
     )
-  }
-
-  #spentBy({ key, user }: Account, at: string): Sums {
-    const { postgres } = this.#world.stores
-    return user === undefined
-      ? postgres.spent((id) => postgres.accountOf(id) === key, at)
-      : postgres.spentByUser(user, at)
   }
 
   /** Each account, then those of end users, as the counters name them. */
@@ -387,9 +380,10 @@ export class Invariants {
 
   #isOfTheDead(id: string): boolean {
     const { killedAt, stores } = this.#world
-    const { audit, loggedAt } = stores.postgres
+    const { loggedAt, tables } = stores.postgres
     // Whoever closes it has its account compared, and may die before that.
-    const isClosed = audit.get(id)?.error_type === outcomes.aborted.type && (loggedAt.get(id) ?? 0) > killedAt
+    const isClosed =
+      tables.audit.get(id)?.error_type === outcomes.aborted.type && (loggedAt.get(id) ?? 0) > killedAt
     return !isClosed && this.#world.asks.some((ask) => ask.id === id && ask.gateway.process.isDead)
   }
 
@@ -411,7 +405,7 @@ export class Invariants {
       const backlog = running?.backlog() ?? 0
       if (backlog > 0) return ["nothing left", `${process.name} has ${backlog} settlements that wait`]
     }
-    const [intent] = postgres.intents.keys()
+    const [intent] = postgres.tables.intents.keys()
     if (intent !== undefined) return ["nothing left", `the intent of ${short(intent)} is open`]
     const rowless = asks.find((ask) => this.#lacksRow(ask))
     if (rowless !== undefined)
@@ -437,7 +431,7 @@ export class Invariants {
           "nothing left",
           `${ownerName(account)} has ${open} slots or holds, and ${lapsed.map(short).join(" ")} whose lease has ended`
         ]
-      const wrong = differenceOf(ownerName(account), totals, this.#spentBy(account, today))
+      const wrong = differenceOf(ownerName(account), totals, postgres.tables.spent(account, today))
       if (wrong !== undefined) return ["books", wrong]
     }
     for (const group of postgres.tenants.keys()) {
@@ -446,11 +440,7 @@ export class Invariants {
         one.group === group && one.user === undefined ? [one.key] : []
       )
       const { totals } = redis.counters.survey({ group, accounts }, now, simulation.now)
-      const wrong = differenceOf(
-        group,
-        totals,
-        postgres.spent((_, tenant) => tenant === group, today)
-      )
+      const wrong = differenceOf(group, totals, postgres.tables.spent({ group }, today))
       if (wrong !== undefined) return ["books", wrong]
     }
     return undefined
@@ -458,7 +448,7 @@ export class Invariants {
 
   /** When all is quiet. */
   checkBooks(): void {
-    const { audit, corrections, ledger } = this.#world.stores.postgres
+    const { audit, corrections, ledger } = this.#world.stores.postgres.tables
     const aborted = [...audit.values()].find(({ error_type }) => error_type === outcomes.aborted.type)
     if (aborted !== undefined && this.#world.isHarmless)
       throw new Broken("aborted", `${short(aborted.request_id)} was closed by another gateway`)
@@ -483,14 +473,14 @@ export class Invariants {
   /** Before anybody gets more room. */
   checkBudgets(): void {
     const { most, stores, users } = this.#world
-    const { audit, ledger, userLedger } = stores.postgres
+    const { accountOf, audit, ledger, userLedger } = stores.postgres.tables
     // After a loss the counters may miss what was reserved and had no intent (docs/threat-model.md).
     if (!this.#world.isHarmless) return
     const prompts = Math.max(0, ...[...audit.values()].map(({ tokens_in }) => tokens_in)) + 1
     const spent = new Map<string, number>()
     const add = (name: string, tokens: number) => spent.set(name, (spent.get(name) ?? 0) + tokens)
     for (const { day, key_id, tenant_id, tokens } of ledger.values())
-      for (const owner of [stores.postgres.accountOf(key_id), tenant_id]) {
+      for (const owner of [accountOf(key_id), tenant_id]) {
         add(`${owner} day ${day}`, tokens)
         add(`${owner} total`, tokens)
       }
@@ -505,7 +495,7 @@ export class Invariants {
   /** Whether the row of a request must still come. That of a refusal, or of a client that left, may come after the answer. */
   #lacksRow(ask: Ask): boolean {
     const { crashedAt, stores } = this.#world
-    const { audit } = stores.postgres
+    const { audit } = stores.postgres.tables
     if (ask.id === "" || audit.has(ask.id)) return false
     // The end of the process may lose it.
     const isOver = ask.lost || ask.left || (ask.status ?? 0) >= 400
@@ -517,7 +507,7 @@ export class Invariants {
   }
 
   #checkRow(ask: Ask): void {
-    const { audit, corrections } = this.#world.stores.postgres
+    const { audit, corrections } = this.#world.stores.postgres.tables
     const [row, correction] = [audit.get(ask.id), corrections.get(ask.id)]
     const name = `${short(ask.id)}, which got ${ask.status ?? "nothing"}`
     if (ask.status === 500) throw new Broken("no defects", name)

@@ -1,6 +1,6 @@
 /** The audit's contract world: on Postgres past the ports by SQL, in memory by the twin's hand. */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import { AuditMemory, layerMemory } from "../support/twins/Audit.ts"
 import { type AuditOptions, layerPostgres } from "../../src/audit/postgres.ts"
@@ -72,14 +72,14 @@ export const liveWorld = Layer.merge(layerLiveAudit(patient), layerWrittenLive).
 
 const layerWrittenMemory = Layer.effect(
   Written,
-  Effect.map(AuditMemory, (memory) => {
+  Effect.map(AuditMemory, ({ abort, tables }) => {
     const sums = (keyId: string): ReadonlyArray<LedgerDay> => {
       const days = new Map<string, LedgerDay>()
-      for (const row of memory.rows.values()) {
+      for (const row of tables.audit.values()) {
         if (row.key_id !== keyId || row.admitted_at === null) continue
         const day = row.admitted_at.slice(0, 10)
         const entry = days.get(day) ?? { day, requests: 0, tokensIn: 0, tokensOut: 0 }
-        const more = memory.corrections.get(row.request_id)
+        const more = tables.corrections.get(row.request_id)
         days.set(day, {
           day,
           requests: entry.requests + 1,
@@ -92,14 +92,18 @@ const layerWrittenMemory = Layer.effect(
     return Written.of({
       // The twin takes the account from the caller of each intent.
       addKey: () => Effect.void,
-      row: (id) => Effect.sync(() => memory.rows.get(id)),
-      hasIntent: (id) => Effect.sync(() => memory.intents.has(id)),
+      row: (id) => Effect.sync(() => tables.audit.get(id)),
+      hasIntent: (id) => Effect.sync(() => tables.intents.has(id)),
       ledger: (keyId) => Effect.sync(() => sums(keyId)),
       auditSums: (keyId) => Effect.sync(() => sums(keyId)),
-      correction: (id) => Effect.sync(() => memory.corrections.get(id)),
+      correction: (id) =>
+        Effect.sync(() => {
+          const found = tables.corrections.get(id)
+          return found && Struct.pick(found, ["tokens_in", "tokens_out", "status"])
+        }),
       // Nothing is between the twin and its store.
       beat: () => Effect.void,
-      abort: memory.abort
+      abort
     })
   })
 )

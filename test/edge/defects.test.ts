@@ -114,7 +114,8 @@ const call = Effect.fnUntraced(function* (path: string, init: RequestInit = {}) 
 inWorld(gateway)("a defect", (test) => {
   for (const { part, status, tokens, audited = status, cold = false, stream = false } of steps) {
     test(`when it is in ${part}, then it is a 500 in the error shape`, function* () {
-      const [{ intents, rows }, meter] = [yield* AuditMemory, yield* Meter]
+      const [{ tables }, meter] = [yield* AuditMemory, yield* Meter]
+      const { audit: rows, intents } = tables
       const newKey = () => {
         const key = memoryKey({ budgets: { total: 100_000 } })
         keys.add(key)

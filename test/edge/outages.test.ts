@@ -91,18 +91,22 @@ inWorld(layerTwins)("each gate gone in turn", (test) => {
       assert.strictEqual((yield* post("/healthz", undefined, undefined)).status, 200)
       assert.strictEqual(twins.backendCalls(), before)
       if (row.rowAtOnce) {
-        for (const id of ids) assert.deepInclude(twins.audit.rows.get(id), { status: 503, tokens_in: 0 })
+        for (const id of ids)
+          assert.deepInclude(twins.audit.tables.audit.get(id), { status: 503, tokens_in: 0 })
       }
 
       yield* twins.setDown[gate](false)
       for (const id of ids) {
-        assert.deepInclude(twins.audit.rows.get(id), { status: 503, error_type: "service_unavailable" })
+        assert.deepInclude(twins.audit.tables.audit.get(id), {
+          status: 503,
+          error_type: "service_unavailable"
+        })
       }
       for (const { path, body } of Object.values(calls)) {
         assert.strictEqual((yield* post(path, fresh, body)).status, 200)
       }
       assert.strictEqual(twins.backendCalls(), before + Object.keys(calls).length)
-      assert.strictEqual(twins.audit.intents.size, 0)
+      assert.strictEqual(twins.audit.tables.intents.size, 0)
       // What was refused meanwhile has cost nothing: only what was served is in the window.
       const last = yield* post("/api/tags", fresh, undefined)
       assert.strictEqual(last.status, 200)

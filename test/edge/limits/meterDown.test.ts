@@ -35,7 +35,7 @@ inWorld(layerTwins)("a stream whose Meter dies", (test) => {
         assert.notInclude(answer.text, "[DONE]")
         assert.notInclude(answer.text, `"done":true`)
       } else assert.strictEqual(answer.status, 503)
-      const row = [...audit.rows.values()].at(-1)
+      const row = [...audit.tables.audit.values()].at(-1)
       assert.deepInclude(row, { status: 503, tokens_in: 10, tokens_out: 256, usage_source: "counted" })
     })
   }

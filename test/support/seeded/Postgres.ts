@@ -5,16 +5,15 @@
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import type { Notification } from "@effect/sql-pg/PgConnection"
-import { Effect, Queue, Stream, Struct, type Types } from "effect"
+import { Effect, Queue, Stream } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Connection } from "effect/sql/SqlConnection"
 import { ConnectionError, SqlError } from "effect/sql/SqlError"
 import * as Statement from "effect/sql/Statement"
+import type { CounterOwner } from "../../../src/domain/Reservation.ts"
 import type { AuditRow, IntentRow, ProgressRow } from "../../../src/audit/rows.ts"
-import { monthOf } from "../../../src/domain/Calendar.ts"
-import type { Period } from "../../../src/domain/Limits.ts"
-import { outcomes } from "../../../src/domain/Outcome.ts"
 import { KeyAttributes, TenantAttributes } from "../../../src/domain/attributes.ts"
+import { type StoredIntent, Tables } from "../twins/Tables.ts"
 import type { Process, Simulation } from "./Simulation.ts"
 import { short, Store } from "./Store.ts"
 
@@ -32,27 +31,6 @@ export interface KeyRow {
   readonly account: string
   readonly settings: KeyAttributes
 }
-export interface StoredIntent extends Types.Mutable<IntentRow> {
-  readonly written: number
-  leaseUntil: number
-  tokens_out: number
-}
-interface Correction {
-  readonly key_id: string
-  readonly day: string
-  readonly tokens_in: number
-  readonly tokens_out: number
-  readonly status: number
-}
-interface LedgerRow {
-  readonly key_id: string
-  readonly tenant_id: string
-  /** null: in the ledger of keys */
-  readonly user_account: string | null
-  readonly day: string
-  requests: number
-  tokens: number
-}
 type Row = Readonly<Record<string, unknown>>
 type Params = ReadonlyArray<unknown>
 
@@ -61,7 +39,6 @@ const isList = <A>(value: unknown): value is ReadonlyArray<A> => Array.isArray(v
 const listed = <A>(value: unknown): ReadonlyArray<A> => (isList<A>(value) ? value : [])
 const sorted = <A extends { readonly request_id: string }>(value: unknown): ReadonlyArray<A> =>
   listed<A>(value).toSorted((one, two) => (one.request_id < two.request_id ? -1 : 1))
-const dayOf = (iso: string): string => iso.slice(0, 10)
 const idRows = (ids: ReadonlyArray<string>): ReadonlyArray<Row> => ids.map((id) => ({ id }))
 const names = (rows: ReadonlyArray<{ readonly request_id: string }>) =>
   rows.map(({ request_id }) => short(request_id)).join(" ")
@@ -76,13 +53,9 @@ export class Postgres extends Store {
   readonly keys = new Map<string, KeyRow>()
   /** epoch ms, by prefix */
   readonly revoked = new Map<string, number>()
-  readonly intents = new Map<string, StoredIntent>()
-  readonly audit = new Map<string, AuditRow>()
+  readonly tables = new Tables(() => this.simulation.now)
   /** when each row was written */
   readonly loggedAt = new Map<string, number>()
-  readonly corrections = new Map<string, Correction>()
-  readonly ledger = new Map<string, LedgerRow>()
-  readonly userLedger = new Map<string, LedgerRow>()
   /** Called when a row is written, with the intent that it ends. */
   onRow: (row: AuditRow, intent: StoredIntent | undefined, by: Process) => void = () => undefined
   readonly #versions = new Map<string, { readonly of: ReadonlyArray<unknown>; readonly version: string }>()
@@ -94,6 +67,8 @@ export class Postgres extends Store {
 
   constructor(simulation: Simulation) {
     super(simulation, "postgres")
+    this.tables.accountOf = (keyId) =>
+      [...this.keys.values()].find(({ id }) => id === keyId)?.account ?? keyId
   }
 
   get #now(): number {
@@ -115,8 +90,9 @@ export class Postgres extends Store {
   crash(): void {
     this.drop()
     const since = Math.max(this.#flushedAt, this.simulation.now - 600)
-    const gone = [...this.intents.values()].filter(({ written }) => written > since)
-    for (const { request_id } of gone) this.intents.delete(request_id)
+    const { intents } = this.tables
+    const gone = [...intents.values()].filter(({ written }) => written > since)
+    for (const { request_id } of gone) intents.delete(request_id)
     this.simulation.say(
       this.name,
       `crashes and starts again, without the intents of ${names(gone) || "nobody"}`
@@ -136,149 +112,19 @@ export class Postgres extends Store {
       })
   }
 
-  /** The keys whose tokens count for an account. */
-  keysOf(account: string): ReadonlyArray<string> {
-    return [...this.keys.values()].flatMap((key) => (key.account === account ? [key.id] : []))
-  }
-
-  accountOf(keyId: string): string {
-    return [...this.keys.values()].find(({ id }) => id === keyId)?.account ?? keyId
-  }
-
-  /** The ledger of some keys, or of a tenant, in the periods of `at`. */
-  spent(isOwn: (keyId: string, tenantId: string) => boolean, at: string) {
-    const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
-    for (const { day, key_id, tenant_id, tokens } of this.ledger.values())
-      if (isOwn(key_id, tenant_id)) this.#add(sums, day, at, tokens)
-    return sums
-  }
-
-  /** The same of an end user. */
-  spentByUser(user: string, at: string) {
-    const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
-    for (const row of this.userLedger.values())
-      if (row.user_account === user) this.#add(sums, row.day, at, row.tokens)
-    return sums
-  }
-
-  #add(sums: { [P in Period]: number }, day: string, at: string, tokens: number): void {
-    sums.total += tokens
-    if (monthOf(Date.parse(day)) === monthOf(Date.parse(at))) sums.month += tokens
-    if (day === dayOf(at)) sums.day += tokens
-  }
-
-  #book(
-    { key_id, tenant_id, user_account: user }: Pick<AuditRow, "key_id" | "tenant_id" | "user_account">,
-    day: string,
-    tokens: number,
-    requests: number
-  ): void {
-    if (key_id === null || tenant_id === null) return
-    const book = (ledger: Map<string, LedgerRow>, name: string, user_account: string | null) => {
-      const row = ledger.get(name) ?? { key_id, tenant_id, user_account, day, requests: 0, tokens: 0 }
-      row.requests += requests
-      row.tokens += tokens
-      ledger.set(name, row)
-    }
-    book(this.ledger, `${key_id} ${day}`, null)
-    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, user)
-  }
-
-  /** Ends intents and writes rows that are not there; returns the ids of those that are. */
+  /** Writes rows; returns the ids of those that were there. */
   #log(rows: ReadonlyArray<AuditRow>, by: Process) {
-    const there = rows.filter(({ request_id }) => this.audit.has(request_id))
-    for (const row of rows) {
-      const intent = this.intents.get(row.request_id)
-      this.intents.delete(row.request_id)
-      if (this.audit.has(row.request_id)) continue
+    this.#flushedAt = this.simulation.now
+    return this.tables.write(rows, (row, intent) => {
       this.onRow(row, intent, by)
-      this.audit.set(row.request_id, row)
       this.loggedAt.set(row.request_id, this.simulation.now)
-      if (row.admitted_at !== null) this.#book(row, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
-    }
-    this.#flushedAt = this.simulation.now
-    return idRows(there.map(({ request_id }) => request_id))
+    })
   }
 
-  #correct(rows: ReadonlyArray<AuditRow>): ReadonlyArray<Row> {
-    const made: Array<Row> = []
-    for (const row of rows) {
-      const logged = this.audit.get(row.request_id)
-      if (logged === undefined || logged.key_id === null || logged.tenant_id === null) continue
-      const [tokens_in, tokens_out] = [row.tokens_in - logged.tokens_in, row.tokens_out - logged.tokens_out]
-      const was_aborted = logged.error_type === outcomes.aborted.type
-      const isLate =
-        row.error_type === outcomes.unavailable.type &&
-        logged.error_type !== row.error_type &&
-        tokens_in === 0 &&
-        tokens_out === 0
-      if (this.corrections.has(row.request_id) || !(was_aborted || isLate)) continue
-      const admitted = logged.admitted_at ?? logged.arrived_at
-      const [key_id, day] = [logged.key_id, dayOf(admitted)]
-      this.corrections.set(row.request_id, { key_id, day, tokens_in, tokens_out, status: row.status })
-      const tokens = tokens_in + tokens_out
-      if (this.ledger.has(`${key_id} ${day}`)) this.#book(logged, day, tokens, 0)
-      const account = this.accountOf(key_id)
-      const admitted_at = Date.parse(admitted)
-      made.push({
-        id: row.request_id,
-        tenant_id: logged.tenant_id,
-        key_id,
-        account,
-        user_account: logged.user_account,
-        admitted_at,
-        tokens,
-        was_aborted
-      })
-    }
-    this.#flushedAt = this.simulation.now
-    return made
-  }
-
-  #expired(but: ReadonlyArray<string>): ReadonlyArray<StoredIntent> {
-    return sorted<StoredIntent>([...this.intents.values()]).filter(
-      ({ leaseUntil, request_id }) => leaseUntil < this.simulation.now && !but.includes(request_id)
-    )
-  }
-
-  #aborted(stored: StoredIntent): AuditRow {
-    return {
-      ...Struct.omit(stored, ["leaseUntil", "held", "written"]),
-      tokens_cached: null,
-      usage_source: "counted",
-      status: outcomes.aborted.status,
-      error_type: outcomes.aborted.type,
-      detail: "gateway: its process died",
-      latency_ms: 1,
-      queued_ms: null,
-      load_ms: null,
-      truncated: null,
-      repeats: 1
-    }
-  }
-
-  #totals(
-    [owners, at, held]: Params,
-    isOwn: (owner: string, row: LedgerRow | StoredIntent) => boolean,
-    ledger = this.ledger
-  ): ReadonlyArray<Row> {
+  #totals([owners, at, held]: Params, ownerOf: (id: string) => CounterOwner): ReadonlyArray<Row> {
     return String(owners)
       .split(",")
-      .map((owner) => {
-        const sums: { [P in Period]: number } = { day: 0, month: 0, total: 0 }
-        for (const row of ledger.values())
-          if (isOwn(owner, row)) this.#add(sums, row.day, String(at), row.tokens)
-        const open = [...this.intents.values()].filter((intent) => isOwn(owner, intent))
-        if (held === true)
-          for (const one of open)
-            this.#add(
-              sums,
-              dayOf(one.admitted_at),
-              String(at),
-              Math.max(one.held, one.tokens_in + one.tokens_out)
-            )
-        return { owner, open: open.length, ...sums }
-      })
+      .map((id) => ({ owner: id, ...this.tables.spent(ownerOf(id), String(at), held === true) }))
   }
 
   #keyRow(prefix: string, known: string): ReadonlyArray<Row> {
@@ -336,48 +182,35 @@ export class Postgres extends Store {
       "INSERT INTO intents",
       ([, rows]) => `writes the intents of ${names(sorted<IntentRow>(rows))}`,
       ([leaseS, rows]) => {
-        const [now, leaseUntil] = [this.simulation.now, this.simulation.now + 1000 * Number(leaseS)]
-        for (const row of sorted<IntentRow>(rows))
-          if (!this.audit.has(row.request_id) && !this.intents.has(row.request_id))
-            this.intents.set(row.request_id, { ...row, written: now, leaseUntil, tokens_out: 0 })
+        this.tables.open(sorted<IntentRow>(rows), Number(leaseS))
         return []
       }
     ],
     [
       "FOR UPDATE OF i SKIP LOCKED",
       ([rows]) => `renews the intents of ${names(sorted<ProgressRow>(rows))}`,
-      ([rows, leaseS]) => {
-        const all = sorted<ProgressRow>(rows)
-        for (const { held, request_id, tokens_in, tokens_out } of all) {
-          const intent = this.intents.get(request_id)
-          if (intent === undefined) continue
-          intent.leaseUntil = this.simulation.now + 1000 * Number(leaseS)
-          intent.held = Math.max(intent.held, held)
-          intent.tokens_in = Math.max(intent.tokens_in, tokens_in)
-          intent.tokens_out = Math.max(intent.tokens_out, tokens_out)
-        }
-        return idRows(
-          all.map(({ request_id }) => request_id).filter((id) => !this.intents.has(id) && !this.audit.has(id))
-        )
-      }
+      ([rows, leaseS]) => idRows(this.tables.renew(sorted<ProgressRow>(rows), Number(leaseS)))
     ],
     [
       "INSERT INTO audit_corrections",
       ([rows]) => `corrects the rows of ${names(sorted<AuditRow>(rows))}`,
-      ([rows]) => this.#correct(sorted<AuditRow>(rows))
+      ([rows]) => {
+        this.#flushedAt = this.simulation.now
+        return this.tables.correct(sorted<AuditRow>(rows)).map((one) => ({ ...one }))
+      }
     ],
     [
       "jsonb_populate_record",
       ([id]) => `ends ${short(String(id))} of a dead process`,
       ([id], of) => {
-        const found = this.#expired([]).filter(({ request_id }) => request_id === id)
+        const found = this.tables.expired().filter(({ request_id }) => request_id === id)
         this.#log(
-          found.map((intent) => this.#aborted(intent)),
+          found.map((intent) => this.tables.aborted(intent)),
           of
         )
         return found.map(({ key_id, tenant_id, user_account }) => ({
           group: tenant_id,
-          key: this.accountOf(key_id),
+          key: this.tables.accountOf(key_id),
           user: user_account
         }))
       }
@@ -385,35 +218,33 @@ export class Postgres extends Store {
     [
       "INSERT INTO ledger",
       ([rows]) => `writes the rows of ${names(sorted<AuditRow>(rows))}`,
-      ([rows], of) => this.#log(sorted<AuditRow>(rows), of)
+      ([rows], of) => idRows(this.#log(sorted<AuditRow>(rows), of))
     ],
     [
       "l.key_id = own.part",
       () => "reads what accounts have spent",
-      (params) => this.#totals(params, (owner, { key_id }) => this.accountOf(key_id) === owner)
+      (params) => this.#totals(params, (key) => ({ group: "", key }))
     ],
     [
       "l.user_account = own.part",
       () => "reads what users have spent",
-      (params) => this.#totals(params, (owner, { user_account }) => user_account === owner, this.userLedger)
+      (params) => this.#totals(params, (user) => ({ group: "", key: "", user }))
     ],
     [
       "l.tenant_id = own.part",
       () => "reads what a tenant has spent",
-      (params) => this.#totals(params, (owner, { tenant_id }) => tenant_id === owner)
+      (params) => this.#totals(params, (group) => ({ group }))
     ],
     [
       "i.request_id IS NOT NULL AS open",
       ([ids]) => `reads what became of ${listed<string>(ids).map(short).join(" ")}`,
       ([ids]) =>
-        listed<string>(ids).map((id) => {
-          const [row, more] = [this.audit.get(id), this.corrections.get(id)]
-          const booked =
-            row === undefined
-              ? null
-              : row.tokens_in + row.tokens_out + (more === undefined ? 0 : more.tokens_in + more.tokens_out)
-          return { id, open: this.intents.has(id), user: row?.user_account ?? null, booked }
-        })
+        listed<string>(ids).map((id) => ({
+          id,
+          open: this.tables.intents.has(id),
+          user: this.tables.audit.get(id)?.user_account ?? null,
+          booked: this.tables.booked(id)
+        }))
     ],
     [
       "AS account FROM api_keys k",
@@ -429,7 +260,10 @@ export class Postgres extends Store {
       ([leaseS]) => {
         const before = this.simulation.now - 1000 * Number(leaseS)
         return [
-          { at: this.#now, stuck: [...this.intents.values()].filter((one) => one.leaseUntil < before).length }
+          {
+            at: this.#now,
+            stuck: [...this.tables.intents.values()].filter((one) => one.leaseUntil < before).length
+          }
         ]
       }
     ],
@@ -442,7 +276,10 @@ export class Postgres extends Store {
       "FROM intents WHERE lease_until < now()",
       () => "names the intents of dead processes",
       ([, but, limit]) =>
-        idRows(this.#expired(listed<string>(but)).map(({ request_id }) => request_id)).slice(0, Number(limit))
+        idRows(this.tables.expired(listed<string>(but)).map(({ request_id }) => request_id)).slice(
+          0,
+          Number(limit)
+        )
     ],
     [
       "n.prefix AS asked",

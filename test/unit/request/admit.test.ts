@@ -39,9 +39,9 @@ const [first = "", second = "", third = ""] = ids
 const test = testWith(it.effect, layerPorts)
 
 test("when little remains, then the prompt and one token of the answer are still held in full", function* () {
-  const { intents } = yield* AuditMemory
+  const { intents } = (yield* AuditMemory).tables
   for (const id of [first, second]) assert.isTrue(Result.isSuccess(yield* admitting(id, 150, 0)))
-  const held = (id: string) => intents.get(id)?.facts.reservation.held
+  const held = (id: string) => intents.get(id)?.held
   assert.deepStrictEqual([held(first), held(second)], [140, 41])
   const refused = yield* admitting(third, 150, 0)
   assert.strictEqual(Result.isFailure(refused) ? refused.failure._tag : "", "BudgetExhausted")
