@@ -75,7 +75,7 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
   const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
   const key = yield* line(`set-limits --key ${prefix} --rpm none --tpm 9 --json`)
   assert.deepStrictEqual(yield* json(Limits, key), { rpm: null, tpm: 9 })
-  const tenant = yield* line("set-limits --tenant knobs --rpm 11 --json")
+  const tenant = yield* line("set-limits --tenant knobs --rpm 11 --weight 3 --json")
   assert.deepStrictEqual(yield* json(Limits, tenant), { rpm: 11, tpm: 100_000 })
 
   const logged = yield* line(`set-prompt-log --key ${prefix} --on --retention-days 7`)
@@ -90,6 +90,12 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
   const sql = yield* SqlClient.SqlClient
   yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
   assert.include((yield* line("list-keys --tenant knobs")).stdout, "expired")
+})
+
+test("when nothing is to migrate, then the plan says so, and migrating changes nothing", function* () {
+  const plan = yield* line("migrate --plan")
+  assert.match(plan.stdout, /nothing to do\nafterwards every tollgate with schema version \d+ or later may run/)
+  assert.include((yield* line("migrate")).stdout, "the database is up to date")
 })
 
 test("when a key has limits of each user, then they are shown, exported and removed, and need a header", function* () {

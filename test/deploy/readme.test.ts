@@ -2,10 +2,10 @@
  * Whatever the README and the guide tell their reader to type is typed here, in a checkout of its own beside
  * a running `npm start`, and prints what they say it prints. What needs an engine is named below, with what runs it.
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs"
+import { existsSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert } from "@effect/vitest"
-import { Context, Effect, Layer, Option, Schema } from "effect"
+import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { layerPostgres as layerRegistry } from "../../src/admin/Registry.ts"
@@ -130,72 +130,6 @@ const withOwnKey = Effect.gen(function* () {
   return { ...reader, key }
 })
 
-/** Commands that end with 1 beside a demo, never end, or have many forms: their own suites run them. */
-const suites: Readonly<Record<string, string>> = {
-  status: "test/cli/status.test.ts",
-  doctor: "test/cli/status.test.ts",
-  connect: "test/cli/connect.test.ts",
-  "list-models": "test/cli/aliases.test.ts",
-  "show-key": "test/cli/keys.test.ts",
-  "create-keys": "test/cli/createKeys.test.ts",
-  report: "test/cli/report.test.ts",
-  requests: "test/cli/requests.test.ts",
-  "show-request": "test/cli/requests.test.ts",
-  reconcile: "test/cli/reconcile.test.ts",
-  export: "test/cli/apply.test.ts",
-  apply: "test/cli/apply.test.ts"
-}
-
-/** Every command of the reference's table with every option it names; `P` is a key's prefix. */
-const table = [
-  "create-tenant --name squad --rpm 9 --tpm 900 --concurrent 2 --allow-all-models",
-  "create-key --tenant squad --name a --scopes chat,embeddings --expires-in 30d --rpm 9 --tpm 900 --concurrent 2 --priority batch --end-user-header X-User",
-  "create-key --tenant squad --name b --expires-at 2100-01-01",
-  "create-key --tenant squad --name b --allow-duplicate",
-  "list-tenants",
-  "list-keys --tenant squad --name a --status active --expiring 30d",
-  "disable-tenant --tenant squad",
-  "enable-tenant --tenant squad",
-  "set-models --tenant squad --models a,b --no-allow-all --yes",
-  "set-models --tenant squad --allow-all",
-  "set-models --tenant squad --add c --yes",
-  "set-models --tenant squad --remove c",
-  "set-models --tenant squad --alias fast=llama3.2:3b",
-  "set-models --tenant squad --remove-alias fast",
-  "set-models --key P --models c",
-  "set-models --key P --models none",
-  "set-end-user --key P --header X-User --hash-users on",
-  "set-limits --key P --each-user --rpm 8",
-  "set-budget --key P --each-user --daily 9",
-  "show-budget --key P --user ada",
-  "set-limits --key P --each-user --rpm none",
-  "set-budget --key P --each-user --daily none",
-  "set-end-user --key P --header none",
-  "set-limits --tenant squad --rpm 8 --weight 3",
-  "set-limits --key P --rpm 8 --priority interactive",
-  "set-budget --key P --daily 9 --monthly 99 --total 999",
-  "show-budget --key P",
-  "set-budget --tenant squad --daily 9 --monthly 99 --total 999",
-  "show-budget --tenant squad",
-  "show-usage --tenant demo --period month",
-  "show-usage --tenant demo --period total",
-  "set-prompt-log --key P --on --retention-days 3",
-  "set-prompt-log --key P --off",
-  "show-prompt-log --key P --since 12h --limit 5",
-  "erase-prompt-log --key P",
-  "rotate-key --prefix P --grace 7d",
-  "disable-key --prefix P",
-  "enable-key --prefix P",
-  "create-tenant --name other",
-  "move-key --key P --tenant other",
-  "rename-tenant --tenant other --name others",
-  "create-tenant --name typo",
-  "delete-tenant --tenant typo",
-  "revoke-key --prefix P",
-  "migrate --plan",
-  "migrate"
-]
-
 inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
   test("when the tour is typed, then it shows what it promises, from the first line to the last", function* () {
     const reader = yield* Reading
@@ -224,34 +158,6 @@ inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
       const { code, stderr, stdout } = yield* shell(reader.folder, line.replaceAll(reader.key, key))
       assert.strictEqual(code, 0, stderr)
       assert.include(stdout, "Hello", line)
-    }
-  })
-
-  test("when every command of the table is run with every option, then it works, and its JSON can be read", function* () {
-    const reader = yield* withOwnKey
-    const [, section = ""] = reference.split("| Command | What it does |")
-    const named = (section.split("\n\n")[0] ?? "")
-      .split("\n")
-      .flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)])
-      .map((code) => code[1] ?? "")
-      .filter((code) => /^[a-z]/.test(code) && code !== "serve" && !/^(?:month|total)$/.test(code))
-    assert.isAbove(named.length, 15)
-    for (const row of named) {
-      const [name = ""] = row.split(" ")
-      const suite = suites[name]
-      if (suite !== undefined) {
-        assert.include(readFileSync(path.join(root, suite), "utf8"), `"${name}"`, row)
-        continue
-      }
-      const run = table.filter((line) => line === name || line.startsWith(`${name} `)).join(" ")
-      assert.notStrictEqual(run, "", `no run of ${name}`)
-      for (const [flag] of row.matchAll(/--[a-z-]+/g)) assert.include(`${run} `, `${flag} `, row)
-    }
-    for (const line of table) {
-      const command = `${line.replace(/\bP\b/, reader.key.slice(0, 12))} --json`
-      const ran = yield* inProcess(command.split(" "), reader)
-      assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
-      yield* Schema.decodeEffect(Schema.fromJsonString(Schema.Json))(ran.stdout)
     }
   })
 
