@@ -5,13 +5,13 @@ import { Schema } from "effect"
 import { MessagesEvent, MessagesMessage } from "../../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
-import { Fold } from "../../../../../src/http/dialect/fold.ts"
 import { messages } from "../../../../../src/http/dialect/messages/dialect.ts"
 import { toErrorResponse } from "../../../../../src/http/errors/errorResponses.ts"
 import { BackendFailed, BadRequest } from "../../../../../src/domain/Errors.ts"
 import { overflowDetail } from "../../../../../src/domain/promptWindow.ts"
 import { messagesSurface } from "../../../../../src/http/dialect/messages/surface.ts"
 import { decoding } from "../../decoding.ts"
+import { anyFrames, folded, messageOf } from "../answers.ts"
 
 const { accepted } = decoding(messages)
 const request: InferenceRequest = accepted({
@@ -102,53 +102,6 @@ const read = (events: ReadonlyArray<Event>): Read => {
   }
 }
 
-const text = fc.oneof(
-  fc.constant(""),
-  fc.string({ unit: "binary", maxLength: 8 }),
-  fc.constant("\n\ndata: x")
-)
-const args = fc.dictionary(
-  fc.string({ maxLength: 4 }).filter((key) => key !== "__proto__"),
-  fc.string({ maxLength: 4 })
-)
-const toolCall = fc.record(
-  {
-    id: fc.string({ minLength: 1, maxLength: 4 }),
-    name: fc.string({ minLength: 1, maxLength: 4 }),
-    arguments: args
-  },
-  { requiredKeys: ["name", "arguments"] }
-)
-const createdAt = fc.constant("2026-01-01T00:00:00Z")
-const parts = {
-  createdAt,
-  text,
-  thinking: fc.string({ minLength: 1, maxLength: 8 }),
-  toolCalls: fc.array(toolCall, { minLength: 1, maxLength: 3 })
-}
-const piece = fc.record(
-  { ...parts, done: fc.constant(false) },
-  { requiredKeys: ["createdAt", "text", "done"] }
-)
-const final = fc.record(
-  {
-    ...parts,
-    done: fc.constant(true),
-    doneReason: fc.constantFrom("stop", "length", "load", "odd"),
-    promptEvalCount: fc.nat(100),
-    promptEvalCachedCount: fc.nat(100),
-    evalCount: fc.nat(100)
-  },
-  { requiredKeys: ["createdAt", "text", "done"] }
-)
-const frames = fc.tuple(fc.array(piece, { maxLength: 12 }), final).map(([before, last]) => [...before, last])
-
-const folded = (all: ReadonlyArray<Frame>): Frame => {
-  const fold = new Fold()
-  for (const frame of all) fold.add(frame)
-  return fold.frame ?? { createdAt: "", text: "", done: true }
-}
-
 /** Texts of one type, joined: frames may come in any order, an answer without a stream has one block of each. */
 const joinedOf = (content: ReadonlyArray<Json>) => {
   const calls: Array<Json> = []
@@ -165,7 +118,7 @@ const joinedOf = (content: ReadonlyArray<Json>) => {
 describe("POST /v1/messages, the answer", () => {
   it("when any frames come in any chunks, then the events follow the grammar and add up to the answer in one object", () => {
     fc.assert(
-      fc.property(frames, fc.nat(), fc.nat(2), (all, at, waits) => {
+      fc.property(anyFrames, fc.nat(), fc.nat(2), (all, at, waits) => {
         const encoder = newEncoder()
         const cut = at % (all.length + 1)
         let sent = ""
@@ -191,7 +144,7 @@ describe("POST /v1/messages, the answer", () => {
 
   it("when the blocks of an answer are sent back, then the model server gets its own message again", () => {
     fc.assert(
-      fc.property(frames, (all) => {
+      fc.property(anyFrames, (all) => {
         const run = folded(all)
         const { content } = decodeMessage(JSON.parse(newEncoder().object(run)))
         const blocks = content.map((block) => ({ ...block }))
@@ -204,27 +157,8 @@ describe("POST /v1/messages, the answer", () => {
           ]
         }).body["messages"]
         const ids = blocks.flatMap((block) => (block.type === "tool_use" ? [block.id] : []))
-        const isEmpty = blocks.length === 0
-        assert.deepStrictEqual<unknown>(sent, [
-          { role: "user", content: "hi" },
-          ...(isEmpty
-            ? []
-            : [
-                {
-                  role: "assistant",
-                  content: run.text,
-                  ...(run.thinking === undefined ? {} : { thinking: run.thinking }),
-                  ...(run.toolCalls === undefined
-                    ? {}
-                    : {
-                        tool_calls: run.toolCalls.map((call, i) => ({
-                          id: call.id ?? ids[i],
-                          function: { name: call.name, arguments: call.arguments }
-                        }))
-                      })
-                }
-              ])
-        ])
+        const answered = blocks.length === 0 ? [] : [messageOf(run, ids)]
+        assert.deepStrictEqual<unknown>(sent, [{ role: "user", content: "hi" }, ...answered])
       })
     )
   })

@@ -2,14 +2,13 @@ import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
-import { Fold } from "../../../../../src/http/dialect/fold.ts"
 import { responsesEncoder } from "../../../../../src/http/dialect/responses/answer.ts"
 import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
 import { cap, decoding } from "../../decoding.ts"
+import { anyFrame, anyFrames, createdAt, folded, messageOf } from "../answers.ts"
 import { checkStream, eventsOf, type Item, textIn } from "./events.ts"
 
 const { accepted } = decoding(responses)
-const createdAt = "2026-11-21T10:00:00.123456789Z"
 const requestId = "01a1fe92-0000-7000-8000-00000000000a"
 
 const requestOf = (more: { readonly [field: string]: Json } = {}): InferenceRequest =>
@@ -26,33 +25,6 @@ const done = (more: Partial<Frame> = {}): Frame =>
     ...more
   })
 
-const call = fc.record(
-  {
-    id: fc.stringMatching(/^call_[a-z0-9]{8}$/),
-    name: fc.constantFrom("weather", "functions.shell"),
-    arguments: fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.string())
-  },
-  { requiredKeys: ["name", "arguments"] }
-)
-const content = {
-  text: fc.string({ maxLength: 8 }),
-  thinking: fc.string({ maxLength: 8 }),
-  toolCalls: fc.array(call, { minLength: 1, maxLength: 2 })
-}
-const anyFrame = fc.record(content, { requiredKeys: ["text"] }).map(frame)
-const lastFrame = fc
-  .record({ ...content, doneReason: fc.constantFrom("stop", "length", "load") }, { requiredKeys: ["text"] })
-  .map((more) => done(more))
-const anyFrames = fc
-  .tuple(fc.array(anyFrame, { maxLength: 8 }), lastFrame)
-  .map(([frames, last]) => [...frames, last])
-
-const foldOf = (frames: ReadonlyArray<Frame>): Frame => {
-  const fold = new Fold()
-  for (const each of frames) fold.add(each)
-  return fold.frame ?? done()
-}
-
 const streamOf = (frames: ReadonlyArray<Frame>): string => {
   const { frames: encode } = encoder()
   return frames.map((each) => encode([each])).join("")
@@ -64,14 +36,14 @@ const textsOf = (output: ReadonlyArray<Item>, type: string): string =>
     .map(textIn)
     .join("")
 
-const objectOf = (frames: ReadonlyArray<Frame>) => JSON.parse(encoder().object(foldOf(frames)))
+const objectOf = (frames: ReadonlyArray<Frame>) => JSON.parse(encoder().object(folded(frames)))
 
 describe("POST /v1/responses, the answer", () => {
   it("when frames come in any order, then their events follow the grammar and have all of their content", () => {
     fc.assert(
       fc.property(anyFrames, (frames) => {
         const { incomplete_details, output, status, usage } = checkStream(streamOf(frames))
-        const run = foldOf(frames)
+        const run = folded(frames)
         assert.strictEqual(textsOf(output, "message"), run.text)
         assert.strictEqual(textsOf(output, "reasoning"), run.thinking ?? "")
         assert.deepStrictEqual(
@@ -81,12 +53,13 @@ describe("POST /v1/responses, the answer", () => {
         const isCut = run.doneReason === "length"
         assert.strictEqual(status, isCut ? "incomplete" : "completed")
         assert.deepStrictEqual(incomplete_details, isCut ? { reason: "max_output_tokens" } : null)
+        const { evalCount: written = 0, promptEvalCount: read = 0 } = run
         assert.deepStrictEqual(usage, {
-          input_tokens: 5,
-          input_tokens_details: { cached_tokens: 4 },
-          output_tokens: 3,
+          input_tokens: read,
+          input_tokens_details: { cached_tokens: run.promptEvalCachedCount ?? 0 },
+          output_tokens: written,
           output_tokens_details: { reasoning_tokens: 0 },
-          total_tokens: 8
+          total_tokens: read + written
         })
       }),
       { numRuns: 300 }
@@ -119,24 +92,12 @@ describe("POST /v1/responses, the answer", () => {
   it("when the items of an answer are sent back, streamed or whole, then they are one message with all of its content", () => {
     fc.assert(
       fc.property(anyFrames, (frames) => {
-        const { text, thinking, toolCalls } = foldOf(frames)
+        const run = folded(frames)
         const outputs = [checkStream(streamOf(frames)).output, objectOf(frames).output]
         for (const output of outputs) {
           const ids = output.flatMap((item: Item) => (item.type === "function_call" ? item.call_id : []))
           assert.deepStrictEqual(accepted({ model: "m", input: output }).body["messages"], [
-            {
-              role: "assistant",
-              content: text,
-              ...((thinking ?? "") === "" ? {} : { thinking }),
-              ...(toolCalls === undefined
-                ? {}
-                : {
-                    tool_calls: toolCalls.map(({ arguments: args, id, name }, i) => ({
-                      id: id ?? ids[i],
-                      function: { name, arguments: args }
-                    }))
-                  })
-            }
+            messageOf(run, ids)
           ])
         }
       }),
