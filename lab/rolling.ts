@@ -13,6 +13,7 @@ import { freePort } from "../test/support/servers/processes.ts"
 import { balance } from "./haproxy.ts"
 import { newKey, ready } from "./scale/World.ts"
 import { makeServers } from "./servers.ts"
+import { posting } from "../test/support/posting.ts"
 
 const { values: given } = parseArgs({
   options: {
@@ -38,11 +39,8 @@ interface Seen {
 /** One chat on a connection of its own choice, as any client would make it. */
 const chat = Effect.fnUntraced(function* (url: string, secret: string) {
   const read = yield* Effect.tryPromise(async () => {
-    const response = await fetch(`${url}/api/chat`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-      body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] })
-    })
+    const body = { model: "m", messages: [{ role: "user", content: "Hello" }] }
+    const response = await fetch(`${url}/api/chat`, posting(secret, body))
     let [text, silence, last] = ["", 0, performance.now()]
     const decoder = new TextDecoder()
     if (response.body !== null) {

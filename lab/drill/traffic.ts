@@ -2,6 +2,7 @@
 import { Effect, type Scope } from "effect"
 import { Agent } from "undici"
 import type { Key } from "../scale/World.ts"
+import { posting } from "../../test/support/posting.ts"
 
 export interface Answer {
   readonly at: number
@@ -28,10 +29,8 @@ const ask = (url: string, { secret }: Key): Effect.Effect<Answer> =>
     try {
       const { body, headers, statusCode } = await agent.request({
         origin: url,
-        method: "POST",
         path: "/api/chat",
-        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-        body: JSON.stringify({ model: "m", stream: false, messages: [{ role: "user", content: "Hello" }] }),
+        ...posting(secret, { model: "m", stream: false, messages: [{ role: "user", content: "Hello" }] }),
         signal: AbortSignal.timeout(15_000)
       })
       const text = await body.text()

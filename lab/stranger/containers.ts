@@ -17,6 +17,7 @@ import { findRedis } from "../../test/support/servers/RedisBinary.ts"
 import { makeRedisServer } from "../../test/support/servers/RedisServer.ts"
 import { type } from "./steps.ts"
 import { temporaryFolder } from "../../test/support/temporaryFolder.ts"
+import { posting } from "../../test/support/posting.ts"
 
 /** What `docker build` does with this clone, in a folder that is the image's /app. */
 export const buildImage = Effect.fnUntraced(function* (clone: string) {
@@ -82,11 +83,8 @@ export const makeServers = Effect.fnUntraced(function* (redisWords: ReadonlyArra
 export const ask = (url: string, secret: string) =>
   Effect.tryPromise({
     try: async () => {
-      const answer = await fetch(`${url}/api/chat`, {
-        method: "POST",
-        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-        body: JSON.stringify({ model: "llama3.2", messages: [{ role: "user", content: "Hello" }] })
-      })
+      const body = { model: "llama3.2", messages: [{ role: "user", content: "Hello" }] }
+      const answer = await fetch(`${url}/api/chat`, posting(secret, body))
       return { status: answer.status, text: await answer.text() }
     },
     catch: (cause) => new CheckoutFailed({ message: String(cause) })

@@ -8,7 +8,7 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Data, Effect, Fiber, Layer, Redacted, Schedule } from "effect"
 import { fake } from "../support/FakeBackend.ts"
-import { Fake, layerFake } from "../support/Gateway.ts"
+import { Fake, hello, layerFake } from "../support/Gateway.ts"
 import {
   exitOf,
   launch as launchIn,
@@ -22,6 +22,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
 import { temporaryFolder } from "../support/temporaryFolder.ts"
+import { posting } from "../support/posting.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const image = readImage(root)
@@ -92,11 +93,9 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("the image's pr
     })
     const stream = yield* Effect.forkChild(
       Effect.promise(() =>
-        fetch(`http://127.0.0.1:${port}/api/chat`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-          body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hello" }] })
-        }).then((response) => response.text())
+        fetch(`http://127.0.0.1:${port}/api/chat`, posting(secret, hello())).then((response) =>
+          response.text()
+        )
       )
     )
     yield* backend.until(() => backend.requests.length === 1)

@@ -23,6 +23,7 @@ import { makeMemory as makeKeys, memoryKey } from "../support/twins/KeyStore.ts"
 import { hello } from "../support/Gateway.ts"
 import { eventually } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { posting } from "../support/posting.ts"
 
 /** What breaks, once, the next time it is used, by name: `Meter.settle`. */
 const armed: { part: string | undefined } = { part: undefined }
@@ -123,15 +124,7 @@ inWorld(gateway)("a defect", (test) => {
       }
       const key = newKey()
       const chat = (id: string, { secret } = key) =>
-        call("/api/chat", {
-          method: "POST",
-          headers: {
-            authorization: `Bearer ${secret}`,
-            "content-type": "application/json",
-            "x-request-id": id
-          },
-          body: JSON.stringify(hello({ stream }))
-        })
+        call("/api/chat", posting(secret, hello({ stream }), { "x-request-id": id }))
       assert.strictEqual((yield* chat("first", cold ? newKey() : key)).status, 200)
       if (stream) {
         // More than 256 at once would be an answer that was held back.

@@ -8,6 +8,7 @@ import { eventually, maxWaitMs } from "./wait.ts"
 import { compileCache, freePort, TestServerFailed } from "./servers/processes.ts"
 import { TestDatabase } from "./TestPostgres.ts"
 import { TestRedis } from "./TestRedis.ts"
+import { posting } from "./posting.ts"
 
 export interface GatewayProcess {
   readonly url: string
@@ -106,11 +107,7 @@ export const readiness = ({ url }: { readonly url: string }, wanted = 200) =>
 /** One request, its body read to the end; `cut` where it breaks off. */
 export const post = ({ url }: { readonly url: string }, secret: string, body: unknown, path = "/api/chat") =>
   Effect.promise(async () => {
-    const answer = await fetch(new URL(path, url), {
-      method: "POST",
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-      body: JSON.stringify(body)
-    })
+    const answer = await fetch(new URL(path, url), posting(secret, body))
     return { status: answer.status, headers: answer.headers, text: await answer.text().catch(() => "cut") }
   })
 

@@ -2,6 +2,7 @@
 import { Duration, Effect, Fiber, type Scope } from "effect"
 import { poolOf, typeIn } from "../Load.ts"
 import type { Key } from "../World.ts"
+import { posting } from "../../../test/support/posting.ts"
 
 export interface Answer {
   readonly tenant: string
@@ -35,15 +36,9 @@ export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Eff
     })
     try {
       const { body, headers, statusCode } = await poolOf(url, patient).request({
-        method: "POST",
         path: "/api/chat",
-        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-        body: JSON.stringify({
-          model,
-          stream: false,
-          // Without a bound, as most clients ask: far more is expected than is used.
-          messages: [{ role: "user", content: "Hello" }]
-        }),
+        // Without a bound, as most clients ask: far more is expected than is used.
+        ...posting(secret, { model, stream: false, messages: [{ role: "user", content: "Hello" }] }),
         signal
       })
       const text = await body.text()

@@ -1,8 +1,23 @@
 /** What holds after every attack: the shape of a refusal, its audit row, a backend left alone, a process alive. */
 import { assert } from "@effect/vitest"
-import { Effect } from "effect"
-import { auditRow, call, eventually, Fake } from "../../support/Gateway.ts"
+import { Effect, Layer } from "effect"
+import { auditRow, call, eventually, Fake, layerGateway } from "../../support/Gateway.ts"
 import type { RawResponse } from "../../support/RawClient.ts"
+import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
+
+/** A gateway that waits for a client for less than in production. */
+export const layerHasty = layerGateway().pipe(
+  Layer.provide(
+    Layer.succeed(ClientTimeouts, {
+      head: 700,
+      body: 500,
+      request: 1500,
+      idle: 10_000,
+      check: 100,
+      silence: 10_000
+    })
+  )
+)
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$/
 

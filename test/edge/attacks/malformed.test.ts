@@ -1,22 +1,12 @@
 /** What Node's parser refuses has no audit row. It is answered once, in the error shape, and counted. */
 import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect } from "effect"
 import { type MalformedReason, malformedReasons } from "../../../src/observability/Metrics.ts"
-import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
-import { call, eventually, Gateway, layerGateway } from "../../support/Gateway.ts"
+import { call, eventually, Gateway } from "../../support/Gateway.ts"
 import { talk } from "../../support/RawClient.ts"
-import { assertRefusal, unharmed } from "./checks.ts"
+import { assertRefusal, layerHasty, unharmed } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
-
-const hasty = Layer.succeed(ClientTimeouts, {
-  head: 700,
-  body: 500,
-  request: 1500,
-  idle: 10_000,
-  check: 100,
-  silence: 10_000
-})
 
 const cases: ReadonlyArray<readonly [MalformedReason, string, number]> = [
   ["syntax", "NONSENSE\r\n\r\n", 400],
@@ -40,7 +30,7 @@ const counted = Effect.map(
 
 const rows = sql`SELECT request_id FROM audit_log`
 
-inWorld(layerGateway().pipe(Layer.provide(hasty)))("malformed HTTP", (test) => {
+inWorld(layerHasty)("malformed HTTP", (test) => {
   test("when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)", function* () {
     const { url } = yield* Gateway
     assert.deepStrictEqual(

@@ -1,22 +1,12 @@
 /** docs/hardening.md, H04 to H06 and H10: slow clients. The bounds are shorter here than in production. */
 import { connect, type Socket } from "node:net"
 import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
+import { Effect } from "effect"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
 import { rawPost, talk } from "../../support/RawClient.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { assertAudited, assertRefusal, layerHasty, unharmed } from "./checks.ts"
 import { makeStopwatch, atMost } from "../../support/wait.ts"
 import { inWorld } from "../../support/testWith.ts"
-
-const hasty = Layer.succeed(ClientTimeouts, {
-  head: 700,
-  body: 500,
-  request: 1500,
-  idle: 10_000,
-  check: 100,
-  silence: 10_000
-})
 
 /** Says `byte` again and again until the connection ends. */
 const dripping = (byte: string, everyMs: number) => (socket: Socket) => {
@@ -24,7 +14,7 @@ const dripping = (byte: string, everyMs: number) => (socket: Socket) => {
   socket.once("close", () => clearInterval(timer))
 }
 
-inWorld(layerGateway().pipe(Layer.provide(hasty)))("a client that takes its time", (test) => {
+inWorld(layerHasty)("a client that takes its time", (test) => {
   test("when headers come slowly, then they are cut with a 408 in the error shape, and other clients do not notice (H04)", function* () {
     const { url } = yield* Gateway
     const { secret } = yield* newKey()

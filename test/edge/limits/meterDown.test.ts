@@ -3,6 +3,7 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Twins, layerTwins } from "../../support/Twins.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { posting } from "../../support/posting.ts"
 
 const frames = 2000
 
@@ -42,8 +43,7 @@ inWorld(layerTwins)("a stream whose Meter dies", (test) => {
 })
 
 const ask = (url: string, path: string, secret: string, stream: boolean) =>
-  fetch(new URL(path, url), {
-    method: "POST",
-    headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-    body: JSON.stringify({ model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
-  })
+  fetch(
+    new URL(path, url),
+    posting(secret, { model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
+  )

@@ -4,6 +4,7 @@ import { type Behaviour, fake } from "../../support/FakeBackend.ts"
 import { Fake, Gateway, layerGateway, newKey } from "../../support/Gateway.ts"
 import { ask, assertRefused, chat, generate, json, lines } from "./asking.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { posting } from "../../support/posting.ts"
 
 const stream = (all: Extract<Behaviour, { does: "stream" }>["lines"], more: object = {}): Behaviour => ({
   does: "stream",
@@ -22,13 +23,7 @@ inWorld(layerGateway({ NUM_PREDICT_CAP: "1000000" }))("native streaming", (test)
     const final = JSON.stringify(fake.done("chat", { eval_count: words }))
     backend.script(stream([...Array.from({ length: words / 100 }, () => word.repeat(100)), final]))
     const calls = backend.requests.length
-    const response = yield* Effect.promise(() =>
-      fetch(new URL("/api/chat", url), {
-        method: "POST",
-        headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-        body: JSON.stringify(chat())
-      })
-    )
+    const response = yield* Effect.promise(() => fetch(new URL("/api/chat", url), posting(secret, chat())))
     assert.strictEqual(response.status, 200)
     yield* backend.until(() => backend.running === 0 && backend.requests.length > calls)
     const frames = (yield* Effect.promise(() => response.text())).trimEnd().split("\n")

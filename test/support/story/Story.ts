@@ -8,6 +8,7 @@ import { Data, Effect, Schema } from "effect"
 import { fake, makeFakeBackend } from "../FakeBackend.ts"
 import { makeGatewayProcess } from "../GatewayProcess.ts"
 import { eventually } from "../wait.ts"
+import { posting } from "../posting.ts"
 
 const Called = Schema.Struct({ name: Schema.String, line: Schema.Finite, file: Schema.String })
 const Calls = Schema.fromJsonString(Schema.Union([Schema.Literal("recording"), Schema.Array(Called)]))
@@ -79,11 +80,10 @@ export const tellStory = Effect.fnUntraced(function* (
   yield* tollgate("create-tenant", "--name", tenant, "--allow-all-models")
   const secret = yield* tollgate("create-key", "--tenant", tenant, "--name", "k")
   const chat = Effect.promise(() =>
-    fetch(`${gateway.url}/api/chat`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-      body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Count to five" }] })
-    }).then((answer) => answer.text())
+    fetch(
+      `${gateway.url}/api/chat`,
+      posting(secret, { model: "m", messages: [{ role: "user", content: "Count to five" }] })
+    ).then((answer) => answer.text())
   )
   const signalled = Effect.gen(function* () {
     rmSync(file, { force: true })
