@@ -93,8 +93,7 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
 })
 
 test("when nothing is to migrate, then the plan says so, and migrating changes nothing", function* () {
-  const plan = yield* line("migrate --plan")
-  assert.match(plan.stdout, /nothing to do\nafterwards every tollgate with schema version \d+ or later may run/)
+  assert.include((yield* line("migrate --plan")).stdout, "it is up to date: nothing to do\n")
   assert.include((yield* line("migrate")).stdout, "the database is up to date")
 })
 
