@@ -10,6 +10,7 @@ import {
   tenantTexts
 } from "../src/domain/attributes.ts"
 import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
+import { isWithin } from "../src/infra/environment.ts"
 import { Needs } from "./Needs.ts"
 import { aLifetime, readLifetime } from "./times.ts"
 
@@ -63,6 +64,27 @@ export const keyOf = (named: string) =>
     onSome: (prefix) => Effect.succeed(prefix),
     onNone: () => Effect.flatMap(Needs.registry, ({ prefixOfName }) => prefixOfName(named))
   })
+
+/** One end user of a key. `yes`: also one that no request has named. */
+export const endUser = {
+  user: text("user", "name", "One end user of the key, as its requests name it"),
+  yes: toggle("yes", "Also when no request of the key has named that user")
+}
+
+/** Names are compared without case; so many are proposed. */
+const mostProposed = 5
+
+/** The stored name of an end user of a key. A name that nobody has had is refused with those that are like it, unless `yes`. */
+export const userOf = Effect.fnUntraced(function* (prefix: string, user: string, yes = false) {
+  const registry = yield* Needs.registry
+  const { known, stored } = yield* registry.endUsers(prefix, user)
+  if (stored === "") return yield* mustBe("user", "a name")
+  if (yes || known.includes(stored)) return stored
+  const name = stored.toLowerCase()
+  const like = known.filter((one) => one.toLowerCase().includes(name) || isWithin(2, one.toLowerCase(), name))
+  const meant = like.length === 0 ? "" : `did you mean ${like.slice(0, mostProposed).join(" or ")}? `
+  return yield* mustBe("user", `an end user of the key in the last month; ${meant}(--yes takes any name)`)
+})
 
 /** A key or a tenant. */
 export const owner = { key: optional(key("key")), tenant: optional(tenant) }

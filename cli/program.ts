@@ -13,6 +13,7 @@ import { report } from "./commands/report.ts"
 import { requests, showRequest } from "./commands/requests.ts"
 import * as service from "./commands/service.ts"
 import * as attributes from "./commands/attributes.ts"
+import * as users from "./commands/users.ts"
 import * as tenants from "./commands/tenants.ts"
 import { makePresenter, reportFailure, wantsJson } from "./exit.ts"
 import { layerHelp, withoutHelpCommand } from "./help.ts"
@@ -51,6 +52,8 @@ const program = Command.make("tollgate").pipe(
         attributes.setBudget,
         attributes.showBudget,
         attributes.setEndUser,
+        users.blockUser,
+        users.unblockUser,
         attributes.setPromptLog,
         promptLog.showPromptLog,
         promptLog.erasePromptLog

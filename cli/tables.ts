@@ -1,5 +1,5 @@
 /** Prints tenants, keys, limits and budgets as tables. */
-import { Record } from "effect"
+import { Record, Struct } from "effect"
 import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin/rows.ts"
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
 import { eachUserFields, keyTexts } from "../src/domain/attributes.ts"
@@ -68,6 +68,13 @@ export const plainly = (value: unknown): string =>
 const optionOfEach = (field: (typeof eachUserFields)[number]): string =>
   keyTexts[field].name.split("--")[1] ?? ""
 
+/** `blocked, rpm 5, daily 20,000` */
+const ruleText = ({ blocked, ...rule }: KeyInfo["userRules"][number]) =>
+  [
+    ...(blocked === true ? ["blocked"] : []),
+    ...Object.entries(Struct.omit(rule, ["name"])).map(([option, value]) => `${option} ${plainly(value)}`)
+  ].join(", ")
+
 /** One key, a line for each fact and attribute. */
 export const keyFacts = (key: KeyOverview) =>
   factsOf([
@@ -84,6 +91,7 @@ export const keyFacts = (key: KeyOverview) =>
     ...eachUserFields.flatMap((field): ReadonlyArray<[string, string]> =>
       key[field] === null ? [] : [["each user", `${optionOfEach(field)} ${amount(key[field])}`]]
     ),
+    ...key.userRules.map((rule): [string, string] => [`user ${rule.name}`, ruleText(rule)]),
     ...key.budgets.map(({ budget, period, spent }): [string, string] => [
       `budget, ${period}`,
       `${amount(spent)} of ${amount(budget)} spent`
@@ -129,6 +137,18 @@ export const eachUserTable = (key: EachUser) =>
     OF: () => "each user",
     ...Object.fromEntries(
       eachUserFields.map((field) => [optionOfEach(field).toUpperCase(), (key: EachUser) => key[field]])
+    )
+  })
+
+/** The rules of one end user; those that are absent are those of each user. */
+export const ruleTable = (of: string, rule: object) =>
+  tableOf([rule], {
+    OF: () => of,
+    ...Object.fromEntries(
+      eachUserFields.map((field) => [
+        optionOfEach(field).toUpperCase(),
+        (rule: object) => Reflect.get(rule, optionOfEach(field)) ?? null
+      ])
     )
   })
 

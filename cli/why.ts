@@ -4,15 +4,20 @@ import { backendFaults, type forbidden, gates, ofPeriod } from "../src/domain/Er
 import { outcomes } from "../src/domain/Outcome.ts"
 import { amount, escapeText, shellWord } from "./terminal.ts"
 
-type Row = Pick<RequestRow, "detail" | "error_type" | "key" | "model" | "status" | "tenant">
+type Row = Pick<RequestRow, "detail" | "end_user" | "error_type" | "key" | "model" | "status" | "tenant">
 
 const command = (...words: ReadonlyArray<string>): string => `"tollgate ${words.join(" ")}"`
 
 const ofKey = ({ key }: Row) => `--key ${key ?? "p"}`
 const ofTenant = ({ tenant }: Row) => `--tenant ${tenant === null ? "t" : shellWord(escapeText(tenant))}`
 const ofOwner = (scope: string, row: Row) =>
-  scope === "tenant" ? ofTenant(row) : `${ofKey(row)}${scope === "user" ? " --each-user" : ""}`
+  scope === "tenant"
+    ? ofTenant(row)
+    : scope === "user"
+      ? `${ofKey(row)} ${row.end_user === null ? "--each-user" : `--user ${userOf(row)}`}`
+      : ofKey(row)
 const modelOf = ({ model }: Row) => (model === null ? "this model" : escapeText(model))
+const userOf = ({ end_user: user }: Row) => (user === null ? "u" : shellWord(escapeText(user)))
 const showKey = ({ key }: Row) => command("show-key", `--prefix ${key ?? "p"}`)
 
 const forbiddenSentences: Readonly<Record<(typeof forbidden)[number], (row: Row) => string>> = {
@@ -24,6 +29,8 @@ const forbiddenSentences: Readonly<Record<(typeof forbidden)[number], (row: Row)
     `${modelOf(row)} is installed, but the key may not use it: when ${showKey(row)} shows models of its own, change them (${command("set-models", ofKey(row), "--models …")}); else ${command("set-models", ofTenant(row), `--add ${row.model === null ? "m" : shellWord(modelOf(row))}`)} allows it to the tenant.`,
   "model not installed": (row) =>
     `The model server has no ${modelOf(row)}: pull it there, or tell the user one of ${command("list-models", ofTenant(row))}.`,
+  "user blocked": (row) =>
+    `The end user ${row.end_user === null ? "" : `${escapeText(row.end_user)} `}of this key is blocked: ${command("unblock-user", ofKey(row), "--user", userOf(row))} lets it in again.`,
   "model list expired": () =>
     `The model server has not told its models for longer than MODEL_DISCOVERY_CACHE_TTL_S: ${command("status")} says what it answers.`
 }

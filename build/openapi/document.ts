@@ -48,9 +48,8 @@ const refusalsOf = (route: Route): ReadonlyArray<number> => {
   if (route.handler === "operations") {
     return [400, ...{ healthz: [], readyz: [503], playground: [403], metrics: [403] }[route.page]]
   }
-  const always = [400, 401, 429, 500, 503]
-  if (route.handler !== "list") return [...always, 403, 413, 502]
-  return route.list === "model" ? [...always, 403] : always
+  const always = [400, 401, 403, 429, 500, 503]
+  return route.handler === "list" ? always : [...always, 413, 502]
 }
 
 const operationOf = (route: Route): JsonObject => {

@@ -4,14 +4,28 @@ import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import type { KeyInfo } from "../../src/admin/rows.ts"
+import type { RuleChange } from "../../src/admin/users.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { eachUserOf } from "../../src/domain/attributes.ts"
-import { budgetTable, eachUserTable, limitTable, plainly } from "../tables.ts"
+import { budgetTable, eachUserTable, limitTable, plainly, ruleTable } from "../tables.ts"
 import { counted, notesAsText, show } from "../terminal.ts"
 
 const eachUser = flags.toggle("each-user", "Of each end user of the key, instead of the key itself")
+
+/** Of whom the values are. */
+const parts = { eachUser, user: flags.optional(flags.endUser.user), yes: flags.endUser.yes }
+
+/** The value of a rule that an attribute is like. */
+const valuesOfRules = {
+  rpm: "rpm",
+  tpm: "tpm",
+  concurrent: "concurrent",
+  budgetDaily: "daily",
+  budgetMonthly: "monthly",
+  budgetTotal: "total"
+} as const satisfies Record<keyof typeof eachUserOf, keyof RuleChange>
 
 const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
 
@@ -27,6 +41,30 @@ const attributesFor = (given: flags.GivenAttributes, isEach: boolean, owner: fla
   return Effect.succeed(attributes)
 }
 
+/** What an option says of a part of its owner, by the name of the option. */
+const ownValues = Effect.fnUntraced(function* (part: string, given: flags.GivenAttributes) {
+  const alien = Object.keys(given).find((one) => given[one] !== undefined && !isEachUser(one))
+  if (alien !== undefined) return yield* mustBe(flags.optionOf(alien), `given without --${part}`)
+  return Struct.renameKeys(yield* Values.keyChange(given), valuesOfRules)
+})
+
+/** Changes what one end user of a key may use. */
+const changeUser = Effect.fnUntraced(function* (
+  owner: flags.Owner,
+  { user, yes }: { readonly user: string; readonly yes: boolean },
+  given: flags.GivenAttributes
+) {
+  if ("tenant" in owner) return yield* mustBe("user", "given with --key, not with --tenant")
+  const values = yield* ownValues("user", given)
+  const registry = yield* Needs.registry
+  const name = yield* flags.userOf(owner.key, user, yes)
+  const ruleOf = (key: KeyInfo) => key.userRules.find((rule) => rule.name === name) ?? {}
+  const before = ruleOf(yield* registry.showKey(owner.key))
+  const changed = yield* registry.changeUser(owner.key, name, values)
+  yield* show(changed, ruleTable(name, ruleOf(changed)))
+  yield* notesAsText(changesOf(before, ruleOf(changed), values, "that of each user"))
+})
+
 const change = Effect.fnUntraced(function* (owner: flags.Owner, attributes: flags.GivenAttributes) {
   const registry = yield* Needs.registry
   yield* flags.checkOwner(attributes, owner)
@@ -35,13 +73,18 @@ const change = Effect.fnUntraced(function* (owner: flags.Owner, attributes: flag
     : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(attributes))
 })
 
-const valueOf = (attributes: object, attribute: string): string =>
-  plainly(Reflect.get(attributes, attribute) ?? (attribute.startsWith("eachUser") ? "none" : "the tenant's"))
+const valueOf = (attributes: object, attribute: string, none = "the tenant's"): string =>
+  plainly(Reflect.get(attributes, attribute) ?? (attribute.startsWith("eachUser") ? "none" : none))
 
 /** `--rpm was 60 and is 300` */
-const changesOf = (before: object, after: object, given: flags.GivenAttributes): ReadonlyArray<string> =>
+const changesOf = (
+  before: object,
+  after: object,
+  given: flags.GivenAttributes,
+  none?: string
+): ReadonlyArray<string> =>
   Object.keys(given).flatMap((attribute) => {
-    const [was, is] = [valueOf(before, attribute), valueOf(after, attribute)]
+    const [was, is] = [valueOf(before, attribute, none), valueOf(after, attribute, none)]
     return given[attribute] === undefined ? [] : [`--${flags.optionOf(attribute)} was ${was} and is ${is}`]
   })
 
@@ -62,13 +105,14 @@ export const setLimits = Command.make(
   {
     tenant: flags.owner.tenant,
     key: flags.owner.key,
-    eachUser,
+    ...parts,
     attributes: flags.changeFlags("set-limits")
   },
-  Effect.fnUntraced(function* ({ eachUser, attributes: options, ...given }) {
+  Effect.fnUntraced(function* ({ eachUser, user, yes, attributes: options, ...given }) {
     yield* flags.requireOne(options)
     const registry = yield* Needs.registry
     const owner = yield* flags.readOwner(given, "tenant")
+    if (user !== undefined && !eachUser) return yield* changeUser(owner, { user, yes }, options)
     const attributes = yield* attributesFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
     const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : undefined
@@ -86,6 +130,10 @@ export const setLimits = Command.make(
     "tollgate set-limits --tenant acme --weight 3",
     "tollgate set-limits --key tg_4fJ2kQ9sX --priority batch",
     ["tollgate set-limits --key tg_4fJ2kQ9sX --each-user --rpm 10", "Limit each person behind one key"],
+    [
+      "tollgate set-limits --key tg_4fJ2kQ9sX --user ada@example.com --rpm 30",
+      "Give one of them another limit"
+    ],
     ["tollgate set-limits --key tg_4fJ2kQ9sX --tpm none", "Use the tenant's limit again"]
   )
 )
@@ -104,10 +152,11 @@ const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: stri
 
 export const setBudget = Command.make(
   "set-budget",
-  { ...flags.owner, eachUser, attributes: flags.changeFlags("set-budget") },
-  Effect.fnUntraced(function* ({ eachUser, attributes: options, ...given }) {
+  { ...flags.owner, ...parts, attributes: flags.changeFlags("set-budget") },
+  Effect.fnUntraced(function* ({ eachUser, user, yes, attributes: options, ...given }) {
     yield* flags.requireOne(options)
     const owner = yield* flags.readOwner(given, "key")
+    if (user !== undefined && !eachUser) return yield* changeUser(owner, { user, yes }, options)
     const attributes = yield* attributesFor(options, eachUser, owner)
     const changed = yield* change(owner, attributes)
     if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
@@ -122,7 +171,8 @@ export const setBudget = Command.make(
     [
       "tollgate set-budget --key tg_4fJ2kQ9sX --each-user --daily 20k",
       "Give each person behind one key a budget"
-    ]
+    ],
+    ["tollgate set-budget --key webui --user ada@example.com --daily 100k", "Give one of them another"]
   )
 )
 

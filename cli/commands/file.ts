@@ -51,14 +51,17 @@ interface Change {
   readonly after: unknown
 }
 
-const same = (one: unknown, other: unknown): boolean =>
-  one === other || JSON.stringify(one) === JSON.stringify(other)
+/** Lists of models and of rules have no order. */
+const textOf = (value: unknown): string =>
+  JSON.stringify(Array.isArray(value) ? value.map((one) => JSON.stringify(one)).toSorted() : value)
 
-/** A tenant without its keys, as the database stores it: each model once, aliases without `:latest`, both in any order. */
+const same = (one: unknown, other: unknown): boolean => one === other || textOf(one) === textOf(other)
+
+/** A tenant without its keys, as the database stores it: each model once, aliases without `:latest` in any order. */
 const normal = (tenant: DeclaredTenant): object => ({
   ...tenant,
   keys: undefined,
-  models: Array.isArray(tenant.models) ? [...new Set(tenant.models)].toSorted() : tenant.models,
+  models: Array.isArray(tenant.models) ? [...new Set(tenant.models)] : tenant.models,
   aliases:
     tenant.aliases &&
     Object.fromEntries(

@@ -1,6 +1,7 @@
 /** The commands that create, list and disable tenants, and show what they used. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
@@ -106,19 +107,26 @@ export const deleteTenant = Command.make(
 export const showUsage = Command.make(
   "show-usage",
   {
-    tenant: flags.tenant,
+    ...flags.owner,
+    user: flags.optional(flags.endUser.user),
     period: Flag.Literals("period", periods).pipe(
       Flag.withDescription("The current UTC day or month, or everything"),
       Flag.withDefault("day")
     )
   },
-  Effect.fnUntraced(function* ({ period, tenant }) {
+  Effect.fnUntraced(function* ({ period, user, ...given }) {
     const registry = yield* Needs.registry
-    const used = yield* registry.usage(tenant, period)
+    const owner = yield* flags.readOwner(given, "tenant")
+    if ("key" in owner && user === undefined) return yield* mustBe("user", "given with --key")
+    const used =
+      "tenant" in owner && user === undefined
+        ? yield* registry.usage(owner.tenant, period)
+        : yield* registry.usageOfUser(owner, period, user ?? "")
     yield* show(
-      { tenant, period, ...used },
+      { ...owner, ...(user === undefined ? {} : { user }), period, ...used },
       tableOf([used], {
-        TENANT: () => tenant,
+        [Object.keys(owner).join().toUpperCase()]: () => Object.values(owner).join(),
+        ...(user === undefined ? {} : { USER: () => user }),
         PERIOD: () => period,
         REQUESTS: ({ requests }) => requests,
         TOKENS_IN: ({ tokensIn }) => tokensIn,
@@ -128,5 +136,9 @@ export const showUsage = Command.make(
     )
   })
 ).pipe(
-  described("Show what a tenant used, from the ledger", "tollgate show-usage --tenant acme --period month")
+  described(
+    "Show what a tenant used, from the ledger; or one end user, from the audit",
+    "tollgate show-usage --tenant acme --period month",
+    "tollgate show-usage --key webui --user ada@example.com --period month"
+  )
 )

@@ -17,10 +17,11 @@ import { assigned, columnsOf, inserted, oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import * as Errors from "./Errors.ts"
-import { lockAccount, readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
+import { readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
 import { expiryOf, type KeyFilter, keysOf, liveNames, livePrefixes, prefixOfName, readKeys } from "./keys.ts"
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
+import { makeUsers, storedRules } from "./users.ts"
 import { batch, erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
 import * as Values from "./Values.ts"
@@ -40,6 +41,9 @@ export interface RegistryOptions {
   /** for tests; default: a new random key of the namespace */
   readonly mint?: () => string
 }
+
+/** What all keys of an account have alike. */
+const sharedFields = [...Rows.budgetFields, "userRules"] as const
 
 /** argon2 runs on the threads of libuv, of which there are four. */
 const hashesAtOnce = 4
@@ -221,7 +225,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     function* (old: string, graceMs: number | undefined) {
       const grace =
         graceMs === undefined ? undefined : yield* Values.validate("grace", Values.lifetimeMs, graceMs)
-      if (!(yield* lockAccount(sql, old))) return yield* new Errors.UnknownKey({ prefix: old })
+      if (!(yield* Rows.lockAccount(sql, old))) return yield* new Errors.UnknownKey({ prefix: old })
       const made = yield* insertKey(
         (prefix, hash) => sql`
           INSERT INTO api_keys (prefix, hash, tenant_id, name, scopes, expires_at, budget_account, ${copied})
@@ -274,16 +278,19 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return key.status === "revoked" ? yield* new Errors.RevokedKey({ prefix }) : key
   }, withRegistryDown)
 
-  /** Budgets change for all keys that share the account of the key. */
+  /** Budgets and rules of end users change for all keys that share the account of the key. */
   const changeKey = Effect.fnUntraced(
-    function* (prefix: string, change: KeyChange) {
-      const values = yield* encodeKey(yield* Values.keyChange(change))
-      yield* Values.usersOf({ ...(yield* keyInfo(prefix)), ...change }, change)
-      const [budgets, own] = [Struct.pick(values, Rows.budgetFields), Struct.omit(values, Rows.budgetFields)]
-      if (Object.keys(budgets).length > 0) {
-        yield* lockAccount(sql, prefix)
+    function* (prefix: string, given: KeyChange) {
+      const checked = yield* Values.keyChange(given)
+      const before = yield* keyInfo(prefix)
+      const change = { ...checked, ...(yield* storedRules(sql, before, checked)) }
+      const values = yield* encodeKey(change)
+      yield* Values.usersOf({ ...before, ...change }, change)
+      const [shared, own] = [Struct.pick(values, sharedFields), Struct.omit(values, sharedFields)]
+      if (Object.keys(shared).length > 0) {
+        yield* Rows.lockAccount(sql, prefix)
         yield* sql`
-          UPDATE api_keys SET ${assigned(sql, budgets)}
+          UPDATE api_keys SET ${assigned(sql, shared)}
           WHERE ${accountOf(sql, "api_keys")} = (SELECT ${accountOf(sql, "k")} FROM api_keys k WHERE k.prefix = ${prefix})`
       }
       if (Object.keys(own).length > 0) {
@@ -330,6 +337,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     revokeKey,
     setKeyEnabled,
     changeKey,
+    ...makeUsers(sql, keyInfo, changeKey),
     setBudgets: (prefix: string, change: Rows.BudgetChange) =>
       Effect.andThen(changeKey(prefix, Struct.renameKeys(change, Rows.budgetOf)), showBudgets(prefix)),
     showBudgets,

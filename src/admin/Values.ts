@@ -89,15 +89,16 @@ export const tenantChange = settingsOf(Schema.toType(TenantChange), tenantTexts)
  * header.
  */
 export const usersOf = (
-  key: Pick<KeyAttributes, "endUserHeader" | (typeof eachUserFields)[number]>,
+  key: Pick<KeyAttributes, "endUserHeader" | "userRules" | (typeof eachUserFields)[number]>,
   change: KeyChange
 ): Effect.Effect<void, InvalidValue> => {
-  if (key.endUserHeader !== null || eachUserFields.every((field) => key[field] === null)) return Effect.void
+  const hasEach = eachUserFields.some((field) => key[field] !== null)
+  if (key.endUserHeader !== null || (!hasEach && key.userRules.length === 0)) return Effect.void
   const isRemoved = change.endUserHeader === null
   return mustBe(
-    isRemoved ? keyTexts.endUserHeader.name : "each-user",
+    isRemoved ? keyTexts.endUserHeader.name : hasEach ? "each-user" : "user",
     isRemoved
-      ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them)"
+      ? "kept while the key has limits or budgets of each user (set-limits and set-budget --each-user remove them) or rules of one user (the same with --user, and unblock-user)"
       : "used with a key that has a header for its end users: set-end-user sets one"
   )
 }

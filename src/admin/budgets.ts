@@ -4,17 +4,18 @@ import type { SqlClient, Statement } from "effect/sql"
 import { budgetUseOf, periods } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { KeyAttributes } from "../domain/attributes.ts"
-import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
+import { userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
 import { idOf, readTotals } from "../ledger/totals.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
 import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
+import { readUsersOwner, storedUser } from "./users.ts"
 
 const budgets = Struct.pick(KeyAttributes.fields, budgetFields)
 
 /** A row with budgets. `id`: of their owner; `at`: now, by the clock of the database */
-const Row = Schema.Struct({ ...budgets, id: Schema.String, at: Schema.Finite, hashed: Schema.Boolean })
+const Row = Schema.Struct({ ...budgets, id: Schema.String, at: Schema.Finite })
 const now = "(extract(epoch FROM now()) * 1000)::float8 AS at"
 
 /** The states of the budgets of one row, by what the ledger counts for `ownerOf` it. */
@@ -36,7 +37,7 @@ const read = Effect.fnUntraced(function* <E>(
 })
 
 const ofKey = (sql: SqlClient.SqlClient, prefix: string) =>
-  sql`${accountOf(sql, "k")}::text AS id, k.hash_users AS hashed FROM api_keys k WHERE prefix = ${prefix}`
+  sql`${accountOf(sql, "k")}::text AS id FROM api_keys k WHERE prefix = ${prefix}`
 
 /** What was spent is what all keys of the account have spent. */
 export const readBudgets = (sql: SqlClient.SqlClient, prefix: string) =>
@@ -48,41 +49,30 @@ export const readBudgets = (sql: SqlClient.SqlClient, prefix: string) =>
     new UnknownKey({ prefix })
   )
 
-/** Of an end user of a key, by name. */
-export const readUserBudgets = (sql: SqlClient.SqlClient, prefix: string, user: string) =>
-  read(
+/** Of an end user of a key, by name: its own, else those of each user. */
+export const readUserBudgets = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  prefix: string,
+  user: string
+) {
+  const name = storedUser(yield* readUsersOwner(sql, prefix), user)
+  const own = (option: string, each: string) =>
+    sql`coalesce((user_rules -> ${name} ->> ${option})::bigint, ${sql.literal(each)})`
+  return yield* read(
     sql,
-    sql`each_user_daily AS "budgetDaily", each_user_monthly AS "budgetMonthly", each_user_total AS "budgetTotal", ${ofKey(sql, prefix)}`,
-    ({ hashed, id }) => {
-      const name = endUserOf(user)
-      return {
-        group: "",
-        key: id,
-        user: userAccountId(id, hashed && name !== undefined ? hashedUser(id, name) : name)
-      }
-    },
+    sql`${own("daily", "each_user_daily")} AS "budgetDaily", ${own("monthly", "each_user_monthly")} AS "budgetMonthly",
+      ${own("total", "each_user_total")} AS "budgetTotal", ${ofKey(sql, prefix)}`,
+    ({ id }) => ({ group: "", key: id, user: userAccountId(id, name) }),
     keyNamed(prefix),
     new UnknownKey({ prefix })
   )
+})
 
 export const readTenantBudgets = (sql: SqlClient.SqlClient, tenant: string) =>
   read(
     sql,
-    sql`${selected(sql, "t", budgets)}, id::text, false AS hashed FROM tenants t WHERE name = ${tenant}`,
+    sql`${selected(sql, "t", budgets)}, id::text FROM tenants t WHERE name = ${tenant}`,
     ({ id }) => ({ group: id }),
     tenantNamed(tenant),
     new UnknownTenant({ tenant })
-  )
-
-/**
- * Locks a key and the first key of its account until the end of the transaction, so that no key joins the account meanwhile.
- * Returns whether the key exists.
- */
-export const lockAccount = (sql: SqlClient.SqlClient, prefix: string) =>
-  Effect.map(
-    sql`
-      SELECT 1 FROM api_keys
-      WHERE prefix = ${prefix} OR id = (SELECT k.budget_account FROM api_keys k WHERE k.prefix = ${prefix})
-      ORDER BY created_at, id FOR UPDATE`,
-    (rows) => rows.length > 0
   )

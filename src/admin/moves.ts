@@ -3,10 +3,9 @@ import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { oneRow } from "../infra/rows.ts"
-import { lockAccount } from "./budgets.ts"
 import { DuplicateKey, DuplicateTenant, TenantInUse, UnknownKey, withRegistryDown } from "./Errors.ts"
 import { liveNames } from "./keys.ts"
-import { keyColumns, keyRows, lockTenant, readTenant, requireTenant } from "./rows.ts"
+import { keyColumns, keyRows, lockAccount, lockTenant, readTenant, requireTenant } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 const countOf = oneRow({ keys: Schema.Finite, used: Schema.Boolean })

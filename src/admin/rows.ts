@@ -175,6 +175,19 @@ export const lockTenant = (sql: SqlClient.SqlClient, tenant: string) =>
   requireTenant(sql, tenant, "FOR NO KEY UPDATE")
 
 /**
+ * Locks a key and the first key of its account until the end of the transaction, so that no key joins the account meanwhile.
+ * Returns whether the key exists.
+ */
+export const lockAccount = (sql: SqlClient.SqlClient, prefix: string) =>
+  Effect.map(
+    sql`
+      SELECT 1 FROM api_keys
+      WHERE prefix = ${prefix} OR id = (SELECT k.budget_account FROM api_keys k WHERE k.prefix = ${prefix})
+      ORDER BY created_at, id FOR UPDATE`,
+    (rows) => rows.length > 0
+  )
+
+/**
  * Runs a transaction that reads many rows: the settings of a request's short statements would plan it badly and end it after
  * two seconds. `seconds` bounds each statement. A `snapshot` writes nothing, and all its statements see the same rows.
  */

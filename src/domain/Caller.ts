@@ -1,4 +1,5 @@
 /** The authenticated key with its limits and grants, as the key store read them from the database. */
+import { hashedUser } from "./EndUser.ts"
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
 import type { UserLimits } from "./Reservation.ts"
@@ -22,6 +23,19 @@ export const grantOf = (tenant: ModelGrant, own: ReadonlyArray<string> | null): 
 /** Names of a tenant for models: alias, without `:latest`, to the name of a model. */
 export type ModelAliases = ReadonlyMap<string, string>
 
+/** What an end user may use, who has an account of its own with `limits`. */
+export interface UserRule {
+  readonly blocked: boolean
+  readonly limits?: UserLimits
+}
+
+/** What names of end users decide. */
+export interface UserRules {
+  readonly each: UserRule
+  /** by the name that the audit stores */
+  readonly own: ReadonlyMap<string, UserRule>
+}
+
 /** What a request uses of the attributes of its key and tenant. */
 export interface CallerSettings
   extends Pick<KeyAttributes, "priority" | "hashUsers">, Pick<TenantAttributes, "weight"> {
@@ -35,8 +49,8 @@ export interface CallerSettings
   readonly aliases?: ModelAliases
   /** lower-case name of the header with the end user of a request; absent: none */
   readonly endUserHeader?: string
-  /** what each end user may use; a limit without a value is the key's. absent: users have no accounts of their own */
-  readonly eachUser?: UserLimits
+  /** what each end user may use; a limit without a value is the key's. absent: names of end users decide nothing */
+  readonly users?: UserRules
   /** days to keep prompts and answers; absent when the key has not opted in */
   readonly promptLogDays?: number
 }
@@ -58,6 +72,37 @@ const budgetsOf = (day: number | null, month: number | null, total: number | nul
   ...(total === null ? {} : { total })
 })
 
+/** The rule of an end user. It has a hash when it was made while the key stored hashes. */
+export const userRuleOf = (
+  { accountId, users }: Pick<Caller, "accountId" | "users">,
+  endUser = ""
+): UserRule | undefined =>
+  users === undefined || users.own.size === 0
+    ? users?.each
+    : (users.own.get(endUser) ?? users.own.get(hashedUser(accountId, endUser)) ?? users.each)
+
+const usersOf = (key: KeyAttributes, limits: EffectiveLimits): UserRules | undefined => {
+  const each = {
+    limits: {
+      rpm: key.eachUserRpm ?? limits.rpm,
+      tpm: key.eachUserTpm ?? limits.tpm,
+      concurrent: key.eachUserConcurrent ?? limits.concurrent
+    },
+    budgets: budgetsOf(key.eachUserDaily, key.eachUserMonthly, key.eachUserTotal)
+  }
+  const hasEach = eachUserFields.some((field) => key[field] !== null)
+  if (!hasEach && key.userRules.length === 0) return undefined
+  const own = key.userRules.map(({ blocked = false, daily, monthly, name, total, ...given }) => {
+    const budgets = { ...each.budgets, ...budgetsOf(daily ?? null, monthly ?? null, total ?? null) }
+    const isLimited = hasEach || Object.keys({ ...given, ...budgets }).length > 0
+    const rule = isLimited
+      ? { blocked, limits: { limits: { ...each.limits, ...given }, budgets } }
+      : { blocked }
+    return [name, rule] as const
+  })
+  return { each: { blocked: false, ...(hasEach ? { limits: each } : {}) }, own: new Map(own) }
+}
+
 export const callerSettings = (
   key: KeyAttributes,
   tenant: TenantAttributes,
@@ -68,20 +113,13 @@ export const callerSettings = (
     tpm: key.tpm ?? tenant.tpm,
     concurrent: key.concurrent ?? tenant.concurrent
   }
-  const eachUser = {
-    limits: {
-      rpm: key.eachUserRpm ?? limits.rpm,
-      tpm: key.eachUserTpm ?? limits.tpm,
-      concurrent: key.eachUserConcurrent ?? limits.concurrent
-    },
-    budgets: budgetsOf(key.eachUserDaily, key.eachUserMonthly, key.eachUserTotal)
-  }
+  const users = usersOf(key, limits)
   return {
     priority: key.priority,
     hashUsers: key.hashUsers,
     weight: tenant.weight,
     limits,
-    ...(eachUserFields.every((field) => key[field] === null) ? {} : { eachUser }),
+    ...(users === undefined ? {} : { users }),
     budgets: budgetsOf(key.budgetDaily, key.budgetMonthly, key.budgetTotal),
     tenantBudgets: budgetsOf(tenant.budgetDaily, tenant.budgetMonthly, tenant.budgetTotal),
     models: grantOf(tenant.allowAllModels ? "all" : new Set(tenant.allowedModels), key.ownModels),

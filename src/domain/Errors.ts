@@ -89,10 +89,11 @@ export const forbidden = [
   "scope",
   "model not allowed",
   "model not installed",
-  "model list expired"
+  "model list expired",
+  "user blocked"
 ] as const
 
-/** 403: the path, scope or model is not allowed. `what` is for the audit row only. */
+/** 403: the path, scope, model or end user is not allowed. `what` is for the audit row only. */
 export class Forbidden extends Data.TaggedError("Forbidden")<{
   readonly what: (typeof forbidden)[number]
   /** what a client may have meant by a path */
@@ -104,7 +105,7 @@ export class Forbidden extends Data.TaggedError("Forbidden")<{
   readonly told =
     this.what === "path"
       ? this.hint
-      : this.what === "scope"
+      : this.what === "scope" || this.what === "user blocked"
         ? undefined
         : "not one of this key's models; GET /v1/models lists them"
 }

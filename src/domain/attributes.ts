@@ -6,6 +6,7 @@
  * place that enforces it.
  */
 import { Schema, SchemaGetter, Struct } from "effect"
+import { endUserOf } from "./EndUser.ts"
 import { isPrintable } from "./text.ts"
 
 /** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
@@ -40,6 +41,32 @@ const Aliases = Schema.Record(Schema.String, Schema.String).pipe(
   })
 )
 
+const Tokens = whole(0, Number.MAX_SAFE_INTEGER)
+
+/** What one end user may use, in the words of the options. A value that is absent is that of each end user. */
+const OfUser = {
+  rpm: Schema.optionalKey(Limit),
+  tpm: Schema.optionalKey(Limit),
+  concurrent: Schema.optionalKey(Limit),
+  daily: Schema.optionalKey(Tokens),
+  monthly: Schema.optionalKey(Tokens),
+  total: Schema.optionalKey(Tokens),
+  /** whether its requests are refused */
+  blocked: Schema.optionalKey(Schema.Boolean)
+}
+
+/** Rules by name: like the aliases, an object in the database and a list here. */
+const UserRules = Schema.Record(Schema.String, Schema.Struct(OfUser)).pipe(
+  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfUser })), {
+    decode: SchemaGetter.transform((stored) =>
+      Object.entries(stored).map(([name, rules]) => ({ name, ...rules }))
+    ),
+    encode: SchemaGetter.transform((rules) =>
+      Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))
+    )
+  })
+)
+
 /** Of a key: shared by all keys of its account. Of a tenant: shared by all its keys. null: none. */
 const Budgets = { budgetDaily: Budget, budgetMonthly: Budget, budgetTotal: Budget }
 
@@ -63,7 +90,9 @@ export const KeyAttributes = Schema.Struct({
   eachUserConcurrent: Schema.NullOr(Limit),
   eachUserDaily: Budget,
   eachUserMonthly: Budget,
-  eachUserTotal: Budget
+  eachUserTotal: Budget,
+  /** of single end users, by the name that the audit stores; shared by all keys of its account */
+  userRules: UserRules
 })
 export type KeyAttributes = typeof KeyAttributes.Type
 
@@ -112,7 +141,8 @@ export const newKey: KeyAttributes = {
   eachUserConcurrent: null,
   eachUserDaily: null,
   eachUserMonthly: null,
-  eachUserTotal: null
+  eachUserTotal: null,
+  userRules: []
 }
 export const newTenant: Omit<TenantAttributes, "rpm" | "tpm" | "concurrent"> = {
   allowAllModels: false,
@@ -144,6 +174,9 @@ export const ModelList = TenantAttributes.fields.allowedModels.check(
 /** Each key of a tenant brings the aliases along, so their number is bounded. */
 const maxAliases = 100
 
+/** Each reading of a key brings them along. */
+const maxUserRules = 1000
+
 /**
  * What an operator gives to change a key or a tenant. A field that is absent does not change. Some values are refused that a row
  * may have.
@@ -154,6 +187,12 @@ export const KeyChange = Schema.Struct({
   endUserHeader: Schema.optionalKey(
     KeyAttributes.fields.endUserHeader.check(
       Schema.makeFilter((header) => !refusedHeaders.has(header?.toLowerCase()))
+    )
+  ),
+  userRules: Schema.optionalKey(
+    KeyAttributes.fields.userRules.check(
+      Schema.isMaxLength(maxUserRules),
+      Schema.makeFilter((rules) => rules.every(({ name }) => endUserOf(name) !== undefined))
     )
   )
 })
@@ -267,7 +306,13 @@ export const keyTexts: Texts<KeyAttributes, { readonly label: string | undefined
   eachUserConcurrent: ofEachUser(sharedTexts.concurrent),
   eachUserDaily: ofEachUser(sharedTexts.budgetDaily),
   eachUserMonthly: ofEachUser(sharedTexts.budgetMonthly),
-  eachUserTotal: ofEachUser(sharedTexts.budgetTotal)
+  eachUserTotal: ofEachUser(sharedTexts.budgetTotal),
+  userRules: {
+    name: "user",
+    expected: `a name of an end user, and at most ${maxUserRules} of a key have rules of their own`,
+    option: undefined,
+    label: undefined
+  }
 }
 
 export const tenantTexts: Texts<TenantAttributes, unknown> = {

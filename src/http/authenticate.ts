@@ -6,8 +6,8 @@
  */
 import type { IncomingMessage } from "node:http"
 import { Effect, Result } from "effect"
-import type { Caller } from "../domain/Caller.ts"
-import { type Decided, type GatewayError, refuse } from "../domain/Errors.ts"
+import { type Caller, userRuleOf } from "../domain/Caller.ts"
+import { type Decided, Forbidden, type GatewayError, refuse } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import { KeyStore } from "../gates/keys/KeyStore.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
@@ -39,11 +39,11 @@ const headerText = (value: string): string =>
 
 /**
  * The header that the key's operator trusts to name the user. Several of its name are one text, with commas. Where the name decides
- * about limits they are refused: each other text would be a new person.
+ * anything they are refused: each other text would be a new person.
  */
-const endUserHeaderOf = (incoming: IncomingMessage, { eachUser, endUserHeader }: Caller): Decided<string> => {
+const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader, users }: Caller): Decided<string> => {
   const values = endUserHeader === undefined ? [] : namedHeaderValues(incoming, endUserHeader)
-  return values.length > 1 && eachUser !== undefined
+  return values.length > 1 && users !== undefined
     ? refuse(`${endUserHeader}: expected it once`)
     : Result.succeed(headerText(values.join(", ")))
 }
@@ -64,6 +64,8 @@ export const makeAuthenticate = Effect.gen(function* () {
     context.claimEndUser(Result.getOrUndefined(endUser))
     yield* Effect.fromResult(freeWork.check(key.facts.caller))
     yield* Effect.fromResult(endUser)
+    if (userRuleOf(key.facts.caller, context.endUser)?.blocked === true)
+      return yield* new Forbidden({ what: "user blocked" })
     return key
   })
 })

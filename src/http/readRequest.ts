@@ -37,8 +37,8 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
   const askedOf = (context: RequestContext, caller: Caller, decoded: DecodedRequest): Asked => {
     const sized = withPromptSize(decoded)
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
-    // Where a name decides about limits, only the header counts: its sender is trusted, the body may be the user's own.
-    if (caller.eachUser === undefined) context.claimEndUser(request.endUser)
+    // Where a name decides anything, only the header counts: its sender is trusted, the body may be the user's own.
+    if (caller.users === undefined) context.claimEndUser(request.endUser)
     context.asked = { model: request.model, stream: request.stream }
     const { arrival, endUser } = context
     const maxTokens = request.maxTokens ?? options.numPredictCap

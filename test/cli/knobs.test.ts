@@ -1,3 +1,6 @@
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -127,4 +130,73 @@ test("when a key has limits of each user, then they are shown, exported and remo
   succeeds(yield* eachUser("set-budget", "--daily", "none"))
   succeeds(yield* line(`set-end-user --key ${prefix} --header none`))
   assert.notInclude((yield* line(`show-key --prefix ${prefix}`)).stdout, "each user")
+})
+
+test("when one end user of a key has rules, then its name is checked, and they are shown, stored, exported and applied", function* () {
+  succeeds(yield* line("create-tenant --name persons"))
+  const prefix = prefixOf(
+    (yield* line("create-key --tenant persons --name webui --end-user-header X-User")).stdout
+  )
+  const sql = yield* SqlClient.SqlClient
+  yield* sql`
+    INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
+      tokens_in, tokens_out, status, latency_ms, client_ip, end_user)
+    SELECT (left(first_request_id(now())::text, 14) || '7000-8000-00000000000' || n)::uuid, now(), now(), tenant_id, id, prefix,
+      'POST', '/api/chat', 'm:1', false, 10, 5, 200, 1, '127.0.0.1', who
+    FROM api_keys, (VALUES (1, 'Ada@example.com'), (2, 'zoe')) AS users (n, who)
+    WHERE prefix = ${prefix}`
+  const of = (user: string, command: string, ...options: ReadonlyArray<string>) =>
+    tollgateHere(command, "--key", prefix, "--user", user, ...options)
+  const typed = yield* of("ada", "set-limits", "--rpm", "5")
+  assert.include(typed.stderr, "did you mean Ada@example.com? (--yes takes any name)")
+  assert.include((yield* of("zeo", "block-user")).stderr, "did you mean zoe?")
+  assert.include((yield* of("", "block-user", "--yes")).stderr, "--user must be a name")
+  assert.include(
+    (yield* of("zoe", "set-limits", "--priority", "batch")).stderr,
+    "--priority must be given without --user"
+  )
+  assert.include((yield* of("zoe", "set-limits", "--rpm", "0")).stderr, "--rpm must be a whole number from 1")
+  assert.include(
+    (yield* line("set-limits --tenant persons --user zoe --rpm 5")).stderr,
+    "--user must be given with --key"
+  )
+
+  const set = yield* of(" Ada@example.com ", "set-limits", "--rpm", "5")
+  assert.match(set.stdout, /OF\s+RPM\s.*\nAda@example.com\s+5\s/)
+  assert.include(set.stderr, "--rpm was that of each user and is 5")
+  succeeds(yield* of("zoe", "block-user"))
+  succeeds(yield* of("new one", "set-budget", "--daily", "20k", "--yes"))
+  assert.match((yield* of("new one", "show-budget")).stdout, /day\s+20,000\s/)
+  // A rotated key has the same users.
+  const rotated = prefixOf((yield* line(`rotate-key --prefix ${prefix} --grace 7d`)).stdout)
+  succeeds(yield* tollgateHere("unblock-user", "--key", rotated, "--user", "zoe"))
+  const rules = yield* sql`SELECT prefix, user_rules FROM api_keys WHERE name = 'webui' ORDER BY created_at`
+  const expected = { "Ada@example.com": { rpm: 5 }, "new one": { daily: 20_000 } }
+  assert.deepStrictEqual(
+    rules.map((row) => ({ ...row })),
+    [prefix, rotated].map((prefix) => ({ prefix, user_rules: expected }))
+  )
+  const exported = yield* line("export")
+  assert.match(exported.stdout, /user_rules:\n\s+- name: new one\n\s+daily: 20000/)
+  const path = join(mkdtempSync(join(tmpdir(), "tollgate-rules-")), "tenants.yaml")
+  const file = (rules: string) => {
+    writeFileSync(
+      path,
+      `version: 1\ntenants: [{name: persons, keys: [{prefix: ${prefix}, user_rules: ${rules}}]}]\n`
+    )
+    return tollgateHere("apply", "-f", path)
+  }
+  assert.include(
+    (yield* file("[{name: Ada@example.com, rpm: 5}, {name: new one, daily: 20000}]")).stdout,
+    "nothing to change"
+  )
+  assert.include((yield* file("[{name: zoe, blocked: true, rps: 1}]")).stderr, "there is no such field")
+  assert.include((yield* line(`set-end-user --key ${prefix} --header none`)).stderr, "or rules of one user")
+
+  succeeds(yield* line(`set-end-user --key ${prefix} --header X-User --hash-users on`))
+  const [hashed] = yield* sql`SELECT user_rules::text AS rules FROM api_keys WHERE prefix = ${prefix}`
+  assert.match(String(hashed?.["rules"]), /^\{"sha256:\w{32}": \{.*\}, "sha256:\w{32}": \{.*\}\}$/)
+  succeeds(yield* of("new one", "set-budget", "--daily", "none"))
+  const [left] = yield* sql`SELECT user_rules FROM api_keys WHERE prefix = ${prefix}`
+  assert.deepStrictEqual(Object.values(Object(left?.["user_rules"])), [{ rpm: 5 }])
 })

@@ -25,11 +25,10 @@ const unusual = Effect.gen(function* () {
     count: 100,
     seed: "rotation"
   })
-  return yield* Values.keyChange(
-    Record.map(newKey, (usual, setting) =>
-      samples.map((sample) => sample[setting]).find((value) => value !== usual)
-    )
+  const values = Record.map(newKey, (usual, setting) =>
+    samples.map((sample) => sample[setting]).find((value) => value !== usual)
   )
+  return yield* Values.keyChange({ ...values, userRules: [{ name: "ada", rpm: 5 }] })
 })
 
 const hoursLeft = Effect.fnUntraced(function* (prefix: string) {

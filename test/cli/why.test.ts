@@ -31,7 +31,7 @@ it("when there is an error of any kind, then the audit has a fixed reason, and a
     ]),
     new Unauthorized({ ended: "tg_4fJ2kQ9sX" })
   ]
-  const row = { key: "tg_4fJ2kQ9sX", tenant: "it's", model: "m:1" }
+  const row = { key: "tg_4fJ2kQ9sX", tenant: "it's", model: "m:1", end_user: "ada" }
   for (const error of errors) {
     const detail = error.refusal
     assert.isAtMost(detail.length, 256)

@@ -41,7 +41,7 @@ if (skipped !== "") process.stderr.write(`rollback.test.ts: not run, ${skipped}\
 /** The tree of `commit`, with the packages that are installed now. */
 const checkoutOf = Effect.fnUntraced(function* (commit: string) {
   const folder = yield* temporaryFolder
-  const tar = `git -C '${root}' archive ${commit} src cli migrations package.json | tar -x -C '${folder}'`
+  const tar = `git -C '${root}' archive ${commit} build src cli migrations package.json | tar -x -C '${folder}'`
   const { status, stderr } = spawnSync("bash", ["-o", "pipefail", "-c", tar], { encoding: "utf8" })
   assert.strictEqual(status, 0, stderr)
   symlinkSync(path.join(root, "node_modules"), path.join(folder, "node_modules"))

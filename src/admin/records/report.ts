@@ -3,6 +3,7 @@ import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { snakeCase } from "../../domain/text.ts"
 import { makeRowReader } from "../../infra/rows.ts"
+import { isUser } from "../users.ts"
 import type { Bounds, Period } from "./period.ts"
 import { isModel, type RequestFilter } from "./requests.ts"
 
@@ -126,7 +127,7 @@ const fromAudit = (
         CASE WHEN coalesce(c.status, a.status) >= 400 THEN a.repeats ELSE 0 END AS errors,
         (a.load_ms IS NOT NULL)::integer AS loads, coalesce(a.load_ms, 0) AS load_ms,
         a.end_user, a.key_id, a.tenant_id, coalesce(a.model, '') AS model, (${at} AT TIME ZONE 'UTC')::date AS day
-      FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
+      FROM audit_log a LEFT JOIN audit_corrections c USING (request_id) LEFT JOIN api_keys k ON k.id = a.key_id
       WHERE ${sql.and([
         counted,
         sql`a.request_id >= first_request_id(${from}::text::timestamptz - interval '2 days')`,
@@ -134,7 +135,7 @@ const fromAudit = (
         sql`${at} >= ${from}::text::timestamptz AND ${at} < ${to}::text::timestamptz`,
         ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
         ...(model === undefined ? [] : [isModel(sql, "a.model", model)]),
-        ...(user === undefined ? [] : [sql`a.end_user = ${user}`])
+        ...(user === undefined ? [] : [isUser(sql, user)])
       ])}) facts GROUP BY 1, 2, 3`
 }
 

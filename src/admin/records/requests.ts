@@ -1,11 +1,11 @@
 /** Reads rows of the audit with their corrections. */
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
-import { endUserOf } from "../../domain/EndUser.ts"
 import { AuditRow, IntentRow } from "../../audit/rows.ts"
 import { readColumns, time, tokens } from "../../infra/columns.ts"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
+import { isUser } from "../users.ts"
 import type { Bounds, Period } from "./period.ts"
 
 const Text = Schema.NullOr(Schema.String)
@@ -105,7 +105,7 @@ const conditions = (sql: SqlClient.SqlClient, { key, model, status, tenant, user
     ...(model === undefined
       ? []
       : [sql.or([isModel(sql, "a.model", model), sql`a.alias = ${withoutDefaultTag(model)}`])]),
-    ...(user === undefined ? [] : [sql`a.end_user IN (${user}, ${endUserOf(user) ?? user})`]),
+    ...(user === undefined ? [] : [isUser(sql, user)]),
     ...(key === undefined ? [] : [sql`a.key_prefix = ${key}`]),
     ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
     ...(status === undefined

@@ -3,7 +3,7 @@
  * counting itself is the Meter's.
  */
 import { Context, Effect, Exit, Layer } from "effect"
-import type { Caller } from "../../domain/Caller.ts"
+import { type Caller, userRuleOf } from "../../domain/Caller.ts"
 import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
@@ -86,11 +86,11 @@ const make = Effect.gen(function* () {
       const plan = generates(request)
         ? outputPlanOf(request, resolved, habits.speaks(caller.keyId, resolved.name))
         : noOutput
-      const { accountId, eachUser } = caller
+      const user = userRuleOf(caller, endUser)?.limits
       const claims: Claims =
-        eachUser === undefined
+        user === undefined
           ? claimsOf(caller)
-          : { ...claimsOf(caller), user: { id: userAccountId(accountId, endUser), ...eachUser } }
+          : { ...claimsOf(caller), user: { id: userAccountId(caller.accountId, endUser), ...user } }
       const ask: ReserveRequest = {
         id: arrival.requestId,
         // The ledger books the least of it even when this process dies.

@@ -101,7 +101,7 @@ inWorld(World)("end users of one key", (test) => {
 
     const shown = yield* tollgateBeside("show-request", refused.headers.get("x-request-id") ?? "")
     assert.include(shown.stdout, "The user's budget of 200 tokens a day is spent")
-    assert.include(shown.stdout, `set-budget --key ${prefix} --each-user --daily n`)
+    assert.include(shown.stdout, `set-budget --key ${prefix} --user ada --daily n`)
     const state = yield* tollgateBeside("show-budget", "--key", prefix, "--user", "ada")
     assert.match(state.stdout, /day\s+200\s+200\s+0\s+spent/)
     assert.notInclude(state.stderr, "for this name")
@@ -110,6 +110,58 @@ inWorld(World)("end users of one key", (test) => {
     yield* eachUser("set-budget", "--daily", "none", "--total", "none")
     const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
     assert.deepStrictEqual(budgetOf(free), [null, null, null, null])
+  })
+
+  test("when one user has rules of its own, then they hold for it alone, on every replica, and a blocked one gets 403", function* () {
+    const [fake, other] = [yield* Fake, yield* otherReplica()]
+    const { chat, prefix, secret } = yield* keyOfMany()
+    const ofAda = (command: string, ...options: ReadonlyArray<string>) =>
+      tollgateBeside(command, "--key", prefix, "--user", "ada", "--yes", ...options)
+    fake.always(answerOf(100))
+    yield* ofAda("set-limits", "--rpm", "3")
+    yield* ofAda("set-budget", "--daily", "200")
+    const first = yield* eventually(chat("ada"), ({ headers }) => headers.has("x-budget-scope"))
+    assert.deepStrictEqual(budgetOf(first).slice(0, 3), ["user", "day", "200"])
+    assert.strictEqual(first.headers.get("x-ratelimit-limit-requests"), "3")
+    const elsewhere = chat("ada").pipe(Effect.provideService(Gateway, other))
+    yield* eventually(elsewhere, ({ status }) => status === 429)
+    // Nobody else has an account of its own.
+    assert.deepStrictEqual(budgetOf(yield* chat("bob")), [null, null, null, null])
+
+    yield* ofAda("block-user")
+    const asked = [
+      chat("ada"),
+      call("/api/chat", { secret, body: hello(), headers: { [header]: " ada " } }),
+      call("/v1/models", { secret, method: "GET", headers: { [header]: "ada" } })
+    ]
+    for (const ask of asked) {
+      const blocked = yield* eventually(ask, ({ status }) => status === 403)
+      assert.strictEqual(messageOf(blocked), "forbidden")
+      assert.isFalse(blocked.headers.has("x-hint"))
+    }
+    const blocked = yield* eventually(elsewhere, ({ status }) => status === 403)
+    const why = yield* tollgateBeside("show-request", blocked.headers.get("x-request-id") ?? "")
+    assert.include(
+      why.stdout,
+      `The end user ada of this key is blocked: "tollgate unblock-user --key ${prefix} --user ada"`
+    )
+    // Another name in the body unblocks nobody, and blocks nobody.
+    assert.strictEqual((yield* chat("ada", { user: "bob" })).status, 403)
+    assert.strictEqual((yield* chat("bob", { user: "ada" })).status, 200)
+    const shown = yield* tollgateBeside("show-key", "--key", prefix)
+    assert.match(shown.stdout, /user ada\s+blocked, rpm 3, daily 200\n/)
+
+    yield* ofAda("unblock-user")
+    yield* ofAda("set-limits", "--rpm", "none")
+    yield* ofAda("set-budget", "--daily", "none")
+    const free = yield* eventually(chat("ada"), ({ status }) => status === 200)
+    assert.deepStrictEqual(budgetOf(free), [null, null, null, null])
+    assert.notInclude((yield* tollgateBeside("show-key", "--key", prefix)).stdout, "user ada")
+    const used = yield* eventually(
+      tollgateBeside("show-usage", "--key", prefix, "--user", "ada", "--json"),
+      ({ stdout }) => JSON.parse(stdout).tokens_in >= 100
+    )
+    assert.isAtLeast(JSON.parse(used.stdout).requests, 2)
   })
 
   test("when requests have no name, then they share one account, and no person has it", function* () {

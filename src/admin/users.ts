@@ -1,0 +1,144 @@
+/** End users of a key: the names that the audit has, and the rules of single ones. */
+import { Effect, Schema, Struct } from "effect"
+import type { SqlClient, Statement } from "effect/sql"
+import type { SqlError } from "effect/sql/SqlError"
+import type { KeyAttributes, KeyChange } from "../domain/attributes.ts"
+import type { Period } from "../domain/Limits.ts"
+import { endUserOf, hashedUser } from "../domain/EndUser.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
+import { makeRowReader, oneRow } from "../infra/rows.ts"
+import { daysOf, inPeriod } from "../ledger/periods.ts"
+import { type AdminError, UnknownKey, withRegistryDown, withRegistryDownAfter } from "./Errors.ts"
+import { type KeyInfo, keyNamed, largeRead, lockAccount, requireTenant, UsageTotals } from "./rows.ts"
+
+export type UserRules = KeyAttributes["userRules"]
+type Rule = Omit<UserRules[number], "name">
+/** What changes of a rule; null takes a value away. */
+export type RuleChange = { readonly [V in keyof Rule]?: Rule[V] | null }
+
+/** The name of an end user as a row `a` of the audit has it, for a row `k` of `api_keys` that stores hashes (`hashedUser`). */
+const hashed = (sql: SqlClient.SqlClient, name: string) =>
+  sql`'sha256:' || left(encode(sha256(convert_to(${accountOf(sql, "k")}::text || chr(10) || ${name}, 'UTF8')), 'hex'), 32)`
+
+/** Whether a row `a` of the audit is of this end user of a row `k` of `api_keys`, whether that stores names or hashes. */
+export const isUser = (sql: SqlClient.SqlClient, user: string): Statement.Fragment => {
+  const name = endUserOf(user) ?? user
+  return sql`(a.end_user IN (${user}, ${name}) OR a.end_user = ${hashed(sql, name)})`
+}
+
+const Owner = Schema.Struct({ account: Schema.String, hashUsers: Schema.Boolean })
+
+/** Whose users they are, and how their names are stored. */
+export const readUsersOwner = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, prefix: string) {
+  const owner = yield* makeRowReader(() => keyNamed(prefix), Owner).first(
+    sql`SELECT ${accountOf(sql, "k")}::text AS account, k.hash_users AS "hashUsers" FROM api_keys k WHERE k.prefix = ${prefix}`
+  )
+  return owner ?? (yield* new UnknownKey({ prefix }))
+})
+
+/** A name as the audit stores it. One that is a hash stays. */
+export const storedUser = ({ account, hashUsers }: typeof Owner.Type, user: string): string => {
+  const name = endUserOf(user) ?? ""
+  return hashUsers && name !== "" && !/^sha256:[0-9a-f]{32}$/.test(name) ? hashedUser(account, name) : name
+}
+
+/** The rules with a changed one. A rule that says nothing goes. */
+const withRule = (rules: UserRules, name: string, change: RuleChange): UserRules => {
+  const others = rules.filter((rule) => rule.name !== name)
+  const said = Object.entries({ ...rules.find((rule) => rule.name === name), ...change }).filter(
+    ([, value]) => value !== null && value !== false && value !== undefined
+  )
+  const rule = { ...Object.fromEntries(said), name }
+  return Object.keys(rule).length > 1 ? [...others, rule] : others
+}
+
+/** A row `a` of the audit, of a key that shares its account with this one. */
+const ofAccount = (sql: SqlClient.SqlClient, prefix: string) =>
+  sql`a.key_id IN (SELECT o.id FROM api_keys p JOIN api_keys o ON ${accountOf(sql, "o")} = ${accountOf(sql, "p")} WHERE p.prefix = ${prefix})`
+
+type UsersOwner = { readonly key: string } | { readonly tenant: string }
+
+/** Of an end user of a key or of all keys of a tenant, from the audit: the ledger has no names. */
+const readUserUsage = (sql: SqlClient.SqlClient, owner: UsersOwner, period: Period, user: string) =>
+  largeRead(sql)(
+    120,
+    oneRow(UsageTotals.fields)(sql`
+      WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
+      SELECT count(*)::float8 AS requests, coalesce(sum(a.tokens_in + coalesce(c.tokens_in, 0)), 0)::float8 AS "tokensIn",
+        coalesce(sum(a.tokens_cached), 0)::float8 AS "tokensCached",
+        coalesce(sum(a.tokens_out + coalesce(c.tokens_out, 0)), 0)::float8 AS "tokensOut"
+      FROM at CROSS JOIN audit_log a JOIN api_keys k ON k.id = a.key_id LEFT JOIN audit_corrections c USING (request_id)
+      WHERE a.admitted_at IS NOT NULL AND ${isUser(sql, user)} AND ${
+        "key" in owner
+          ? ofAccount(sql, owner.key)
+          : sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${owner.tenant})`
+      } AND ${inPeriod(sql, period, "(a.admitted_at AT TIME ZONE 'UTC')::date")} ${
+        // The ids say which months are read.
+        period === "total"
+          ? sql``
+          : sql`AND a.request_id >= first_request_id(date_trunc('month', now()) - interval '2 days')`
+      }`)
+  )
+
+/** Names that are compared. */
+const mostNames = 10_000
+
+const names = makeRowReader(() => "an end user", Schema.Struct({ name: Schema.String }))
+
+/** The end users that the key's account had in the last month, by their stored names. */
+const recentUsers = (sql: SqlClient.SqlClient, prefix: string) =>
+  largeRead(sql)(
+    30,
+    Effect.map(
+      names.all(sql`
+        SELECT DISTINCT a.end_user AS name FROM audit_log a
+        WHERE ${ofAccount(sql, prefix)} AND a.arrived_at > now() - interval '31 days' AND a.end_user IS NOT NULL
+        LIMIT ${mostNames}`),
+      (rows) => rows.map(({ name }) => name)
+    )
+  )
+
+/** Rules have the names that the audit stores: they are hashed when the key begins to store hashes. */
+export const storedRules = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  before: KeyInfo,
+  given: KeyChange
+) {
+  const rules = given.userRules ?? (given.hashUsers === true ? before.userRules : [])
+  if (rules.length === 0) return {}
+  const owner = {
+    ...(yield* readUsersOwner(sql, before.prefix)),
+    ...Struct.pick({ ...before, ...given }, ["hashUsers"])
+  }
+  return { userRules: rules.map((rule) => ({ ...rule, name: storedUser(owner, rule.name) })) }
+})
+
+export const makeUsers = (
+  sql: SqlClient.SqlClient,
+  keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>,
+  changeKey: (prefix: string, change: KeyChange) => Effect.Effect<KeyInfo, AdminError>
+) => ({
+  /** Changes what one end user of a key may use. */
+  changeUser: Effect.fnUntraced(
+    function* (prefix: string, user: string, change: RuleChange) {
+      yield* lockAccount(sql, prefix)
+      const name = storedUser(yield* readUsersOwner(sql, prefix), user)
+      const { userRules } = yield* keyInfo(prefix)
+      return yield* changeKey(prefix, { userRules: withRule(userRules, name, change) })
+    },
+    sql.withTransaction,
+    withRegistryDown
+  ),
+
+  /** The name of an end user of a key as it is stored, and all names that are known. */
+  endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
+    const { userRules } = yield* keyInfo(prefix)
+    const stored = storedUser(yield* readUsersOwner(sql, prefix), user)
+    return { stored, known: [...userRules.map(({ name }) => name), ...(yield* recentUsers(sql, prefix))] }
+  }, withRegistryDownAfter("40 seconds")),
+
+  usageOfUser: Effect.fnUntraced(function* (owner: UsersOwner, period: Period, user: string) {
+    yield* "key" in owner ? keyInfo(owner.key) : requireTenant(sql, owner.tenant)
+    return yield* readUserUsage(sql, owner, period, user)
+  }, withRegistryDownAfter("125 seconds"))
+})
