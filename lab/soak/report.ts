@@ -1,6 +1,7 @@
 /** What a soak prints beside its figures: recoveries and the memory curve. */
 import { processState } from "../../test/support/invariants/processState.ts"
 import { type Correction, count } from "../books.ts"
+import { percentile } from "../scale/figures.ts"
 import type { Happened } from "./weather.ts"
 
 export interface Sample {
@@ -37,9 +38,6 @@ export const samples = (all: ReadonlyArray<Sample>): string =>
     ),
     ""
   ].join("\n")
-
-export const quantile = (sorted: ReadonlyArray<number>, q: number): number =>
-  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? 0
 
 /** The fault that a correction belongs to: the last one that began before it. */
 const faultOf = ({ at }: Correction, happened: ReadonlyArray<Happened>): Happened | undefined =>
@@ -86,7 +84,7 @@ export const recoveries = (happened: ReadonlyArray<Happened>): string => {
       .sort(([a], [b]) => a.localeCompare(b))
       .map(([fault, all]) => {
         const ms = all.map(({ recoveredMs }) => Math.round(recoveredMs)).sort((a, b) => a - b)
-        const [median, most] = [quantile(ms, 0.5), ms.at(-1) ?? 0].map((n) => String(n).padStart(6))
+        const [median, most] = [percentile(ms, 0.5), ms.at(-1) ?? 0].map((n) => String(n).padStart(6))
         return `  ${fault.padEnd(30)}  ${String(all.length).padStart(5)}  ${median}  ${most}`
       }),
     ""

@@ -11,7 +11,7 @@ import { parseArgs } from "node:util"
 import { Effect, Fiber } from "effect"
 import { settledBooks } from "../../test/support/books.ts"
 import { allCorrections, spentOf, tokensInMinute, unaudited, wronglyRefused } from "../books.ts"
-import { type Figure, figure, table } from "../scale/figures.ts"
+import { type Figure, figure, percentile, table } from "../scale/figures.ts"
 import { closePools } from "../scale/Load.ts"
 import { leaseS, newKey } from "../scale/World.ts"
 import { leaksIn } from "../../test/support/invariants/leaks.ts"
@@ -24,7 +24,6 @@ import {
   busiestAnswered,
   correctionsByFault,
   peakOf,
-  quantile,
   recoveries,
   sampleOf,
   type Sample,
@@ -138,7 +137,7 @@ const soak = Effect.gen(function* () {
     ),
     figure("502 and 503 while only the other replica was gone", observed.needless.neighbour),
     figure("keys revoked in use", served.length),
-    figure("served after its revocation, ms: median", Math.round(quantile(served, 0.5))),
+    figure("served after its revocation, ms: median", Math.round(percentile(served, 0.5))),
     figure("served after its revocation, ms: longest", Math.round(served.at(-1) ?? 0), (ms) => ms <= 1000),
     figure(
       `busiest 60 s of the key with rpm ${limits.rpm}`,

@@ -22,7 +22,7 @@ export interface Answer {
 const patient = { connections: 1024, headersTimeout: 0, bodyTimeout: 0 }
 
 /** An interrupted call closes its connection, as a client that leaves does. */
-export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Effect.Effect<Answer> =>
+export const ask = (url: string, { name, secret }: Key): Effect.Effect<Answer> =>
   Effect.promise(async (signal) => {
     const began = performance.now()
     const answer = (status: number, type: string, headers: Answer["headers"]): Answer => ({
@@ -38,7 +38,7 @@ export const ask = (url: string, { name, secret }: Key, model = "m:latest"): Eff
       const { body, headers, statusCode } = await poolOf(url, patient).request({
         path: "/api/chat",
         // Without a bound, as most clients ask: far more is expected than is used.
-        ...posting(secret, { model, stream: false, messages: [{ role: "user", content: "Hello" }] }),
+        ...posting(secret, { model: "m", stream: false, messages: [{ role: "user", content: "Hello" }] }),
         signal
       })
       const text = await body.text()
@@ -79,20 +79,14 @@ const runs = Effect.fnUntraced(function* (
   return { answers, stop }
 })
 
-/** So many calls of one key at any time, on all replicas in turn, each for one of the models. */
-export const flood = (
-  urls: ReadonlyArray<string>,
-  key: Key,
-  parallel: number,
-  models: ReadonlyArray<string> = ["m:latest"]
-) => {
+/** So many calls of one key at any time, on all replicas in turn. */
+export const flood = (urls: ReadonlyArray<string>, key: Key, parallel: number) => {
   let turn = 0
   return runs(
     (answers, over) =>
       Effect.gen(function* () {
         while (!over()) {
-          const model = models[Math.floor(Math.random() * models.length)]
-          const answer = yield* ask(urls[turn++ % urls.length] ?? "", key, model)
+          const answer = yield* ask(urls[turn++ % urls.length] ?? "", key)
           answers.push(answer)
           // One that was refused, or whose replica is down, waits a moment, as clients do.
           if (answer.status !== 200) yield* Effect.sleep("1 second")
@@ -103,12 +97,7 @@ export const flood = (
 }
 
 /** One call of each key every so often on average, at random times, whether the last one is answered or not. */
-export const nowAndThen = (
-  urls: ReadonlyArray<string>,
-  keys: ReadonlyArray<Key>,
-  everyMs: number,
-  model = "m:latest"
-) => {
+export const nowAndThen = (urls: ReadonlyArray<string>, keys: ReadonlyArray<Key>, everyMs: number) => {
   let next = 0
   return runs((answers, over) => {
     const key = keys[next++]
@@ -120,7 +109,7 @@ export const nowAndThen = (
           yield* Effect.sleep(Duration.millis(-everyMs * Math.log(1 - Math.random())))
           if (over()) break
           const call = Effect.map(
-            ask(urls[n % urls.length] ?? "", key, model),
+            ask(urls[n % urls.length] ?? "", key),
             (answer) => void answers.push(answer)
           )
           calls.push(yield* Effect.forkScoped(call))

@@ -132,31 +132,6 @@ export const overfull = Effect.fnUntraced(function* (plan: Plan) {
   ]
 })
 
-export const weights = Effect.fnUntraced(function* (plan: Plan) {
-  const { backend, replicas } = yield* Ground
-  const urls = (yield* replicas(inForce)).map(({ url }) => url)
-  backend.setServiceMs(plan.serviceMs / 2)
-  const [one, three] = [yield* newKey("weight-1"), yield* newKey("weight-3")]
-  const registry = yield* Registry
-  yield* Effect.orDie(registry.changeTenant("weight-3", { weight: 3 }))
-  const runs = [yield* flood(urls, one, 25), yield* flood(urls, three, 25)]
-  // What is cached of the tenant is a second old at most.
-  yield* seconds(8)
-  const since = performance.now()
-  yield* seconds(plan.seconds)
-  const until = performance.now()
-  const [light = 0, heavy = 0] = runs.map(
-    ({ answers }) =>
-      answers.filter(({ endedAt, status }) => status === 200 && endedAt >= since && endedAt < until).length
-  )
-  yield* Effect.forEach(runs, ({ stop }) => stop, { concurrency: 2 })
-  return [
-    figure("answers of weight 1", light),
-    figure("answers of weight 3", heavy),
-    figure("share, 3 ± 10 %", heavy / light, (n) => n >= 2.7 && n <= 3.3)
-  ]
-}, Effect.scoped)
-
 const leaseS = 3
 /** After a loss nothing goes for 2.5 s; a replica names its requests once a second. */
 const lossS = 2.5 + 1

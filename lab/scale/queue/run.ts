@@ -3,15 +3,14 @@
  * figures and ends with 1 when a limit is broken.
  *
  * Arguments: `--seconds 60` of each measurement, `--service 300` (milliseconds of an answer; longer ones are less sensitive
- * to a busy machine), `--kills 20`, `--replicas 2`, or one part alone: `--only fair|overfull|weights|kills|turns|cost|refusals`.
+ * to a busy machine), `--kills 20`, `--replicas 2`, or one part alone: `--only fair|overfull|kills|cost|refusals`.
  */
 import { parseArgs } from "node:util"
 import { Effect } from "effect"
 import { table } from "../figures.ts"
 import { closePools } from "../Load.ts"
 import { layerGround } from "./Ground.ts"
-import { turns } from "./turns.ts"
-import { cost, fair, kills, overfull, type Part, refusals, weights } from "./parts.ts"
+import { cost, fair, kills, overfull, type Part, refusals } from "./parts.ts"
 
 const { values: options } = parseArgs({
   options: {
@@ -31,9 +30,7 @@ const plan = {
 const parts: ReadonlyArray<{ readonly name: string; readonly title: string; readonly run: Part }> = [
   { name: "fair", title: "One tenant with 50 parallel calls, nine with one now and then", run: fair },
   { name: "overfull", title: "The same with 60 parallel calls, of which 32 may wait", run: overfull },
-  { name: "weights", title: "Two tenants with 25 parallel calls each, weights 1 and 3", run: weights },
   { name: "kills", title: "Replicas killed and Redis emptied under 24 parallel calls", run: kills },
-  { name: "turns", title: "Two models on a server that holds one", run: turns },
   { name: "cost", title: "What an empty and a full queue cost, all replicas and Redis", run: cost },
   { name: "refusals", title: "A full queue, and clients that ask again and again", run: refusals }
 ]
