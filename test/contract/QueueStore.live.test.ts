@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Clock, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
-import { allReportedMs, Granted, Waiting } from "../../src/gates/queue/QueueStore.ts"
+import { allReportedMs, Full, Granted, type QueueStore, Waiting } from "../../src/gates/queue/QueueStore.ts"
 import { makeRedisQueueStore } from "../../src/gates/queue/redis/RedisQueueStore.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerReadyRedis } from "../support/TestMeter.ts"
@@ -57,5 +57,55 @@ describe("a loss", () => {
         yield* TestClock.adjust(1)
         assert.deepStrictEqual(grantedIn(yield* b.beat([], ["2"], bounds)), ["2"])
       }).pipe(Effect.scoped, Effect.provide(twin()))
+  )
+})
+
+describe("three replicas", () => {
+  it.effect("when they ask at once, then no place is given twice and no call is lost", () =>
+    Effect.gen(function* () {
+      const replicas = yield* Replicas
+      const stores = yield* Effect.forEach(["a", "b", "c"], replicas.of)
+      const bounds = { places: 2, depth: 1000 }
+      for (const store of stores) yield* store.beat([], [], bounds)
+      yield* TestClock.adjust(graceMs)
+      const running = new Set<string>()
+      let most = 0
+      const ends: Array<Effect.Effect<unknown, unknown>> = []
+      const go = (store: QueueStore["Service"], id: string) => {
+        running.add(id)
+        most = Math.max(most, running.size)
+        ends.push(
+          Effect.suspend(() => {
+            running.delete(id)
+            return store.end(id, 100, bounds)
+          })
+        )
+      }
+      for (const store of stores) yield* store.onMessage(({ id }) => Effect.sync(() => go(store, id)))
+      const ids = Array.from({ length: 300 }, (_, i) => `r${i}`)
+      const answers = yield* Effect.forEach(
+        ids,
+        (id, i) => {
+          const store = stores[i % stores.length]
+          if (store === undefined) return Effect.die("no store")
+          return Effect.tap(store.enter(ticket(id, { tenant: `t${i % 5}` }), bounds), (answer) =>
+            Effect.sync(() => answer instanceof Granted && go(store, id))
+          )
+        },
+        { concurrency: "unbounded" }
+      )
+      assert.isTrue(answers.every((answer) => !(answer instanceof Full)))
+      let ended = 0
+      while (ended < ids.length) {
+        yield* replicas.delivered(() => ends.length > 0)
+        const [next] = ends.splice(0, 1)
+        if (next === undefined) return assert.fail(`${ended} ended`)
+        yield* next
+        ended += 1
+      }
+      assert.strictEqual(most, bounds.places)
+      const [one] = stores
+      assert.deepStrictEqual((yield* one?.beat([], [], bounds) ?? Effect.die("no store")).models.length, 1)
+    }).pipe(Effect.scoped, Effect.provide(twin()))
   )
 })

@@ -86,6 +86,19 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
       assert.instanceOf(yield* b.enter(ticket("3"), bounds), Granted)
     })
 
+    test("when one replica left a full queue, then the next request of another waits, and the one after it is refused", function* (a, b) {
+      const full = { places: 1, depth: 1 }
+      assert.instanceOf(yield* b.enter(ticket("runs"), full), Granted)
+      for (const i of [1, 2, 3]) {
+        assert.instanceOf(yield* b.enter(ticket(`b${i}`), full), Waiting)
+        assert.instanceOf(yield* a.enter(ticket(`refused${i}`), full), Full)
+        yield* b.leave(`b${i}`, full)
+        assert.instanceOf(yield* a.enter(ticket(`a${i}`), full), Waiting)
+        assert.instanceOf(yield* b.enter(ticket(`late${i}`), full), Full)
+        yield* a.leave(`a${i}`, full)
+      }
+    })
+
     test("when a thousand users of a key came after one, then what it used is forgotten: names that are made up do not fill the store", function* (a) {
       const one = { places: 1, depth: 8 }
       const use = Effect.fnUntraced(function* (key: string, tokens: number) {
