@@ -6,6 +6,13 @@ import { eachUserFields, keyTexts } from "../src/domain/attributes.ts"
 import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"
 import { amount, factsOf, minute, tableOf } from "./terminal.ts"
 
+/** `num_ctx 32,768, think off, system` */
+const defaultsText = ({ name: _name, system, ...values }: TenantInfo["aliasDefaults"][number]): string =>
+  [
+    ...Object.entries(values).map(([option, value]) => `${option} ${plainly(value)}`),
+    ...(system === undefined ? [] : ["system"])
+  ].join(", ")
+
 export const tenantTable = (tenants: ReadonlyArray<TenantInfo>) =>
   tableOf(tenants, {
     NAME: ({ name }) => name,
@@ -14,7 +21,11 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>) =>
     TPM: ({ tpm }) => tpm,
     CONCURRENT: ({ concurrent }) => concurrent,
     MODELS: ({ allowAllModels, allowedModels }) => (allowAllModels ? "all" : allowedModels),
-    ALIASES: ({ modelAliases }) => modelAliases.map(({ alias, model }) => `${alias}=${model}`)
+    ALIASES: ({ aliasDefaults, modelAliases }) =>
+      modelAliases.map(({ alias, model }) => {
+        const defaults = aliasDefaults.find(({ name }) => name === alias)
+        return `${alias}=${model}${defaults === undefined ? "" : ` (${defaultsText(defaults)})`}`
+      })
   })
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */

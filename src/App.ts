@@ -146,6 +146,7 @@ export const layerRequests = <E, R>(
       refreshS: settings.discoveryRefreshS,
       ttlS: settings.discoveryTtlS,
       window: {
+        ...(settings.numCtxCap === undefined ? {} : { numCtxCap: settings.numCtxCap }),
         defaultTokens: settings.backendContextLength,
         refuses: settings.promptOverflow === "refuse"
       }

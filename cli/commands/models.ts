@@ -1,15 +1,17 @@
 /** The commands that list models, and set which of them a tenant may use. */
-import { Effect, Option } from "effect"
+import { Effect, Option, Predicate, Record } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
 import { type Model } from "../../src/domain/Model.ts"
+import { maxSystemBytes, thinking } from "../../src/domain/attributes.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { grantOf } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
+import { readText } from "../files.ts"
 import {
   aliasHints,
   allowlistHints,
@@ -160,13 +162,41 @@ export const setModels = Command.make(
       Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
       flags.optional
     ),
+    numCtx: flags
+      .text("num-ctx", "n|none", "Window of the aliases that --alias names, for requests without num_ctx")
+      .pipe(
+        Flag.filterMap(
+          (text) => (text === "none" ? Option.some(null) : flags.readNumber(text)),
+          () => "a whole number, or none"
+        ),
+        flags.optional
+      ),
+    think: flags.optional(
+      Flag.Literals("think", [...thinking, "none"]).pipe(
+        Flag.withDescription("Whether, or how hard, they think when a request does not say")
+      )
+    ),
+    systemFile: flags.optionalText(
+      "system-file",
+      "path|none",
+      "Their system text, for requests without one; - is stdin"
+    ),
     removeAliases: list("remove-alias", "Aliases to remove")
   },
   Effect.fnUntraced(function* ({ key, tenant: named, ...given }) {
     const owner = yield* flags.readOwner({ key, tenant: named }, "tenant")
     if ("key" in owner) return yield* setKeyModels(owner.key, given)
     const { tenant } = owner
-    const { add, aliases, allowAll, models, remove, removeAliases, yes } = given
+    const { add, aliases, allowAll, models, numCtx, remove, removeAliases, systemFile, think, yes } = given
+    const system =
+      systemFile === undefined || systemFile === "none"
+        ? systemFile
+        : (yield* readText(systemFile, maxSystemBytes)).trimEnd()
+    const noneOf = <A>(value: A | "none" | undefined) => (value === "none" ? null : value)
+    const defaults = { num_ctx: numCtx, think: noneOf(think), system: noneOf(system) }
+    const aliasDefaults = Record.filter(defaults, Predicate.isNotUndefined)
+    if (aliases === undefined && Object.keys(aliasDefaults).length > 0)
+      return yield* mustBe("alias", "given with --num-ctx, --think and --system-file: what they are for")
     const registry = yield* Needs.registry
     if ([add, aliases, allowAll, models, remove, removeAliases].every((flag) => flag === undefined)) {
       return yield* mustBe(
@@ -201,6 +231,7 @@ export const setModels = Command.make(
           remove,
           allowAll,
           aliases,
+          aliasDefaults,
           removeAliases
         })
         // Nothing is changed when this fails.
@@ -233,6 +264,10 @@ export const setModels = Command.make(
     "tollgate set-models --tenant acme --models llama3.2:1b,nomic-embed-text:latest",
     "tollgate set-models --tenant acme --allow-all",
     "tollgate set-models --tenant acme --alias fast=llama3.2:1b",
+    [
+      "tollgate set-models --tenant acme --alias long=llama3.2:3b --num-ctx 32768",
+      "What people change a Modelfile for"
+    ],
     "tollgate set-models --tenant acme --remove-alias fast"
   )
 )

@@ -4,6 +4,7 @@ import type { TenantChange } from "../domain/attributes.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
 import { mustBe } from "./Errors.ts"
 import type { ModelsChange, TenantInfo } from "./rows.ts"
+import { withEntry } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 type Aliases = TenantInfo["modelAliases"]
@@ -26,6 +27,7 @@ const storedAliases = (given: Aliases) =>
 
 /** The change with each model once, and with aliases as they are stored. */
 export const storedModels = Effect.fnUntraced(function* ({
+  aliasDefaults,
   allowedModels,
   modelAliases,
   ...change
@@ -33,6 +35,9 @@ export const storedModels = Effect.fnUntraced(function* ({
   return {
     ...change,
     ...(allowedModels === undefined ? {} : { allowedModels: [...new Set(allowedModels)] }),
+    ...(aliasDefaults === undefined
+      ? {}
+      : { aliasDefaults: aliasDefaults.map((one) => ({ ...one, name: withoutDefaultTag(one.name) })) }),
     ...(modelAliases === undefined ? {} : { modelAliases: yield* storedAliases(modelAliases) })
   }
 })
@@ -40,7 +45,15 @@ export const storedModels = Effect.fnUntraced(function* ({
 /** What `set-models` changes, as attributes of the tenant. */
 export const modelAttributes = Effect.fnUntraced(function* (
   tenant: TenantInfo,
-  { add = [], aliases = {}, allowAll, models, remove = [], removeAliases = [] }: ModelsChange
+  {
+    add = [],
+    aliasDefaults = {},
+    aliases = {},
+    allowAll,
+    models,
+    remove = [],
+    removeAliases = []
+  }: ModelsChange
 ) {
   const changed = new Map(tenant.modelAliases.map((alias) => [alias.alias, alias]))
   for (const alias of removeAliases) {
@@ -60,10 +73,15 @@ export const modelAttributes = Effect.fnUntraced(function* (
   }
   const changesList = models !== undefined || add.length > 0 || remove.length > 0
   const given = Object.entries(aliases).map(([alias, model]) => ({ alias, model }))
-  for (const alias of yield* storedAliases(given)) changed.set(alias.alias, alias)
+  let defaults: TenantInfo["aliasDefaults"] = tenant.aliasDefaults.filter(({ name }) => changed.has(name))
+  for (const alias of yield* storedAliases(given)) {
+    changed.set(alias.alias, alias)
+    defaults = withEntry(defaults, alias.alias, aliasDefaults)
+  }
   return {
     ...(changesList ? { allowedModels: [...listed.values()] } : {}),
     ...(allowAll === undefined ? {} : { allowAllModels: allowAll }),
-    modelAliases: [...changed.values()]
+    modelAliases: [...changed.values()],
+    aliasDefaults: defaults
   }
 })

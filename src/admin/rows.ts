@@ -2,7 +2,13 @@
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient } from "effect/sql"
 import type { BudgetUse, Period } from "../domain/Limits.ts"
-import { type KeyChange, KeyAttributes, type TenantChange, TenantAttributes } from "../domain/attributes.ts"
+import {
+  type AliasDefaults,
+  type KeyChange,
+  KeyAttributes,
+  type TenantChange,
+  TenantAttributes
+} from "../domain/attributes.ts"
 import { makeRowReader, type Row, selected } from "../infra/rows.ts"
 import { UnknownTenant } from "./Errors.ts"
 
@@ -123,6 +129,8 @@ export interface ModelsChange {
   /** aliases to add, or to give another model */
   readonly aliases?: { readonly [alias: string]: string } | undefined
   readonly removeAliases?: ReadonlyArray<string> | undefined
+  /** of each of `aliases`; null takes a value away, and one that is absent does not change */
+  readonly aliasDefaults?: { readonly [V in keyof AliasDefaults]?: AliasDefaults[V] | null }
 }
 
 /** An absent period does not change; null removes its budget. */
@@ -142,6 +150,20 @@ export const overviewRows = makeRowReader(nameOfKey, KeyOverview)
 export const tenantColumns = (sql: SqlClient.SqlClient) => sql`
   t.name, ${selected(sql, "t", TenantAttributes.fields)},
   CASE WHEN t.disabled THEN 'disabled' ELSE 'active' END AS status, t.created_at AS created`
+
+/** The entries with a changed one: null takes a value away, and an entry that says nothing goes. */
+export const withEntry = <E extends { readonly name: string }>(
+  entries: ReadonlyArray<E>,
+  name: string,
+  change: { readonly [V in keyof Omit<E, "name">]?: E[V] | null }
+): ReadonlyArray<E | { readonly name: string }> => {
+  const others = entries.filter((entry) => entry.name !== name)
+  const said = Object.entries<unknown>({ ...entries.find((entry) => entry.name === name), ...change }).filter(
+    ([, value]) => value !== null && value !== false && value !== undefined
+  )
+  const entry = { ...Object.fromEntries(said), name }
+  return Object.keys(entry).length > 1 ? [...others, entry] : others
+}
 
 /** The status of a row `k` of `api_keys`. */
 export const keyStatus =

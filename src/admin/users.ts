@@ -9,7 +9,15 @@ import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import { type AdminError, UnknownKey, withRegistryDown, withRegistryDownAfter } from "./Errors.ts"
-import { type KeyInfo, keyNamed, largeRead, lockAccount, requireTenant, UsageTotals } from "./rows.ts"
+import {
+  type KeyInfo,
+  keyNamed,
+  largeRead,
+  lockAccount,
+  requireTenant,
+  UsageTotals,
+  withEntry
+} from "./rows.ts"
 
 export type UserRules = KeyAttributes["userRules"]
 type Rule = Omit<UserRules[number], "name">
@@ -40,16 +48,6 @@ export const readUsersOwner = Effect.fnUntraced(function* (sql: SqlClient.SqlCli
 export const storedUser = ({ account, hashUsers }: typeof Owner.Type, user: string): string => {
   const name = endUserOf(user) ?? ""
   return hashUsers && name !== "" && !/^sha256:[0-9a-f]{32}$/.test(name) ? hashedUser(account, name) : name
-}
-
-/** The rules with a changed one. A rule that says nothing goes. */
-const withRule = (rules: UserRules, name: string, change: RuleChange): UserRules => {
-  const others = rules.filter((rule) => rule.name !== name)
-  const said = Object.entries({ ...rules.find((rule) => rule.name === name), ...change }).filter(
-    ([, value]) => value !== null && value !== false && value !== undefined
-  )
-  const rule = { ...Object.fromEntries(said), name }
-  return Object.keys(rule).length > 1 ? [...others, rule] : others
 }
 
 /** A row `a` of the audit, of a key that shares its account with this one. */
@@ -124,7 +122,7 @@ export const makeUsers = (
       yield* lockAccount(sql, prefix)
       const name = storedUser(yield* readUsersOwner(sql, prefix), user)
       const { userRules } = yield* keyInfo(prefix)
-      return yield* changeKey(prefix, { userRules: withRule(userRules, name, change) })
+      return yield* changeKey(prefix, { userRules: withEntry(userRules, name, change) })
     },
     sql.withTransaction,
     withRegistryDown

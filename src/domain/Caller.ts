@@ -3,7 +3,12 @@ import { hashedUser } from "./EndUser.ts"
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
 import type { UserLimits } from "./Reservation.ts"
-import { eachUserFields, type KeyAttributes, type TenantAttributes } from "./attributes.ts"
+import {
+  type AliasDefaults,
+  eachUserFields,
+  type KeyAttributes,
+  type TenantAttributes
+} from "./attributes.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
@@ -47,6 +52,8 @@ export interface CallerSettings
   readonly models: ModelGrant
   /** absent: none */
   readonly aliases?: ModelAliases
+  /** what an alias adds to its requests; absent: none does */
+  readonly aliasDefaults?: ReadonlyMap<string, AliasDefaults>
   /** lower-case name of the header with the end user of a request; absent: none */
   readonly endUserHeader?: string
   /** what each end user may use; a limit without a value is the key's. absent: names of end users decide nothing */
@@ -126,6 +133,9 @@ export const callerSettings = (
     ...(tenant.modelAliases.length === 0
       ? {}
       : { aliases: new Map(tenant.modelAliases.map(({ alias, model }) => [alias, model])) }),
+    ...(tenant.aliasDefaults.length === 0
+      ? {}
+      : { aliasDefaults: new Map(tenant.aliasDefaults.map(({ name, ...defaults }) => [name, defaults])) }),
     ...(key.endUserHeader === null ? {} : { endUserHeader: key.endUserHeader.toLowerCase() }),
     ...(key.promptLog ? { promptLogDays: key.promptLogDays ?? promptLogDefaultDays } : {})
   }

@@ -37,6 +37,8 @@ export interface Model extends Description {
 export interface OfferedModel {
   readonly name: string
   readonly model: Model
+  /** the window that an alias asks for */
+  readonly numCtx?: number
   /** tokens of prompt and answer together, for a request that asks for no other window; absent: not known */
   readonly window?: number
 }

@@ -106,4 +106,7 @@ export const atMost = (usage: Usage, limit: number): Usage =>
 /** UTF-8 bytes for each token. `http/dialect/promptEstimate.ts` has the measured error of this estimate. */
 export const bytesPerToken = 4
 
+/** Tokens of the template for one message, with its role. */
+export const tokensPerMessage = 8
+
 export const tokensOfBytes = (bytes: number): number => Math.ceil(bytes / bytesPerToken)

@@ -7,7 +7,7 @@
  */
 import { Schema, SchemaGetter, Struct } from "effect"
 import { endUserOf } from "./EndUser.ts"
-import { isPrintable } from "./text.ts"
+import { isPrintable, storable } from "./text.ts"
 
 /** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
 const priorities = ["interactive", "batch"] as const
@@ -67,6 +67,29 @@ const UserRules = Schema.Record(Schema.String, Schema.Struct(OfUser)).pipe(
   })
 )
 
+/** Whether, or how hard, a model thinks. */
+export const thinking = ["on", "off", "low", "medium", "high", "max"] as const
+
+/** What an alias adds to a request that does not say it itself. */
+const OfAlias = {
+  num_ctx: Schema.optionalKey(whole(4, 10_000_000)),
+  think: Schema.optionalKey(Schema.Literals(thinking)),
+  system: Schema.optionalKey(
+    Schema.NonEmptyString.check(Schema.makeFilter((text) => storable(text) === text))
+  )
+}
+
+const AliasDefaults = Schema.Record(Schema.String, Schema.Struct(OfAlias)).pipe(
+  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfAlias })), {
+    decode: SchemaGetter.transform((stored) =>
+      Object.entries(stored).map(([name, defaults]) => ({ name, ...defaults }))
+    ),
+    encode: SchemaGetter.transform((all) =>
+      Object.fromEntries(all.map(({ name, ...defaults }) => [name, defaults]))
+    )
+  })
+)
+
 /** Of a key: shared by all keys of its account. Of a tenant: shared by all its keys. null: none. */
 const Budgets = { budgetDaily: Budget, budgetMonthly: Budget, budgetTotal: Budget }
 
@@ -104,11 +127,14 @@ export const TenantAttributes = Schema.Struct({
   allowAllModels: Schema.Boolean,
   allowedModels: Schema.Array(Schema.String),
   modelAliases: Aliases,
+  /** by the name of the alias */
+  aliasDefaults: AliasDefaults,
   /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
   weight: whole(1, 1000),
   ...Budgets
 })
 export type TenantAttributes = typeof TenantAttributes.Type
+export type AliasDefaults = Omit<TenantAttributes["aliasDefaults"][number], "name">
 
 const noBudgets = { budgetDaily: null, budgetMonthly: null, budgetTotal: null }
 
@@ -148,6 +174,7 @@ export const newTenant: Omit<TenantAttributes, "rpm" | "tpm" | "concurrent"> = {
   allowAllModels: false,
   allowedModels: [],
   modelAliases: [],
+  aliasDefaults: [],
   weight: 1,
   ...noBudgets
 }
@@ -174,6 +201,9 @@ export const ModelList = TenantAttributes.fields.allowedModels.check(
 /** Each key of a tenant brings the aliases along, so their number is bounded. */
 const maxAliases = 100
 
+/** Each reading of a key of the tenant brings them along, so their size is bounded too: UTF-8 bytes of all system texts. */
+export const maxSystemBytes = 16_384
+
 /** Each reading of a key brings them along. */
 const maxUserRules = 1000
 
@@ -199,7 +229,17 @@ export const KeyChange = Schema.Struct({
 export const TenantChange = Schema.Struct({
   ...TenantAttributes.mapFields(Struct.map(Schema.optionalKey)).fields,
   allowedModels: Schema.optionalKey(ModelList),
-  modelAliases: Schema.optionalKey(TenantAttributes.fields.modelAliases.check(Schema.isMaxLength(maxAliases)))
+  modelAliases: Schema.optionalKey(
+    TenantAttributes.fields.modelAliases.check(Schema.isMaxLength(maxAliases))
+  ),
+  aliasDefaults: Schema.optionalKey(
+    TenantAttributes.fields.aliasDefaults.check(
+      Schema.isMaxLength(maxAliases),
+      Schema.makeFilter(
+        (all) => Buffer.byteLength(all.map(({ system = "" }) => system).join("")) <= maxSystemBytes
+      )
+    )
+  )
 })
 export type KeyChange = typeof KeyChange.Type
 export type TenantChange = typeof TenantChange.Type
@@ -333,5 +373,10 @@ export const tenantTexts: Texts<TenantAttributes, unknown> = {
     expected: modelsExpected,
     option: undefined
   },
-  modelAliases: { name: "alias", expected: `at most ${maxAliases} aliases for a tenant`, option: undefined }
+  modelAliases: { name: "alias", expected: `at most ${maxAliases} aliases for a tenant`, option: undefined },
+  aliasDefaults: {
+    name: "alias",
+    expected: `given with a num_ctx from 4 to 10000000, a system text (${maxSystemBytes} bytes for all aliases of a tenant) and think as one of ${thinking.join(", ")}`,
+    option: undefined
+  }
 }

@@ -16,6 +16,8 @@ export interface WindowPolicy {
   readonly defaultTokens: number | undefined
   /** `PROMPT_OVERFLOW=refuse` */
   readonly refuses: boolean
+  /** `NUM_CTX_CAP`; absent: windows of aliases have no bound */
+  readonly numCtxCap?: number
 }
 
 /** What is known when nothing is configured. */
@@ -41,7 +43,10 @@ export const windowOf = (
 export const withWindow =
   (policy: WindowPolicy) =>
   (offered: OfferedModel): OfferedModel => {
-    const window = windowOf({ options: {} }, offered.model, policy)
+    const { numCtx } = offered
+    const most = policy.numCtxCap ?? Number.POSITIVE_INFINITY
+    const options = numCtx === undefined ? {} : { num_ctx: Math.min(numCtx, most) }
+    const window = windowOf({ options }, offered.model, policy)
     return window === undefined ? offered : { ...offered, window }
   }
 

@@ -18,13 +18,15 @@ import * as Migrator from "effect/sql/Migrator"
 import { isSqlError } from "effect/sql/SqlError"
 import schema from "../../migrations/0001_schema.ts"
 import userRules from "../../migrations/0002_user_rules.ts"
+import aliasDefaults from "../../migrations/0003_alias_defaults.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
 /** Every migration, by the name of its file. A test compares the list with the folder. */
 export const migrations = {
   "0001_schema": schema,
-  "0002_user_rules": userRules
+  "0002_user_rules": userRules,
+  "0003_alias_defaults": aliasDefaults
 }
 
 const names = Struct.keys(migrations)

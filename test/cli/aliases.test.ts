@@ -45,6 +45,55 @@ test("when aliases are set, changed and removed, then the others stay, and list-
   assert.include((yield* tollgate("list-tenants")).stdout, "gpt-4o=llama3.2:3b")
 })
 
+test("when an alias gets defaults, then they are shown, kept, changed, exported and removed with it", function* () {
+  succeeds(yield* tollgate("create-tenant", "--name", "tuned"))
+  const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "tuned", ...args)
+  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-system-")), "tone.txt")
+  writeFileSync(file, "Be brief.\n")
+  const long = ["--alias", "long:latest=llama3.2:3b"]
+  const first = yield* set(
+    "--allow-all",
+    ...long,
+    "--num-ctx",
+    "32k",
+    "--think",
+    "off",
+    "--system-file",
+    file
+  )
+  assert.include(first.stdout, "long=llama3.2:3b (num_ctx 32,000, think off, system)")
+  const Defaults = Schema.Struct({
+    alias_defaults: Schema.Array(Schema.Record(Schema.String, Schema.Unknown))
+  })
+  const changed = yield* set(
+    "--alias",
+    "long=big,other=big",
+    "--num-ctx",
+    "8192",
+    "--think",
+    "none",
+    "--json"
+  )
+  assert.deepStrictEqual((yield* json(Defaults, changed)).alias_defaults, [
+    { name: "long", num_ctx: 8192, system: "Be brief." },
+    { name: "other", num_ctx: 8192 }
+  ])
+  const exported = yield* tollgate("export")
+  assert.match(exported.stdout, /alias_defaults:\n\s+- name: long\n\s+num_ctx: 8192\n\s+system: Be brief\./)
+  assert.include((yield* set("--num-ctx", "8192")).stderr, "--alias must be given with --num-ctx")
+  assert.notStrictEqual((yield* set(...long, "--num-ctx", "3")).code, 0)
+  writeFileSync(file, "x".repeat(16_384))
+  succeeds(yield* set(...long, "--system-file", file))
+  assert.include(
+    (yield* set("--alias", "other=big", "--system-file", file)).stderr,
+    "16384 bytes for all aliases"
+  )
+  writeFileSync(file, "x".repeat(16_385))
+  assert.include((yield* set(...long, "--system-file", file)).stderr, "the file has more than 16384 bytes")
+  const removed = yield* set("--remove-alias", "long", "--json")
+  assert.deepStrictEqual((yield* json(Defaults, removed)).alias_defaults, [{ name: "other", num_ctx: 8192 }])
+})
+
 test("when an alias has the name of an installed model, no form, or is one too many, then nothing is changed", function* () {
   succeeds(yield* tollgate("create-tenant", "--name", "acme"))
   const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "acme", ...args)

@@ -53,11 +53,14 @@ export class Catalog {
   }
 
   /** Every name that `resolve` knows for a caller: models in the backend's order, then aliases in the order of the alphabet. */
-  offered(names: Names): ReadonlyArray<OfferedModel> {
+  offered(names: Names & Pick<Caller, "aliasDefaults">): ReadonlyArray<OfferedModel> {
     const own = this.effective(names.models).map((model) => ({ name: model.name, model }))
     const aliases = [...(names.aliases?.keys() ?? [])].toSorted().flatMap((name) => {
       const resolved = this.resolve(names, name)
-      return resolved?.alias === undefined ? [] : [{ name, model: resolved.model }]
+      const numCtx = names.aliasDefaults?.get(name)?.num_ctx
+      return resolved?.alias === undefined
+        ? []
+        : [{ name, model: resolved.model, ...(numCtx === undefined ? {} : { numCtx }) }]
     })
     return [...own, ...aliases]
   }

@@ -10,6 +10,7 @@ import { Exit, Result } from "effect"
 import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"
 import { type Asked, type Evidence, seal } from "../../domain/Evidence.ts"
 import { type InferenceRequest, scopeFor } from "../../domain/Inference.ts"
+import { withDefaults } from "../../domain/aliasDefaults.ts"
 import { prepare } from "../../domain/prepare.ts"
 import { checkWindow, type WindowPolicy, windowOf } from "../../domain/promptWindow.ts"
 import type { Catalog } from "./Catalog.ts"
@@ -53,8 +54,10 @@ export const resolveModel = (
     const isInstalled = catalog.has(caller, asked.request.model)
     return Exit.fail(new Forbidden({ what: isInstalled ? "model not allowed" : "model not installed" }))
   }
-  const { request } = asked
-  const { model } = resolved
+  const { alias, model } = resolved
+  const defaults = alias === undefined ? undefined : caller.aliasDefaults?.get(alias)
+  const request =
+    defaults === undefined ? asked.request : withDefaults(asked.request, defaults, policy.numCtxCap)
   const window = windowOf(request, model, policy)
   return checkCapabilities(request, model).pipe(
     Result.flatMap(() => checkWindow(request, window, policy)),

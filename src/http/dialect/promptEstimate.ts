@@ -18,10 +18,8 @@
  */
 import type { DecodedRequest, InferenceRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { isArray, isObject } from "../../domain/json.ts"
-import { bytesPerToken, tokensOfBytes } from "../../domain/Usage.ts"
+import { bytesPerToken, tokensOfBytes, tokensPerMessage } from "../../domain/Usage.ts"
 
-/** Tokens of the template for one message, with its role. */
-const tokensPerMessage = 8
 /** Most vision encoders take 256 to 2000 tokens for an image; some take one for each 28 by 28 pixels. */
 const tokensPerImage = 1024
 const pixelsPerToken = 28 * 28

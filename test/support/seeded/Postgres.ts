@@ -145,7 +145,7 @@ export class Postgres extends Store {
           name,
           /^budget|^eachUser(?:Daily|Monthly|Total)$/.test(name) && typeof value === "number"
             ? BigInt(value)
-            : name === "modelAliases" || name === "userRules"
+            : ["modelAliases", "aliasDefaults", "userRules"].includes(name)
               ? {}
               : value
         ])
