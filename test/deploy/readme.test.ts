@@ -180,8 +180,9 @@ inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
     // The script that the guide says to save under this name.
     const script = guide.flatMap((text) => blocks(text, "ts")).find((code) => code.includes("layerInMemory"))
     writeFileSync(path.join(reader.folder, "try.ts"), script ?? "")
-    // The files of names and prices that commands of the guide read.
+    // The files of names, prices and a system text that commands of the guide read.
     writeFileSync(path.join(reader.folder, "people.csv"), "name\nAna\nBo\n")
+    writeFileSync(path.join(reader.folder, "tone.txt"), "Be brief.\n")
     const prices = guide.flatMap((text) => blocks(text, "yaml")).find((code) => code.includes("currency"))
     writeFileSync(path.join(reader.folder, "prices.yaml"), prices ?? "")
     for (const command of here) {
