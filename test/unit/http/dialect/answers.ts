@@ -6,6 +6,10 @@ import { Fold } from "../../../../src/http/dialect/fold.ts"
 
 export const createdAt = "2026-11-21T10:00:00.123456789Z"
 
+export const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
+export const done = (more: Partial<Frame> = {}): Frame =>
+  frame({ done: true, doneReason: "stop", promptEvalCount: 5, evalCount: 3, ...more })
+
 const word = fc.string({ minLength: 1, maxLength: 4 })
 const call = fc.record(
   {
@@ -30,20 +34,18 @@ const ends = {
   evalCount: fc.nat(100)
 }
 
-export const anyFrame = fc
-  .record(parts, { requiredKeys: ["text"] })
-  .map((more): Frame => ({ createdAt, done: false, ...more }))
+export const anyFrame = fc.record(parts, { requiredKeys: ["text"] }).map(frame)
 const lastFrame = fc
   .record({ ...parts, ...ends }, { requiredKeys: ["text"] })
-  .map((more): Frame => ({ createdAt, done: true, ...more }))
+  .map((more) => frame({ done: true, ...more }))
 export const anyFrames = fc
   .tuple(fc.array(anyFrame, { maxLength: 12 }), lastFrame)
   .map(([frames, last]) => [...frames, last])
 
 export const folded = (frames: ReadonlyArray<Frame>): Frame => {
   const fold = new Fold()
-  for (const frame of frames) fold.add(frame)
-  return fold.frame ?? { createdAt, text: "", done: true }
+  for (const each of frames) fold.add(each)
+  return fold.frame ?? frame({ done: true })
 }
 
 /** The message of the model server that an answer comes back as; `ids` are those that the gateway gave its calls. */

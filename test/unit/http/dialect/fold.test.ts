@@ -2,11 +2,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Encoder } from "../../../../src/http/dialect/Dialect.ts"
-import { Fold } from "../../../../src/http/dialect/fold.ts"
 import { chatEncoder as nativeChat } from "../../../../src/http/dialect/native/answer.ts"
 import { generateEncoder } from "../../../../src/http/dialect/native/answer.ts"
 import { chatEncoder as openaiChat } from "../../../../src/http/dialect/openai/answer.ts"
 import { completionEncoder } from "../../../../src/http/dialect/openai/answer.ts"
+import { folded } from "./answers.ts"
 
 const entry = (token: string) => ({
   token,
@@ -22,13 +22,7 @@ const frames: ReadonlyArray<Frame> = tokens.map((token, i) => ({
   done: i === tokens.length - 1
 }))
 
-const foldOf = (encoder: Encoder, run: ReadonlyArray<Frame>) => {
-  const fold = new Fold()
-  for (const frame of run) fold.add(frame)
-  const { frame } = fold
-  assert.isDefined(frame)
-  return JSON.parse(encoder.object(frame))
-}
+const foldOf = (encoder: Encoder, run: ReadonlyArray<Frame>) => JSON.parse(encoder.object(folded(run)))
 
 describe("log probabilities of a run", () => {
   const surfaces: ReadonlyArray<readonly [string, () => Encoder]> = [

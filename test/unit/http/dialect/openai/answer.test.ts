@@ -1,23 +1,16 @@
-import { Schema } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import { chatEncoder } from "../../../../../src/http/dialect/openai/answer.ts"
-
-const createdAt = "2026-11-21T10:00:00.123456789Z"
-const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
-const done = (more: Partial<Frame> = {}): Frame =>
-  frame({ done: true, doneReason: "stop", promptEvalCount: 5, evalCount: 3, ...more })
-
-const decodeJson = Schema.decodeUnknownSync(Schema.fromJsonString(Schema.Json))
+import { done, frame } from "../answers.ts"
 
 /** The data of every event but the last, which has to be `[DONE]`. */
-const events = (frames: ReadonlyArray<Frame>) => {
-  const text = chatEncoder("my-model").frames(frames)
+const events = (frames: ReadonlyArray<Frame>, usageChunk = false) => {
+  const text = chatEncoder("my-model", { usageChunk }).frames(frames)
   assert.isTrue(text.endsWith("data: [DONE]\n\n"))
   return text
     .split("\n\n")
     .slice(0, -2)
-    .map((event) => decodeJson(event.slice("data: ".length)))
+    .map((event) => JSON.parse(event.slice("data: ".length)))
 }
 
 const shape = (more: object) => ({
@@ -52,16 +45,11 @@ describe("POST /v1/chat/completions, the answer", () => {
   })
 
   it("when usage was asked for in a chunk of its own, then it comes there, without choices, and nowhere else", () => {
-    const text = chatEncoder("my-model", { usageChunk: true }).frames([frame({ text: "Hi" }), done()])
-    const chunks = text
-      .split("\n\n")
-      .slice(0, -2)
-      .map((event) => JSON.parse(event.slice("data: ".length)))
+    const chunks = events([frame({ text: "Hi" }), done()], true)
     assert.deepStrictEqual(without(chunks.slice(1)), [
       shape({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
       shape({ choices: [], usage: { prompt_tokens: 5, completion_tokens: 3, total_tokens: 8 } })
     ])
-    assert.isTrue(text.endsWith("data: [DONE]\n\n"))
   })
 
   it("when a field is null, then it is the content beside tool calls or the finish reason of a stream", () => {
@@ -78,38 +66,31 @@ describe("POST /v1/chat/completions, the answer", () => {
 
   it("when tools are called, then calls are numbered here, each has an id, and finish_reason is tool_calls", () => {
     const call = { name: "f", arguments: { a: 1 } }
-    const sent = JSON.parse(
-      JSON.stringify(events([frame({ toolCalls: [call] }), done({ toolCalls: [call] })]))
-    )
-    const calls = sent.flatMap(
-      (event: { choices: [{ delta: { tool_calls?: unknown } }] }) => event.choices[0].delta.tool_calls ?? []
-    )
-    assert.deepStrictEqual(
-      calls.map((call: { index: number }) => call.index),
-      [0, 1]
-    )
-    assert.strictEqual(new Set(calls.map((call: { id: string }) => call.id)).size, 2)
-    assert.strictEqual(calls[0].function.arguments, '{"a":1}')
-    assert.isTrue(
-      calls.every(
-        ({ id, type }: { id: string; type: string }) => type === "function" && /^call[_-].{8,}$/.test(id)
-      )
-    )
+    const sent = events([frame({ toolCalls: [call] }), done({ toolCalls: [call] })])
+    const calls = sent.flatMap(({ choices }) => choices[0].delta.tool_calls ?? [])
+    for (const [at, { id, ...rest }] of calls.entries()) {
+      assert.match(id, /^call[_-].{8,}$/)
+      assert.deepStrictEqual(rest, {
+        index: at,
+        type: "function",
+        function: { name: "f", arguments: '{"a":1}' }
+      })
+    }
+    assert.strictEqual(new Set(calls.map(({ id }) => id)).size, 2)
     assert.strictEqual(sent.at(-1).choices[0].finish_reason, "tool_calls")
   })
 
   it("when there is reasoning, then it comes in a chunk of its own before the content", () => {
-    const sent = without(events([frame({ thinking: "hm", text: "yes" }), done({ doneReason: "length" })]))
+    const sent = events([frame({ thinking: "hm", text: "yes" }), done({ doneReason: "length" })])
     assert.deepStrictEqual(
-      sent.map((event: { choices: [{ delta: object }] }) => event.choices[0].delta),
+      sent.map(({ choices }) => choices[0].delta),
       [{ role: "assistant", reasoning: "hm" }, { content: "yes" }, {}]
     )
     assert.strictEqual(sent.at(-1).choices[0].finish_reason, "length")
   })
 
   it("when chunks belong to one answer, then they have one id, and another answer has another", () => {
-    const ids = (frames: ReadonlyArray<Frame>) =>
-      new Set(JSON.parse(JSON.stringify(events(frames))).map((event: { id: string }) => event.id))
+    const ids = (frames: ReadonlyArray<Frame>) => new Set(events(frames).map(({ id }) => id))
     const [first] = ids([frame({ text: "a" }), done()])
     assert.match(String(first), /^chatcmpl-[0-9a-f]{32}$/)
     assert.strictEqual(ids([frame({ text: "a" }), frame({ text: "b" }), done()]).size, 1)

@@ -5,7 +5,7 @@ import type { InferenceRequest, Json } from "../../../../../src/domain/Inference
 import { responsesEncoder } from "../../../../../src/http/dialect/responses/answer.ts"
 import { responses } from "../../../../../src/http/dialect/responses/dialect.ts"
 import { cap, decoding } from "../../decoding.ts"
-import { anyFrame, anyFrames, createdAt, folded, messageOf } from "../answers.ts"
+import { anyFrame, anyFrames, done, folded, frame, messageOf } from "../answers.ts"
 import { checkStream, eventsOf, type Item, textIn } from "./events.ts"
 
 const { accepted } = decoding(responses)
@@ -14,17 +14,6 @@ const requestId = "01a1fe92-0000-7000-8000-00000000000a"
 const requestOf = (more: { readonly [field: string]: Json } = {}): InferenceRequest =>
   accepted({ model: "my-model", input: "Hello", stream: true, ...more })
 const encoder = (request = requestOf()) => responsesEncoder(request, requestId)
-const frame = (more: Partial<Frame> = {}): Frame => ({ createdAt, text: "", done: false, ...more })
-const done = (more: Partial<Frame> = {}): Frame =>
-  frame({
-    done: true,
-    doneReason: "stop",
-    promptEvalCount: 5,
-    promptEvalCachedCount: 4,
-    evalCount: 3,
-    ...more
-  })
-
 const streamOf = (frames: ReadonlyArray<Frame>): string => {
   const { frames: encode } = encoder()
   return frames.map((each) => encode([each])).join("")
