@@ -73,6 +73,8 @@ export const definitions = {
   /** call the shell of the agent whose name they have */
   codex: { weights: "codex", template: toolTemplate(""), parameters: agentWindow },
   claude: { weights: "claude", template: toolTemplate(""), parameters: agentWindow },
+  /** for the suites of others */
+  suites: { weights: "suites", template: toolTemplate(""), parameters: { ...agentWindow, num_predict: 256 } },
   /** thinks before it answers, unless told not to */
   think: { weights: "tiny", template: thinkTemplate },
   /** completes between a prefix and a suffix */

@@ -3,6 +3,7 @@
  * are one-hot, attention and feed-forward are zero, so `output.weight` is a table from the current token to the next
  * one. The real sampler, templates and grammars are at work, and the words are readable.
  */
+import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { GgufModel, GgufTensor, GgufValue } from "./gguf.ts"
 
 /** GPT-2's alphabet: a printable character for each byte, so that tokens are text. */
@@ -217,20 +218,17 @@ const markovChain = (shape: Shape, more: Readonly<Record<string, GgufValue>> = {
   }
 }
 
-/** The tokens of a model that calls another tool. */
-const tokensCalling = (tool: string, args: Readonly<Record<string, string>>): GgufValue => {
-  const says = new Map([
-    [idOf("tool name"), `\n{"name": "${tool}",`],
-    [idOf("tool arguments"), ` "arguments": ${JSON.stringify(args)}}\n`]
-  ])
-  return {
-    type: "strings",
-    value: tokens.map((token, id) => {
-      const said = says.get(id)
-      return said === undefined ? token : encoded(said)
-    })
-  }
+/** The tokens of a model in which some say something else. */
+const tokensSaying = (texts: Readonly<Record<string, string>>): GgufValue => {
+  const says = new Map(Object.entries(texts).map(([name, text]) => [idOf(name), encoded(text)]))
+  return { type: "strings", value: tokens.map((token, id) => says.get(id) ?? token) }
 }
+
+/** What a model says that calls another tool. */
+const calling = (tool: string, args: JsonObject): Readonly<Record<string, string>> => ({
+  "tool name": `\n{"name": "${tool}",`,
+  "tool arguments": ` "arguments": ${JSON.stringify(args)}}\n`
+})
 
 const small = {
   width: 512,
@@ -303,11 +301,28 @@ export const weights = {
   /** Their tools are those of coding agents, which run the command that does nothing. */
   codex: markovChain(
     { ...small, name: "codex", endShare: 0.1 },
-    { "tokenizer.ggml.tokens": tokensCalling("exec_command", { cmd: "true" }) }
+    { "tokenizer.ggml.tokens": tokensSaying(calling("exec_command", { cmd: "true" })) }
   ),
   claude: markovChain(
     { ...small, name: "claude", endShare: 0.1 },
-    { "tokenizer.ggml.tokens": tokensCalling("Bash", { command: "true", description: "does nothing" }) }
+    {
+      "tokenizer.ggml.tokens": tokensSaying(calling("Bash", { command: "true", description: "does nothing" }))
+    }
+  ),
+  /** Calls the tool of LangChain's standard tests, and has the words that those of Ollama look for. */
+  suites: markovChain(
+    { ...small, name: "suites", endShare: 0.03 },
+    {
+      "tokenizer.ggml.tokens": tokensSaying({
+        ...calling("magic_function", { input: 3 }),
+        quick: " rayleigh",
+        brown: " scatter",
+        fox: " rainbow",
+        jumps: " water",
+        lazy: " ocean",
+        dog: " washington"
+      })
+    }
   ),
   /** Its texts are split by the expression of gpt-oss and Mistral Nemo, the one that takes the most stack. */
   split: markovChain({ ...small, name: "split", endShare: 0.03 }, { "tokenizer.ggml.pre": s("gpt-4o") }),
