@@ -6,7 +6,7 @@ import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
 import type { BackendFailed } from "../src/domain/Errors.ts"
 import type { Model } from "../src/domain/Model.ts"
-import type { Replica } from "../src/replicas/Replicas.ts"
+import type { Replicas } from "../src/replicas/Replicas.ts"
 import type { Check } from "./checks/Check.ts"
 
 type Made<A> = Effect.Effect<A, Error, Scope.Scope>
@@ -22,7 +22,7 @@ export interface Parts {
   readonly database: Made<SqlClient.SqlClient>
   /** what the model server has */
   readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed | Error>
-  readonly replicas: Effect.Effect<ReadonlyArray<Replica>, Error>
+  readonly replicas: Made<Replicas["Service"]>
   /** what `status` and `doctor` check; none of them fails */
   readonly status: ReadonlyArray<Effect.Effect<ReadonlyArray<Check>>>
   readonly doctor: ReadonlyArray<Effect.Effect<ReadonlyArray<Check>>>
@@ -33,12 +33,17 @@ export interface Parts {
 export class Needs extends Context.Service<Needs, Parts>()("tollgate/cli/Needs") {
   static readonly registry = Needs.use(({ registry }) => registry)
   static readonly records = Needs.use(({ records }) => records)
+  static readonly replicas = Needs.use(({ replicas }) => replicas)
   static readonly models = Needs.use(({ models }) => models)
 
   /** A command that asks twice gets the same. */
   static readonly once = (parts: Parts) =>
     Effect.map(
-      Effect.all([Effect.cached(parts.registry), Effect.cached(parts.records)]),
-      ([registry, records]): Parts => ({ ...parts, registry, records })
+      Effect.all([
+        Effect.cached(parts.registry),
+        Effect.cached(parts.records),
+        Effect.cached(parts.replicas)
+      ]),
+      ([registry, records, replicas]): Parts => ({ ...parts, registry, records, replicas })
     )
 }

@@ -2,7 +2,7 @@
  * The file of `export` and `apply`: tenants and the attributes of keys, in YAML or JSON. A field that is absent does not
  * change; null removes a value. Keys are named by their prefix: the file has no secret, so it can make no key.
  */
-import { Effect, Record, Schema, SchemaIssue, Struct } from "effect"
+import { Effect, Predicate, Record, Result, Schema, SchemaIssue, Struct } from "effect"
 import { budgetFields, budgetOf, type KeyOverview, type TenantInfo } from "../src/admin/rows.ts"
 import {
   KeyChange,
@@ -162,11 +162,24 @@ export const declarationOf = (
 
 const encode = Schema.encodeSync(Declaration)
 
+/** Without fields that say nothing: null, and objects of nothing else. */
+const lean = (value: unknown): unknown =>
+  Array.isArray(value)
+    ? value.map(lean)
+    : Predicate.isObject(value)
+      ? Record.filterMap({ ...value }, (field) => {
+          const kept = lean(field)
+          const says = kept !== null && (!Predicate.isObject(kept) || Object.keys(kept).length > 0)
+          return says ? Result.succeed(kept) : Result.failVoid
+        })
+      : value
+
 export const writeDeclaration = Effect.fnUntraced(function* (declaration: Declaration, asJson: boolean) {
-  if (asJson) return JSON.stringify(encode(declaration), undefined, 2)
+  const document = lean(encode(declaration))
+  if (asJson) return JSON.stringify(document, undefined, 2)
   const { stringify } = yield* yaml
   return `# tollgate export. A field that is absent does not change; null removes a value. No secret is here.\n${stringify(
-    encode(declaration),
+    document,
     { lineWidth: 0 }
   ).trimEnd()}`
 })

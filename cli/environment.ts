@@ -38,6 +38,9 @@ export const cacheUrl = one("redisUrl")
 /** `CONCURRENCY_LEASE_S`. Its default, where the gateway runs elsewhere. */
 export const leaseS = one("concurrencyLeaseS")
 
+/** `KEY_FRESHNESS_MS`. Its default, where the gateway runs elsewhere. */
+export const freshnessMs = one("keyFreshnessMs")
+
 /** The most tokens of an answer that the gateway of this environment admits. Its default, where it runs elsewhere. */
 export const outputCap = one("numPredictCap")
 

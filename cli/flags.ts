@@ -117,6 +117,15 @@ const readValue = (text: string, { value }: AttributeOption, removes: boolean): 
   return readNumber(text)
 }
 
+/** How a column of a table with the name of an option of `create-key` is read. */
+export const columnOf = (name: string) => {
+  const found = Object.entries(keyTexts).find(([, text]) => text.name === name)
+  const option = found?.[1].option
+  return found === undefined || option?.atCreation !== true
+    ? undefined
+    : ([found[0], (text: string) => Option.getOrUndefined(readValue(text, option, false))] as const)
+}
+
 /** The options of a command by attribute. A command that `changes` attributes removes those that may be null with `none`. */
 const attributeFlags = (texts: Texts, has: (option: AttributeOption) => boolean, changes: boolean) =>
   Record.filterMap(texts, ({ expected, name, option }, attribute) => {

@@ -69,7 +69,8 @@ const program = Command.make("tollgate").pipe(
   Command.withGlobalFlags([Json, Wide])
 )
 
-const commands = program.subcommands.flatMap((group) => group.commands.map(({ name }) => name))
+/** The names of all commands. */
+export const commands = program.subcommands.flatMap((group) => group.commands.map(({ name }) => name))
 
 /** Runs one command line and returns its exit code. Every failure becomes a line on stderr. */
 export const runCommandLine = (

@@ -102,7 +102,9 @@ const sentences: Readonly<Record<string, (what: string, row: Row) => string>> = 
   gateway: (what) =>
     what === "shutting down"
       ? "The gateway was stopping: the client may try again."
-      : "The gateway's process died while it ran: its log and the machine's say why."
+      : what === "stopped by an operator"
+        ? "An operator ended it with its key (--stop-running)."
+        : "The gateway's process died while it ran: its log and the machine's say why."
 }
 
 /** Undefined when there is nothing to explain. */

@@ -1,6 +1,7 @@
 /**
  * Joins the live layers of the gateway. No other file of the service does.
  */
+import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Layer, type Redacted } from "effect"
@@ -41,6 +42,7 @@ import { layerRedis as layerRedisAt } from "./infra/Redis.ts"
 import { StoreTimeouts } from "./infra/StoreTimeouts.ts"
 import { ModelHabits } from "./gates/limits/ModelHabits.ts"
 import { SettlementQueue } from "./gates/limits/SettlementQueue.ts"
+import { layerAnswers } from "./request/answerQuestions.ts"
 import { LeaseKeeper } from "./request/LeaseKeeper.ts"
 import { ContextSecret } from "./secrets/ContextSecret.ts"
 import type { SettingsValues } from "./Settings.ts"
@@ -168,6 +170,14 @@ export const layerRequests = <E, R>(
     Layer.provideMerge(Drain.layer)
   )
 
+/** This process among the others, for commands. */
+const layerReplica = () => {
+  const id = randomUUID()
+  return Layer.merge(layerHeartbeat({ host: hostname(), id }), layerAnswers({ replica: id })).pipe(
+    Layer.provide(layerReplicas)
+  )
+}
+
 /** All of a gateway but its server. It knows nothing of HTTP. */
 export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
   Layer.mergeAll(
@@ -177,7 +187,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerQueueGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),
     layerRetention,
-    layerHeartbeat({ host: hostname() }).pipe(Layer.provide(layerReplicas)),
+    layerReplica(),
     layerAuditMonths({ retentionDays: settings.auditRetentionDays })
   ).pipe(
     Layer.provideMerge(layerRequests(settings, outside(settings, backendUrl))),

@@ -55,7 +55,7 @@ export const samples: Samples = {
   CircuitOpen: [new CircuitOpen({ retryAfterS: 1 })],
   BackendFailed: [new BackendFailed({ fault: "cut" })],
   Unavailable: [new Unavailable({ gate: "Audit", retryAfterS: 1, cause: undefined })],
-  ShuttingDown: [new ShuttingDown()]
+  ShuttingDown: [new ShuttingDown({})]
 }
 
 /** The responses of all errors. */

@@ -8,6 +8,7 @@ import type { RuleChange } from "../../src/admin/users.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
+import { inForce } from "../gateways.ts"
 import { eachUserOf } from "../../src/domain/attributes.ts"
 import { budgetTable, eachUserTable, limitTable, plainly, ruleTable } from "../tables.ts"
 import { counted, notesAsText, show } from "../terminal.ts"
@@ -63,6 +64,7 @@ const changeUser = Effect.fnUntraced(function* (
   const changed = yield* registry.changeUser(owner.key, name, values)
   yield* show(changed, ruleTable(name, ruleOf(changed)))
   yield* notesAsText(changesOf(before, ruleOf(changed), values, "that of each user"))
+  yield* inForce(null)
 })
 
 const change = Effect.fnUntraced(function* (owner: flags.Owner, attributes: flags.GivenAttributes) {
@@ -122,6 +124,7 @@ export const setLimits = Command.make(
       ...changesOf(before, changed, attributes),
       ...(keys === undefined ? [] : reachOf(keys, attributes))
     ])
+    yield* inForce("key" in owner ? owner.key : null)
   })
 ).pipe(
   described(
@@ -161,6 +164,8 @@ export const setBudget = Command.make(
     const changed = yield* change(owner, attributes)
     if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
     else yield* showBudgets(owner)
+    // Other keys may share the budgets.
+    yield* inForce(null)
   })
 ).pipe(
   described(
@@ -220,6 +225,7 @@ export const setEndUser = Command.make(
         ? `${key.prefix}: no header with the end user`
         : `${key.prefix}: the audit stores ${key.hashUsers ? "a hash of " : ""}${key.endUserHeader} as the end user of a request`
     )
+    yield* inForce(prefix)
   })
 ).pipe(
   described(
@@ -257,6 +263,7 @@ export const setPromptLog = Command.make(
         ? `${key.prefix}: prompts and answers are kept for ${days}`
         : `${key.prefix}: prompts and answers are not kept`
     )
+    yield* inForce(prefix)
   })
 ).pipe(
   described(

@@ -9,7 +9,16 @@ import { csvLines } from "../csv.ts"
 import { described } from "../help.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import * as flags from "../flags.ts"
-import { readKeysIfAny, readNames, unusedFile, writeKeys } from "../keyFile.ts"
+import {
+  cellsOf,
+  type ListedKey,
+  type Person,
+  readKeysIfAny,
+  readPeople,
+  titlesOf,
+  unusedFile,
+  writeKeys
+} from "../keyFile.ts"
 import { counted, escapeText, Json, noteAsText, notesAsText, show } from "../terminal.ts"
 import { keyCreation, newKeyOf } from "./keys.ts"
 
@@ -31,11 +40,16 @@ interface Kept {
   readonly ended: ReadonlyArray<MadeKey>
 }
 
+type People = ReadonlyMap<string, Person>
+
+const listedOf = (made: ReadonlyArray<MadeKey>, people: People): ReadonlyArray<ListedKey> =>
+  made.map((key) => ({ ...key, more: people.get(key.name)?.more ?? new Map() }))
+
 /**
  * Stores new keys before they are in force. A process that dies between leaves lines of keys that never will be: the next run
  * takes them out, because their names have no live key.
  */
-const keepIn = Effect.fnUntraced(function* (file: string, kept: Ref.Ref<Kept>) {
+const keepIn = Effect.fnUntraced(function* (file: string, kept: Ref.Ref<Kept>, people: People) {
   const services = yield* Effect.context<FileSystem.FileSystem | Stdio.Stdio>()
   return <E>(
     made: ReadonlyArray<MadeKey>,
@@ -43,7 +57,7 @@ const keepIn = Effect.fnUntraced(function* (file: string, kept: Ref.Ref<Kept>) {
   ) =>
     Effect.gen(function* () {
       const before = yield* readKeysIfAny(file)
-      const all = [...before, ...made]
+      const all = [...before, ...listedOf(made, people)]
       // The new keys are in the transaction already.
       const living = yield* livingOf(all.map(({ prefix }) => prefix))
       const ended = before.filter(({ prefix }) => !living.has(prefix))
@@ -56,10 +70,12 @@ const keepIn = Effect.fnUntraced(function* (file: string, kept: Ref.Ref<Kept>) {
     }).pipe(Effect.provideContext(services))
 })
 
-const print = (made: ReadonlyArray<MadeKey>) =>
-  made.length === 0
+const print = (people: People) => (made: ReadonlyArray<MadeKey>) => {
+  const titles = titlesOf(people.values())
+  return made.length === 0
     ? Effect.void
-    : Console.log(csvLines(made.map(({ name, prefix, secret }) => [name, prefix, secret])))
+    : Console.log(csvLines(listedOf(made, people).map((key) => cellsOf(key, titles))))
+}
 
 type Named = Pick<MadeKey, "name" | "prefix">
 
@@ -74,7 +90,13 @@ export const createKeys = Command.make(
     names: flags.text(
       "names",
       "path",
-      'One name a line, or a table with a column "name"; "-" reads it from stdin'
+      'One name a line, or a table with a column "name", whose other columns may be options such as "daily"; or the keys of LiteLLM as JSON; "-" reads it from stdin'
+    ),
+    tokensPerDollar: flags.optional(
+      flags.count(
+        "tokens-per-dollar",
+        "For keys of LiteLLM: the tokens that a dollar of their budgets becomes"
+      )
     ),
     out: flags.optionalText(
       "out",
@@ -83,10 +105,12 @@ export const createKeys = Command.make(
     ),
     ...keyCreation
   },
-  Effect.fnUntraced(function* ({ names: source, out, tenant, ...given }) {
+  Effect.fnUntraced(function* ({ names: source, out, tenant, tokensPerDollar, ...given }) {
     const registry = yield* Needs.registry
     const file = yield* target(out)
-    const names = yield* readNames(source)
+    const found = yield* readPeople(source, tokensPerDollar)
+    const people = new Map(found.map((person) => [person.name, person]))
+    const names = [...people.keys()]
     yield* Effect.forEach(names, (name) =>
       Effect.mapError(
         Values.validate("names", Values.name, name),
@@ -95,13 +119,15 @@ export const createKeys = Command.make(
       )
     )
     const kept = yield* Ref.make<Kept>({ listed: new Set(), ended: [] })
-    const keep = file === undefined ? print : yield* keepIn(file, kept)
-    const common = { tenant, ...(yield* newKeyOf(given)) }
+    const keep = file === undefined ? print(people) : yield* keepIn(file, kept, people)
+    const own = new Map(found.map(({ name, own }) => [name, own]))
+    const common = { tenant, own, ...(yield* newKeyOf(given)) }
     let [created, seen] = [0, 0]
     const skipped: Array<Named> = []
     for (const some of [[], ...Arr.chunksOf(names, batch)]) {
       const done = yield* registry.createKeys({ ...common, names: some }, keep)
-      if (file === undefined && seen === 0 && some.length === 0) yield* Console.log("name,prefix,key")
+      if (file === undefined && seen === 0 && some.length === 0)
+        yield* Console.log(csvLines([["name", "prefix", "key", ...titlesOf(found)]]))
       created += done.made.length
       seen += some.length
       skipped.push(...done.skipped)
@@ -134,6 +160,10 @@ export const createKeys = Command.make(
 ).pipe(
   described(
     "Create a key for each name of a file. Names that have a live key are left out, so a run that was interrupted is simply run again",
-    "tollgate create-keys --tenant acme --names people.csv --out keys.csv"
+    "tollgate create-keys --tenant acme --names people.csv --out keys.csv",
+    [
+      "tollgate create-keys --tenant acme --names people.csv --daily 50000 > keys.csv",
+      "With a budget for each"
+    ]
   )
 )

@@ -20,6 +20,7 @@ import { FileInvalid } from "../errorMessages.ts"
 import { described } from "../help.ts"
 import { readText } from "../files.ts"
 import * as flags from "../flags.ts"
+import { inForce } from "../gateways.ts"
 import { allowlistHints, installedModels } from "../modelHints.ts"
 import { counted, escapeText, Json, notesAsText, show } from "../terminal.ts"
 
@@ -27,18 +28,19 @@ class TakeBack extends Data.TaggedError("TakeBack") {}
 
 export const exportTenants = Command.make(
   "export",
-  {},
-  Effect.fnUntraced(function* () {
+  { tenant: flags.owner.tenant },
+  Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Needs.registry
-    const tenants = yield* registry.listTenants
-    const keys = yield* registry.listKeys()
+    const tenants = tenant === undefined ? yield* registry.listTenants : [yield* registry.showTenant(tenant)]
+    const keys = yield* registry.listKeys(tenant)
     const declaration = declarationOf(tenants, keys)
     yield* Console.log(yield* writeDeclaration(declaration, yield* Json))
   })
 ).pipe(
   described(
-    "Print all tenants and the attributes of their keys as a file for apply",
-    "tollgate export > tenants.yaml"
+    "Print tenants and the attributes of their keys as a file for apply",
+    "tollgate export > tenants.yaml",
+    "tollgate export --tenant acme > acme.yaml"
   )
 )
 
@@ -196,6 +198,7 @@ export const apply = Command.make(
         ? "nothing to change"
         : `${counted(changes.length, "change")} ${dryRun ? "would be made" : "made"}`
     yield* show({ changes, applied: !dryRun }, [...changes.map(line), end].join("\n"))
+    if (changes.length > 0 && !dryRun) yield* inForce(null)
     const models = changedModels(wanted, changes)
     if (models.length === 0) return
     yield* notesAsText(allowlistHints(yield* installedModels, models))

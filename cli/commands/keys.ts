@@ -10,7 +10,8 @@ import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { anInstant, readInstant } from "../times.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
-import { escapeText, minute, notes, noteAsText, notesAsText, show, showList } from "../terminal.ts"
+import { inForce, stopRequests } from "../gateways.ts"
+import { counted, escapeText, minute, notes, noteAsText, notesAsText, show, showList } from "../terminal.ts"
 
 /** A key that cannot work yet surprises its user. */
 const showHints = Effect.fnUntraced(function* (prefix: string) {
@@ -107,6 +108,7 @@ export const rotateKey = Command.make(
       `Key ${key.prefix} takes the place of ${replaced.prefix}, which ${end}. It is shown this once:`
     )
     yield* show({ secret, ...key, replaced }, secret)
+    if (graceMs !== undefined) yield* inForce(replaced.prefix)
     yield* showHints(key.prefix)
   })
 ).pipe(
@@ -173,24 +175,40 @@ export const showKey = Command.make(
   )
 )
 
+const stopRunning = flags.toggle("stop-running", "Also end the requests of the key that run and wait")
+
+/** Waits until no gateway takes the key any more, and ends what is open when that is asked. */
+const endKey = Effect.fnUntraced(function* (prefix: string, stopRunning: boolean) {
+  const open = yield* inForce(prefix)
+  const left = open > 0 && stopRunning ? yield* stopRequests(prefix) : open
+  if (open > left) yield* noteAsText(`${counted(open - left, "request")} of the key ended with an error.`)
+  if (left > 0)
+    yield* noteAsText(
+      `${counted(left, "request")} of the key ${left === 1 ? "goes" : "go"} on${stopRunning ? "" : "; --stop-running ends them"}.`
+    )
+  return { stopped: open - left, running: left }
+})
+
 export const revokeKey = Command.make(
   "revoke-key",
-  { key: flags.key("prefix") },
-  Effect.fnUntraced(function* ({ key }) {
+  { key: flags.key("prefix"), stopRunning },
+  Effect.fnUntraced(function* ({ key, stopRunning }) {
     const registry = yield* Needs.registry
     const prefix = yield* flags.keyOf(key)
     const { already } = yield* registry.revokeKey(prefix)
     const { lastUsed, name, tenant } = yield* registry.showKey(prefix)
     const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${minute(lastUsed)} UTC`}`
+    const requests = yield* endKey(prefix, stopRunning)
     yield* show(
-      { prefix, status: "revoked", already, name, tenant, lastUsed },
+      { prefix, status: "revoked", already, name, tenant, lastUsed, requests },
       already ? `${prefix} was already revoked (${whose})` : `${prefix} is revoked (${whose})`
     )
   })
 ).pipe(
   described(
-    "Revoke a key for ever; it takes effect on all replicas within about a second",
-    "tollgate revoke-key --prefix tg_4fJ2kQ9sX"
+    "Revoke a key for ever, and wait until no replica takes it",
+    "tollgate revoke-key --prefix tg_4fJ2kQ9sX",
+    ["tollgate revoke-key --key anna --stop-running", "Also end what runs with it now"]
   )
 )
 
@@ -210,6 +228,7 @@ export const moveKey = Command.make(
       yield* notesAsText([
         `${what} of ${escapeText(tenant)} now. What was used until now stays with the old tenant.`
       ])
+      yield* inForce(null)
     }
     yield* showHints(prefix)
   })
@@ -220,18 +239,31 @@ export const moveKey = Command.make(
   )
 )
 
-const switchKey = Effect.fnUntraced(function* (named: string, enabled: boolean) {
-  const registry = yield* Needs.registry
-  const prefix = yield* flags.keyOf(named)
-  const key = yield* registry.setKeyEnabled(prefix, enabled)
-  yield* show(key, keyTable([key]))
-  if (enabled) yield* showHints(prefix)
-})
+export const disableKey = Command.make(
+  "disable-key",
+  { key: flags.key("prefix"), stopRunning },
+  Effect.fnUntraced(function* ({ key: named, stopRunning }) {
+    const registry = yield* Needs.registry
+    const key = yield* registry.setKeyEnabled(yield* flags.keyOf(named), false)
+    const requests = yield* endKey(key.prefix, stopRunning)
+    yield* show({ ...key, requests }, keyTable([key]))
+  })
+).pipe(
+  described(
+    "Disable a key until it is enabled again, and wait until no replica takes it",
+    "tollgate disable-key --key anna",
+    ["tollgate disable-key --key anna --stop-running", "Also end what runs with it now"]
+  )
+)
 
-export const disableKey = Command.make("disable-key", { key: flags.key("prefix") }, ({ key }) =>
-  switchKey(key, false)
-).pipe(described("Disable a key until it is enabled again", "tollgate disable-key --key anna"))
-
-export const enableKey = Command.make("enable-key", { key: flags.key("prefix") }, ({ key }) =>
-  switchKey(key, true)
+export const enableKey = Command.make(
+  "enable-key",
+  { key: flags.key("prefix") },
+  Effect.fnUntraced(function* ({ key: named }) {
+    const registry = yield* Needs.registry
+    const key = yield* registry.setKeyEnabled(yield* flags.keyOf(named), true)
+    yield* show(key, keyTable([key]))
+    yield* inForce(key.prefix)
+    yield* showHints(key.prefix)
+  })
 ).pipe(described("Enable a disabled key", "tollgate enable-key --key anna"))

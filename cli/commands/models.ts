@@ -12,6 +12,7 @@ import { grantOf } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { readText } from "../files.ts"
+import { inForce } from "../gateways.ts"
 import {
   aliasHints,
   allowlistHints,
@@ -141,6 +142,7 @@ const setKeyModels = Effect.fnUntraced(function* (
   yield* show(changed, `${prefix} may use ${shown(changed.ownModels)}`)
   yield* notesAsText([`Before: ${shown(before.ownModels)}`])
   if (ownModels !== null) yield* notes(allowlistHints(catalog, ownModels))
+  yield* inForce(prefix)
 })
 
 export const setModels = Command.make(
@@ -256,6 +258,7 @@ export const setModels = Command.make(
         ...(changed.allowAllModels && changed.allowedModels.length > 0 ? [noEffect] : [])
       ])
     )
+    yield* inForce(null)
   })
 ).pipe(
   described(

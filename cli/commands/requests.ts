@@ -1,6 +1,6 @@
 /** The commands that list requests of the audit, and show all that it has of one. */
 import { Console, Effect, Schedule } from "effect"
-import { Argument, Command, Flag } from "effect/cli"
+import { Argument, Command } from "effect/cli"
 import { mustBe, RegistryDown } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import type { Records } from "../../src/admin/records/Records.ts"
@@ -10,22 +10,28 @@ import {
   type RequestFilter,
   type RequestRow
 } from "../../src/admin/records/requests.ts"
+import { withoutDefaultTag } from "../../src/domain/modelName.ts"
+import type { OpenRequest } from "../../src/replicas/Replicas.ts"
 import { described } from "../help.ts"
 import { errorMessages, UnknownRequest } from "../errorMessages.ts"
 import { printErrors } from "../exit.ts"
 import * as flags from "../flags.ts"
+import { listOpen, silentNames } from "../gateways.ts"
 import { whyOf } from "../why.ts"
 import { boundsOf, periodFlags, periodLine, selection } from "../period.ts"
 import {
   amount,
   type Cell,
   counted,
+  duration,
   factsOf,
   Json,
   note,
   noteAsText,
+  notes,
   padded,
   show,
+  showList,
   type Table,
   tableOf,
   toJsonLine
@@ -120,27 +126,77 @@ const printRows = (rows: ReadonlyArray<RequestRow>) =>
     Effect.forEach(rows, (row) => Console.log(json ? toJsonLine(row) : requestLine(row)), { discard: true })
   )
 
+type Open = OpenRequest & { readonly name: string | null }
+
+const openColumns: { readonly [header: string]: (row: Open) => Cell } = {
+  STATE: ({ waits }) => (waits ? "waits" : "runs"),
+  AGE: ({ age_ms }) => duration(age_ms),
+  TENANT: ({ tenant }) => tenant,
+  KEY: ({ key }) => key,
+  NAME: ({ name }) => name,
+  USER: ({ end_user }) => end_user,
+  MODEL: ({ model }) => model,
+  IN: ({ tokens_in }) => tokens_in,
+  OUT: ({ tokens_out }) => tokens_out,
+  HELD: ({ held }) => held,
+  REQUEST: ({ request_id }) => request_id
+}
+
+/** What runs and waits now, the oldest first, as the gateways themselves say. */
+const showOpen = Effect.fnUntraced(function* ({ key, model, tenant, user }: RequestFilter) {
+  const registry = yield* Needs.registry
+  const asked = yield* listOpen
+  const all = asked.answers.flatMap(({ requests }) => requests)
+  const found = all
+    .filter(
+      (one) =>
+        (key ?? one.key) === one.key &&
+        (tenant ?? one.tenant) === one.tenant &&
+        (model === undefined || withoutDefaultTag(model) === withoutDefaultTag(one.model)) &&
+        (user ?? one.end_user) === one.end_user
+    )
+    .toSorted((one, other) => other.age_ms - one.age_ms)
+  const names = yield* registry.namesOf(found.map(({ key }) => key))
+  const rows = found.map((one): Open => ({ ...one, name: names.get(one.key) ?? null }))
+  yield* showList(rows, "no open requests", (some) => tableOf(some, openColumns))
+  const unlisted = asked.answers.reduce((sum, { open }) => sum + open, 0) - all.length
+  yield* notes([
+    ...(asked.silent.length === 0
+      ? []
+      : [`Not answered: ${silentNames(asked)}. What it runs is not listed.`]),
+    ...(unlisted === 0 ? [] : [`${counted(unlisted, "newer request")} not listed.`])
+  ])
+})
+
 export const requests = Command.make(
   "requests",
   {
     ...flags.owner,
     ...selection,
     ...periodFlags("24h ago"),
-    limit: flags.count("limit", "Number of requests, the newest; 1 to 1000").pipe(Flag.withDefault(50)),
+    open: flags.toggle("open", "Those that run and wait now, with age and tokens, instead of the audit"),
+    limit: flags.count("limit", "Number of requests, the newest; 1 to 1000; default 50").pipe(flags.optional),
     follow: flags.toggle(
       "follow",
       "Go on with new requests as they end, until interrupted; with --json one object a line"
     )
   },
-  Effect.fnUntraced(function* ({ follow, month, since, until, ...filter }) {
+  Effect.fnUntraced(function* ({ follow, limit, month, open, since, until, ...filter }) {
+    const key = filter.key === undefined ? undefined : yield* flags.keyOf(filter.key)
+    if (open) {
+      const { status } = filter
+      const others = { follow: follow ? true : undefined, limit, month, since, status, until }
+      const [alien] = Object.entries(others).find(([, given]) => given !== undefined) ?? []
+      if (alien !== undefined) return yield* mustBe(alien, "left out when --open is given")
+      return yield* showOpen({ ...filter, key })
+    }
     const records = yield* Needs.records
     const bounds = yield* boundsOf({ month, since, until })
     if (follow && bounds.until !== undefined) {
       const field = until === undefined ? "month" : "until"
       return yield* mustBe(field, "left out when --follow is given")
     }
-    const key = filter.key === undefined ? undefined : yield* flags.keyOf(filter.key)
-    const query = { ...filter, key, ...bounds }
+    const query = { ...filter, limit: limit ?? 50, key, ...bounds }
     // Before the list, so that nothing falls between.
     const next = follow ? yield* makeFollower(records, query) : undefined
     const { exhausted, period, rows } = yield* records.requests(query)
@@ -170,7 +226,8 @@ export const requests = Command.make(
   described(
     "List requests of the audit, the newest last: who asked what, and how it ended",
     "tollgate requests --tenant acme --status 5xx --since 2h",
-    "tollgate requests --key tg_4fJ2kQ9sX --follow"
+    "tollgate requests --key tg_4fJ2kQ9sX --follow",
+    ["tollgate requests --open", "Who runs and waits now?"]
   )
 )
 

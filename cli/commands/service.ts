@@ -13,6 +13,7 @@ import { described } from "../help.ts"
 import { Reported } from "../exit.ts"
 import { Needs } from "../Needs.ts"
 import * as flags from "../flags.ts"
+import { replicaName } from "../gateways.ts"
 import { gatewayUrl, keyFile, readKey } from "./connect.ts"
 import { counted, duration, show, tableOf } from "../terminal.ts"
 
@@ -44,7 +45,7 @@ const stateOf = ({ alive, gauges, host, id, leavesInS, silentS, started, upS, ve
     (dependency) => gauges[`tollgate_ready{${dependency}}`] === 0
   )
   return {
-    replica: `${host}/${id.slice(0, 8)}`,
+    replica: replicaName({ host, id }),
     version,
     started,
     upS: Math.round(upS),
@@ -150,7 +151,10 @@ export const status = Command.make(
   Effect.fnUntraced(function* () {
     const needs = yield* Needs
     const [found, replicas] = yield* Effect.all(
-      [Effect.all(needs.status, { concurrency: "unbounded" }), Effect.result(needs.replicas)],
+      [
+        Effect.all(needs.status, { concurrency: "unbounded" }),
+        Effect.result(Effect.flatMap(needs.replicas, ({ list }) => list))
+      ],
       { concurrency: "unbounded" }
     )
     const states = replicas._tag === "Success" ? replicas.success.map(stateOf) : []

@@ -8,6 +8,7 @@ import * as Values from "../../src/admin/Values.ts"
 import { periods } from "../../src/domain/Limits.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
+import { inForce } from "../gateways.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
 import { counted, escapeText, noteAsText, notesAsText, show, showList, tableOf } from "../terminal.ts"
@@ -60,6 +61,7 @@ export const disableTenant = Command.make(
         ? "The tenant was disabled already."
         : `${counted(active, "active key")} of the tenant ${active === 1 ? "gets" : "get"} 401 from now on.`
     )
+    yield* inForce(null)
   })
 ).pipe(
   described("Disable all keys of a tenant until it is enabled again", "tollgate disable-tenant --tenant acme")
@@ -71,6 +73,7 @@ export const enableTenant = Command.make(
   Effect.fnUntraced(function* ({ tenant }) {
     const registry = yield* Needs.registry
     yield* showTenant(yield* registry.setTenantEnabled(tenant, true))
+    yield* inForce(null)
   })
 ).pipe(described("Enable a disabled tenant", "tollgate enable-tenant --tenant acme"))
 
@@ -80,6 +83,7 @@ export const renameTenant = Command.make(
   Effect.fnUntraced(function* ({ name, tenant }) {
     const registry = yield* Needs.registry
     yield* showTenant(yield* registry.renameTenant(tenant, name))
+    yield* inForce(null)
     yield* noteAsText("Files of apply and dashboards name tenants: change the name there too.")
   })
 ).pipe(

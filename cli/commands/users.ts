@@ -3,6 +3,7 @@ import { Effect } from "effect"
 import { Command } from "effect/cli"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
+import { inForce } from "../gateways.ts"
 import { Needs } from "../Needs.ts"
 import { escapeText, show } from "../terminal.ts"
 
@@ -17,6 +18,7 @@ const switchUser = (name: string, blocked: boolean, about: string) =>
       const key = yield* registry.changeUser(prefix, stored, { blocked })
       const is = blocked ? "blocked: each of its requests gets 403" : "not blocked"
       yield* show(key, `${escapeText(stored)} of ${prefix} is ${is}`)
+      yield* inForce(null)
     })
   ).pipe(described(about, `tollgate ${name} --key webui --user ada@example.com`))
 

@@ -31,8 +31,9 @@ export const records = Effect.map(
 )
 export const database = Effect.map(Layer.build(layerDatabase), Context.get(SqlClient.SqlClient))
 
-export const replicas = Effect.flatMap(Replicas, ({ list }) => list).pipe(
-  Effect.provide(Layer.provide(layerReplicas, layerDatabase))
+export const replicas = Effect.map(
+  Layer.build(Layer.provide(layerReplicas, layerDatabase)),
+  Context.get(Replicas)
 )
 
 export const status = checked("database", Effect.provide(databaseStatus, layerDatabase))

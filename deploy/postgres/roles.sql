@@ -51,6 +51,11 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;
 
 GRANT SELECT ON replicas TO tollgate_cli;
 
+-- What a command asks of the gateways: to read a change at once, to end the requests of a key, to list what runs.
+GRANT SELECT, INSERT, DELETE ON questions TO tollgate_cli;
+
+GRANT SELECT, UPDATE (answers) ON questions TO tollgate_gateway;
+
 -- It makes the months of the audit log. Dropping them (AUDIT_RETENTION_DAYS) needs a right that whoever steals the role could
 -- misuse. Give it with the setting:
 --   GRANT EXECUTE ON FUNCTION prune_audit(timestamptz) TO tollgate_gateway;

@@ -18,11 +18,20 @@ import { daysOf, inPeriod } from "../ledger/periods.ts"
 import type { SettingsValues } from "../Settings.ts"
 import * as Errors from "./Errors.ts"
 import { readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
-import { expiryOf, type KeyFilter, keysOf, liveNames, livePrefixes, prefixOfName, readKeys } from "./keys.ts"
+import {
+  expiryOf,
+  type KeyFilter,
+  keysOf,
+  liveNames,
+  livePrefixes,
+  namesOf,
+  prefixOfName,
+  readKeys
+} from "./keys.ts"
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
 import { makeUsers, storedRules } from "./users.ts"
-import { batch, erasePrompts, readPrompts } from "./prompts.ts"
+import { erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -176,21 +185,31 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     keys: Rows.NewKeys,
     keep: (made: ReadonlyArray<Rows.MadeKey>, living: typeof livingOf) => Effect.Effect<void, E>
   ) {
-    const { row, wanted } = yield* withRegistryDown(
+    const { names: given, own, ...common } = keys
+    const wanted = yield* withRegistryDown(
       Effect.gen(function* () {
-        const names = yield* Effect.forEach(keys.names, nameOf)
+        const names = yield* Effect.forEach(given, nameOf)
         yield* Rows.requireTenant(sql, keys.tenant)
         const live = new Set((yield* liveNames(sql, keys.tenant, names)).map(({ name }) => name))
-        return { row: yield* newRow(keys), wanted: names.filter((name) => !live.has(name)) }
+        const row = yield* newRow(common)
+        return yield* Effect.forEach(
+          names.filter((name) => !live.has(name)),
+          (name) => {
+            const values = own?.get(name)
+            return values === undefined
+              ? Effect.succeed({ name, row })
+              : Effect.map(newRow({ ...common, ...values }), (row) => ({ name, row }))
+          }
+        )
       })
     )
     // Before the transaction, because it takes long.
     const hashed = yield* Effect.forEach(
       wanted,
-      (name) => {
+      (key) => {
         const secret = mint()
         return Effect.tryPromise({
-          try: async () => ({ name, secret, prefix: prefixOf(secret), hash: await hashOf(secret) }),
+          try: async () => ({ ...key, secret, prefix: prefixOf(secret), hash: await hashOf(secret) }),
           catch: (cause) => new Errors.RegistryDown({ cause })
         })
       },
@@ -203,7 +222,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       const skipped = yield* liveNames(sql, keys.tenant, keys.names)
       const live = new Set(skipped.map(({ name }) => name))
       const made = hashed.filter(({ name }) => !live.has(name))
-      for (const { hash, name, prefix } of made) {
+      for (const { hash, name, prefix, row } of made) {
         yield* sql`INSERT INTO api_keys ${inserted(sql, { prefix, hash, name, ...row })}`
       }
       yield* keep(made, livingOf)
@@ -333,6 +352,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
       return key ?? (yield* new Errors.UnknownKey({ prefix }))
     }, withRegistryDown),
+    namesOf: (prefixes: ReadonlyArray<string>) => withRegistryDown(namesOf(sql, prefixes)),
     prefixOfName: (name: string) => withRegistryDown(prefixOfName(sql, name)),
     revokeKey,
     setKeyEnabled,
@@ -353,19 +373,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       yield* keyInfo(prefix)
       return yield* readPrompts(sql, prefix, which)
     }, withRegistryDown),
-    /**
-     * Deletes all logged prompts of the key, in small batches, and returns their number. No deadline for all of it: each batch
-     * has one.
-     */
-    erasePromptLog: Effect.fnUntraced(function* (prefix: string) {
-      yield* withRegistryDown(keyInfo(prefix))
-      let erased = 0
-      for (;;) {
-        const count = yield* withRegistryDown(erasePrompts(sql, prefix))
-        erased += count
-        if (count < batch) return erased
-      }
-    })
+    /** Deletes all logged prompts of the key, and returns their number. No deadline for all of it. */
+    erasePromptLog: (prefix: string) =>
+      Effect.andThen(withRegistryDown(keyInfo(prefix)), erasePrompts(sql, prefix))
   }
 })
 

@@ -7,7 +7,7 @@ import { KeyAttributes } from "../domain/attributes.ts"
 import { userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
-import { idOf, readTotals } from "../ledger/totals.ts"
+import { idOf, readTotals, type Totals } from "../ledger/totals.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
 import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
 import { readUsersOwner, storedUser } from "./users.ts"
@@ -16,7 +16,17 @@ const budgets = Struct.pick(KeyAttributes.fields, budgetFields)
 
 /** A row with budgets. `id`: of their owner; `at`: now, by the clock of the database */
 const Row = Schema.Struct({ ...budgets, id: Schema.String, at: Schema.Finite })
-const now = "(extract(epoch FROM now()) * 1000)::float8 AS at"
+export const now = "(extract(epoch FROM now()) * 1000)::float8 AS at"
+
+type Amounts = Pick<KeyAttributes, (typeof budgetFields)[number]>
+
+/** The states of budgets. `totals`: what the ledger counts for their owner; undefined: nothing */
+export const statesOf = (amounts: Amounts, totals: Totals | undefined): ReadonlyArray<BudgetState> =>
+  periods.map((period) => {
+    const budget = amounts[budgetOf[period]]
+    const spent = totals?.[period] ?? 0
+    return { period, budget, spent, state: budget === null ? null : budgetUseOf(budget, spent) }
+  })
 
 /** The states of the budgets of one row, by what the ledger counts for `ownerOf` it. */
 const read = Effect.fnUntraced(function* <E>(
@@ -29,11 +39,7 @@ const read = Effect.fnUntraced(function* <E>(
   const row = yield* makeRowReader(() => name, Row).first(sql`SELECT ${sql.literal(now)}, ${query}`)
   if (row === undefined) return yield* Effect.fail(unknown)
   const totals = yield* readTotals(sql, [ownerOf(row)], row.at)
-  return periods.map((period): BudgetState => {
-    const budget = row[budgetOf[period]]
-    const spent = totals.get(idOf(ownerOf(row)))?.[period] ?? 0
-    return { period, budget, spent, state: budget === null ? null : budgetUseOf(budget, spent) }
-  })
+  return statesOf(row, totals.get(idOf(ownerOf(row))))
 })
 
 const ofKey = (sql: SqlClient.SqlClient, prefix: string) =>

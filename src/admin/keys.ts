@@ -1,17 +1,19 @@
 /** Reads keys with all that decides whether they work now, and says when a new key ends. */
-import { Effect, Schema } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import { makeRowReader } from "../infra/rows.ts"
-import { readBudgets } from "./budgets.ts"
-import { mustBe, NoSuchName, RegistryDown } from "./Errors.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
+import { readTotals } from "../ledger/totals.ts"
+import { now, statesOf } from "./budgets.ts"
+import { mustBe, NoSuchName } from "./Errors.ts"
 import {
+  budgetFields,
   keyColumns,
-  type KeyOverview,
+  KeyOverview,
   keyStatus,
   type KeyStatus,
   nameOfKey,
-  type NewKey,
-  overviewRows
+  type NewKey
 } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -26,14 +28,19 @@ export const liveNames = (sql: SqlClient.SqlClient, tenant: string, names: Reado
       WHERE t.name = ${tenant} AND k.name IN (SELECT jsonb_array_elements_text(${JSON.stringify(names)}::jsonb))
         AND ${sql.literal(live)} ORDER BY k.name, k.created_at`)
 
-export const livePrefixes = Effect.fnUntraced(function* (
+/** The names of keys by prefix. `which`: a condition on `k` */
+export const namesOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  prefixes: ReadonlyArray<string>
+  prefixes: ReadonlyArray<string>,
+  which = "true"
 ) {
   const found = yield* named.all(sql`SELECT k.name, k.prefix FROM api_keys k
-      WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(live)}`)
-  return new Set(found.map(({ prefix }) => prefix))
+      WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(which)}`)
+  return new Map(found.map(({ name, prefix }) => [prefix, name]))
 })
+
+export const livePrefixes = (sql: SqlClient.SqlClient, prefixes: ReadonlyArray<string>) =>
+  Effect.map(namesOf(sql, prefixes, live), (names): ReadonlySet<string> => new Set(names.keys()))
 
 /** What `list-keys` may ask for. */
 export interface KeyFilter {
@@ -83,10 +90,14 @@ export const prefixOfName = Effect.fnUntraced(function* (sql: SqlClient.SqlClien
   return yield* new NoSuchName({ name, candidates: only === undefined ? found : meant })
 })
 
-/** The keys that `where` selects. Budgets are read for each key, by the same query as everywhere. */
+/** `account`: whose budgets it uses; `at`: now */
+const Row = Schema.Struct({ ...KeyOverview.fields, account: Schema.String, at: Schema.Finite })
+const rows = makeRowReader(nameOfKey, Row)
+
+/** The keys that `where` selects, with what the ledger counts of those that have a budget. */
 export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
-  const found = yield* overviewRows.all(sql`
-      SELECT ${keyColumns(sql)},
+  const found = yield* rows.all(sql`
+      SELECT ${keyColumns(sql)}, ${accountOf(sql, "k")}::text AS account, ${sql.literal(now)},
         json_build_object('rpm', coalesce(k.rpm, t.rpm), 'tpm', coalesce(k.tpm, t.tpm),
           'concurrent', coalesce(k.concurrent, t.concurrent)) AS effective,
         t.disabled AS "tenantDisabled",
@@ -94,15 +105,14 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
         (SELECT max(a.arrived_at) FROM audit_log a WHERE a.key_prefix = k.prefix) AS "lastUsed"
       FROM api_keys k JOIN tenants t ON t.id = k.tenant_id
       WHERE ${where} ORDER BY t.name, k.name, k.created_at, k.prefix`)
-  return yield* Effect.forEach(found, ({ lastUsed, ...key }) =>
-    readBudgets(sql, key.prefix).pipe(
-      Effect.map((states): KeyOverview => {
-        const budgets = states.filter(({ budget }) => budget !== null)
-        return { ...key, budgets, lastUsed }
-      }),
-      Effect.catchTag("UnknownKey", (cause) => Effect.fail(new RegistryDown({ cause })))
-    )
+  const owners = found.flatMap((key) =>
+    budgetFields.every((field) => key[field] === null) ? [] : [{ group: "", key: key.account }]
   )
+  const totals = yield* readTotals(sql, owners, found[0]?.at ?? 0)
+  return found.map((key): KeyOverview => {
+    const states = statesOf(key, totals.get(key.account))
+    return { ...Struct.omit(key, ["account", "at"]), budgets: states.filter(({ budget }) => budget !== null) }
+  })
 })
 
 /** Year 10000. Later dates have another text format. */

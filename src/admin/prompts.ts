@@ -2,6 +2,7 @@
 import { Effect } from "effect"
 import type { SqlClient } from "effect/sql"
 import { makeRowReader } from "../infra/rows.ts"
+import { withRegistryDown } from "./Errors.ts"
 import { LoggedPrompt } from "./rows.ts"
 import * as Values from "./Values.ts"
 
@@ -26,15 +27,17 @@ export const readPrompts = Effect.fnUntraced(function* (
 })
 
 /** At most so many are deleted at once, so that no delete holds locks for long. */
-export const batch = 500
+const batch = 500
 
-/** Deletes a batch, and returns how many there were. A prompt that is written meanwhile may stay. */
-export const erasePrompts = (sql: SqlClient.SqlClient, prefix: string) =>
-  Effect.map(
-    sql`
+/** Deletes all in batches, each with a deadline, and returns how many there were. A prompt that is written meanwhile may stay. */
+export const erasePrompts = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, prefix: string) {
+  for (let erased = 0; ;) {
+    const { length } = yield* withRegistryDown(sql`
       DELETE FROM prompt_log WHERE request_id IN (
         SELECT p.request_id FROM prompt_log p JOIN api_keys k ON k.id = p.key_id
         WHERE k.prefix = ${prefix} LIMIT ${batch})
-      RETURNING 1`,
-    ({ length }) => length
-  )
+      RETURNING 1`)
+    erased += length
+    if (length < batch) return erased
+  }
+})

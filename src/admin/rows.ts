@@ -106,9 +106,16 @@ export interface NewKey extends KeyChange {
   readonly allowDuplicate?: boolean
 }
 
-/** Keys that differ in their names only. */
+/** What one of several keys has of its own. */
+export interface OwnValues extends KeyChange {
+  readonly expiresAt?: Date
+}
+
+/** Keys that have most in common. */
 export interface NewKeys extends Omit<NewKey, "name" | "allowDuplicate"> {
   readonly names: ReadonlyArray<string>
+  /** by name, in place of what they have in common */
+  readonly own?: ReadonlyMap<string, OwnValues>
 }
 
 export interface MadeKey {
@@ -144,7 +151,6 @@ export const nameOfKey = ({ prefix }: Row) => keyNamed(prefix)
 
 export const tenantRows = makeRowReader(({ name }) => tenantNamed(name), TenantInfo)
 export const keyRows = makeRowReader(nameOfKey, KeyInfo)
-export const overviewRows = makeRowReader(nameOfKey, KeyOverview)
 
 /** The columns of `TenantInfo`, of a row `t` of `tenants`. */
 export const tenantColumns = (sql: SqlClient.SqlClient) => sql`

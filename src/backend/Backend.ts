@@ -25,7 +25,7 @@ export class Backend extends Context.Service<
      *
      * Fails with `Forbidden` when the backend no longer has the model, and with `BadRequest` (one of a few fixed
      * sentences, never the backend's text) when it refused the request. The call and the stream fail with
-     * `ShuttingDown` when this process stops (`Drain.cut`), and with `Unavailable` when there is no memory for the
+     * `ShuttingDown` when this process or the key stops (`Drain.onCut`), and with `Unavailable` when there is no memory for the
      * answer in `share`.
      */
     forward(

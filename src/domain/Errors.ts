@@ -209,11 +209,14 @@ export class Unavailable extends Data.TaggedError("Unavailable")<{
   readonly refusal = `gate: ${this.gate}${this.crowded === true ? ", crowded" : ""}`
 }
 
-/** 503: the process stops and its grace has expired. */
-export class ShuttingDown extends Data.TaggedError("ShuttingDown")<{}> {
+/** 503: the process stops and its grace has expired, or an operator has stopped the requests of the key. */
+export class ShuttingDown extends Data.TaggedError("ShuttingDown")<{
+  /** absent: the process stops */
+  readonly key?: string
+}> {
   readonly retryAfterS = 1
   override readonly message = serviceUnavailable
-  readonly refusal = "gateway: shutting down"
+  readonly refusal = this.key === undefined ? "gateway: shutting down" : "gateway: stopped by an operator"
 }
 
 export type GatewayError =

@@ -278,7 +278,7 @@ const limit = (name: string, about: string, label: string) => ({
 const budget = (name: string, about: string) => ({
   name,
   expected: "a whole number of tokens from 0 to 9007199254740991",
-  option: { about, value: "n", changedBy: "set-budget", atCreation: false } as const,
+  option: { about, value: "n", changedBy: "set-budget", atCreation: true } as const,
   label: undefined
 })
 

@@ -77,10 +77,12 @@ export const makeReceive = Effect.map(
   Effect.all([ClientTimeouts, Drain]),
   ([timeouts, drain]) =>
     (
-      { incoming, received, response }: Exchange,
+      { context, incoming, received, response }: Exchange,
       share: BodyShare,
       limitBytes: number
     ): Effect.Effect<Buffer, BodyRefused> => {
+      const { arrival, caller } = context
+      const of = caller && { arrival, caller }
       const refusal = refusalOf(incoming, limitBytes)
       // 100 Continue is sent only when the body will be read (RFC 9110, section 10.1.1). Node does not send it here.
       if (
@@ -91,7 +93,7 @@ export const makeReceive = Effect.map(
         response.writeContinue()
       const read =
         refusal === undefined
-          ? received.read({ limitBytes, share, ms: timeouts.body, onCut: drain.onCut })
+          ? received.read({ limitBytes, share, ms: timeouts.body, onCut: (stop) => drain.onCut(stop, of) })
           : Effect.fail(refusal)
       // The rest of the body is not read.
       return Effect.tapError(read, () =>

@@ -68,7 +68,7 @@ const make = Effect.gen(function* () {
     )
   })
   const check = Effect.gen(function* () {
-    if (drain.draining()) return yield* new ShuttingDown()
+    if (drain.draining()) return yield* new ShuttingDown({})
     const answers = yield* all
     const down = dependencies.find((dependency) => answers[dependency] !== "ok")
     if (down !== undefined) {

@@ -19,6 +19,7 @@ import { isSqlError } from "effect/sql/SqlError"
 import schema from "../../migrations/0001_schema.ts"
 import userRules from "../../migrations/0002_user_rules.ts"
 import aliasDefaults from "../../migrations/0003_alias_defaults.ts"
+import questions from "../../migrations/0004_questions.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
@@ -26,7 +27,8 @@ import { timeoutDetached } from "./time.ts"
 export const migrations = {
   "0001_schema": schema,
   "0002_user_rules": userRules,
-  "0003_alias_defaults": aliasDefaults
+  "0003_alias_defaults": aliasDefaults,
+  "0004_questions": questions
 }
 
 const names = Struct.keys(migrations)

@@ -53,7 +53,8 @@ export const backgroundTasks = [
   "revocation_notifications",
   "prompt_log_writing",
   "prompt_log_retention",
-  "replica_report"
+  "replica_report",
+  "questions"
 ] as const
 export type BackgroundTask = (typeof backgroundTasks)[number]
 

@@ -1,5 +1,4 @@
 /** Reports the state of this process every few seconds. A file of its own, because commands need no metrics. */
-import { randomUUID } from "node:crypto"
 import { Effect, Layer } from "effect"
 import { background, jittered } from "../observability/background.ts"
 import { Metrics } from "../observability/Metrics.ts"
@@ -26,15 +25,16 @@ const reported = [
 /** So many reports after the start come every second. */
 const firstReports = 10
 
-/** `host`: the name of the machine, container or pod */
+/** `id`: of this process; `host`: the name of the machine, container or pod */
 export const layerHeartbeat = ({
-  host
+  host,
+  id
 }: {
   readonly host: string
+  readonly id: string
 }): Layer.Layer<never, never, Replicas | Metrics> =>
   Layer.effectDiscard(
     Effect.gen(function* () {
-      const id = randomUUID()
       const metrics = yield* Metrics
       const replicas = yield* Replicas
       const report = Effect.flatMap(metrics.gauges(reported), (gauges) =>

@@ -26,6 +26,8 @@ export class LeaseKeeper extends Context.Service<
   {
     /** Renews the lease, until the function is called that this returns. */
     keep(hold: Hold): () => void
+    /** The requests whose leases are renewed: those that wait in the queue or run, the oldest first. */
+    open(): ReadonlyArray<Hold>
     /** Monotonic milliseconds: the time at which a reservation is requested. */
     now(): number
     /** Whether the lease of a reservation that was requested at `since` may have ended. */
@@ -74,6 +76,7 @@ export class LeaseKeeper extends Context.Service<
 
         return {
           now,
+          open: () => running.all.map(({ hold }) => hold),
           lapsed: (since) => now() - since >= options.leaseS * 1000,
           keep: (hold) => {
             const lease = new Link({ hold, due: now() + heartbeatMs })

@@ -1,5 +1,5 @@
 /** The cost of one request: what it holds of the counters, what it has used, and what it is charged. */
-import type { Evidence, Permit } from "../domain/Evidence.ts"
+import type { Evidence, Facts, Permit } from "../domain/Evidence.ts"
 import type { OutputPlan } from "../domain/Inference.ts"
 import { noOutput } from "../domain/outputPlan.ts"
 import type { Place, Reservation } from "../domain/Reservation.ts"
@@ -22,6 +22,8 @@ export class RequestCost {
   granted: number | undefined
   /** when its lease began, in the time of `LeaseKeeper` */
   leasedAt = 0
+  /** what its reservation was made for, and when, in that time */
+  reserved: { readonly facts: Facts<"Limiter">; readonly at: number } | undefined
   /** its place at the backend */
   place: Place | undefined
   /** set when every gate has admitted the request; shows whether the backend was called */
@@ -50,9 +52,11 @@ export class RequestCost {
   #endLease: (() => void) | undefined
 
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
-  hold({ facts: { reservation } }: Evidence<"Limiter">, since: number): void {
+  hold({ facts }: Evidence<"Limiter">, since: number): void {
+    const { reservation } = facts
     this.reservation = reservation
     this.granted = reservation.held
+    this.reserved = { facts, at: since }
     this.leasedAt = since
   }
 

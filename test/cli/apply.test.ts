@@ -92,6 +92,17 @@ test("when a file is applied, then a dry run says the same and changes nothing, 
   assert.include(yield* exported, "rpm: 60")
 })
 
+test("when one tenant is exported, then no other is, and nothing that is not set", function* () {
+  const { prefix } = yield* oneTenant
+  succeeds(yield* tollgateHere("create-tenant", "--name", "other"))
+  const { stdout } = yield* tollgateHere("export", "--tenant", "acme")
+  assert.include(stdout, `- prefix: ${prefix}`)
+  for (const absent of ["null", "other", "budgets", "{}"])
+    assert.notInclude(stdout.split("\n").slice(1).join("\n"), absent)
+  assert.include((yield* applyText(stdout)).stdout, "nothing to change")
+  failsWith(yield* tollgateHere("export", "--tenant", "nobody"), /unknown tenant "nobody"/)
+})
+
 test("when tenants are exported as JSON, then the names of aliases are as they were, and apply takes it", function* () {
   yield* oneTenant
   succeeds(yield* tollgateHere("set-models", "--tenant", "acme", "--models", "big", "--alias", "GPT-4o=big"))

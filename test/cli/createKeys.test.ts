@@ -170,6 +170,107 @@ test("when names are imported, then those with a live key get no other, and the 
   assert.notInclude(readFileSync(out, "utf8"), old.stdout.trim())
 })
 
+test("when a table has options and other columns, then each key has its own, and the others stand behind the key", function* () {
+  succeeds(yield* acme)
+  const out = path.join(folder, "columns.csv")
+  const people = fileOf(
+    'Mail,name,Daily,models,priority,expires-at\na@x,Ana,50k,"m:1, n:1",batch,2099-01-31\n=b@x,Ben,,,,\n'
+  )
+  succeeds(yield* importing(people, out, "--daily", "70", "--monthly", "900"))
+  const registry = yield* Registry
+  const [ana, ben] = yield* registry.listKeys("acme")
+  assert.deepInclude(ana, {
+    budgetDaily: 50_000,
+    budgetMonthly: 900,
+    priority: "batch",
+    ownModels: ["m:1", "n:1"]
+  })
+  assert.strictEqual(ana?.expires?.toISOString(), "2099-01-31T00:00:00.000Z")
+  assert.deepInclude(ben, {
+    budgetDaily: 70,
+    budgetMonthly: 900,
+    priority: "interactive",
+    ownModels: null,
+    expires: null
+  })
+  assert.match(readFileSync(out, "utf8"), /^name,prefix,key,Mail\nAna,\S+,a@x\nBen,\S+,'=b@x\n$/)
+  // A later run keeps them, and adds its own columns.
+  succeeds(yield* importing(fileOf("name,team\nCy,red\n"), out))
+  assert.match(
+    readFileSync(out, "utf8"),
+    /^name,prefix,key,Mail,team\nAna,\S+,a@x,\nBen,\S+,'=b@x,\nCy,\S+,,red\n$/
+  )
+  const printed = yield* tollgateHere(
+    "create-keys",
+    "--tenant",
+    "acme",
+    "--names",
+    fileOf("name,mail\nDi,d@x"),
+    "--out",
+    "-"
+  )
+  assert.match(printed.stdout, /^name,prefix,key,mail\nDi,\S+,d@x\n$/)
+  for (const [text, expected] of [
+    ["name,daily\nEve,many", /"Eve": daily must be a whole number of tokens/],
+    ["name,expires-at\nEve,soon", /"Eve": expires-at must be a date such as/],
+    ["name,key\nEve,old", /the column "key" would be in the file of keys twice/],
+    ["name,mail,Mail\nEve,a,b", /the column "mail" would be in the file of keys twice/]
+  ] as const)
+    failsWith(yield* importing(fileOf(text), out), expected, text)
+  assert.lengthOf(yield* registry.listKeys("acme"), 4)
+})
+
+test("when the keys of LiteLLM are read, then new keys have their names, limits, budgets, models and ends", function* () {
+  succeeds(yield* acme)
+  const out = path.join(folder, "litellm.csv")
+  const key = (key_alias: string, more: object) => ({
+    token: "88dc28d0",
+    key_name: "sk-...abcd",
+    spend: 1.5,
+    key_alias,
+    ...more
+  })
+  const page = (...keys: ReadonlyArray<object>) =>
+    fileOf(JSON.stringify({ keys, total_count: keys.length, current_page: 1, total_pages: 1 }))
+  const all = page(
+    key("ana", {
+      models: ["ollama/llama3.2:3b", "all-team-models"],
+      rpm_limit: 7,
+      tpm_limit: 900,
+      max_parallel_requests: 2,
+      max_budget: 2.5,
+      budget_duration: "30d",
+      expires: "2099-01-31T10:00:00.123456",
+      user_id: "ana@x"
+    }),
+    key("ben", { max_budget: null, models: [], expires: null }),
+    key("blocked", { blocked: true })
+  )
+  failsWith(yield* importing(all, out), /"ana" has a budget in dollars: give --tokens-per-dollar too/)
+  succeeds(yield* importing(all, out, "--tokens-per-dollar", "500k"))
+  const registry = yield* Registry
+  const [ana, ben, ...others] = yield* registry.listKeys("acme")
+  assert.lengthOf(others, 0)
+  assert.deepInclude(ana, {
+    name: "ana",
+    rpm: 7,
+    tpm: 900,
+    concurrent: 2,
+    budgetMonthly: 1_250_000,
+    budgetDaily: null,
+    ownModels: ["llama3.2:3b"]
+  })
+  assert.strictEqual(ana?.expires?.toISOString(), "2099-01-31T10:00:00.123Z")
+  assert.deepInclude(ben, { name: "ben", rpm: null, budgetTotal: null, ownModels: null, expires: null })
+  assert.match(readFileSync(out, "utf8"), /^name,prefix,key,user_id\nana,\S+,ana@x\nben,/)
+  const odd = page(key("cy", { max_budget: 1, budget_duration: "90s" }))
+  failsWith(
+    yield* importing(odd, out, "--tokens-per-dollar", "1"),
+    /"cy" has a budget for 90s, which is none of daily/
+  )
+  failsWith(yield* importing(fileOf('{"data":[]}'), out), /it is no list of keys as LiteLLM answers/)
+})
+
 test("when a list of names is not clear, or keys would be shown on a terminal, then nothing is made", function* () {
   succeeds(yield* acme)
   const out = path.join(folder, "refused.csv")

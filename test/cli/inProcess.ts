@@ -56,10 +56,7 @@ export const tollgateWith =
           Effect.flatMap(Backend, ({ models }) => models),
           backend
         ),
-        replicas: Effect.provide(
-          Effect.flatMap(Replicas, ({ list }) => list),
-          Layer.provide(layerReplicas, pg)
-        ),
+        replicas: made(Replicas, Layer.provide(layerReplicas, pg)),
         status: [
           Effect.provide(databaseStatus, database),
           Effect.succeed([ok("cache", "not used")]),

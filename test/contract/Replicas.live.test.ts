@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { assert } from "@effect/vitest"
-import { Effect, Layer } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import { layerHeartbeat } from "../../src/replicas/heartbeat.ts"
 import { forgetAfterS, layerPostgres, Replicas } from "../../src/replicas/Replicas.ts"
 import * as Metrics from "../../src/observability/Metrics.ts"
@@ -70,6 +70,38 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
     yield* leave(alive)
   })
 
+  test("when a command asks, then it has the answers of those that answer in time, and the names of the others", function* () {
+    const { answer, ask, leave, list, question, report } = yield* Replicas
+    const question1 = { action: "stop", key: "tg_AAAAAAAAA" } as const
+    assert.deepStrictEqual(
+      yield* ask(question1, 60_000),
+      { answers: [], silent: [] },
+      "nobody is there to wait for"
+    )
+    const [quick, silent] = [randomUUID(), randomUUID()]
+    yield* report({ id: quick, host: "a", version: "1.0.0", gauges: {} })
+    yield* report({ id: silent, host: "b", version: "1.0.0", gauges: {} })
+    const asking = yield* Effect.forkChild(ask(question1, 3000))
+    const ids = sql<{ readonly id: string }>`SELECT id::text FROM questions`
+    const [asked] = yield* eventually(ids, (rows) => rows.length === 1)
+    const id = asked?.id ?? ""
+    assert.deepStrictEqual(yield* question(id), question1)
+    assert.isUndefined(yield* question("'; not an id"))
+    yield* answer(id, quick, { open: 3, requests: [] })
+    const answered = yield* Fiber.join(asking)
+    assert.deepStrictEqual(answered.answers, [{ open: 3, requests: [] }])
+    assert.deepStrictEqual(
+      answered.silent.map((one) => one.id),
+      [silent]
+    )
+    yield* sql`UPDATE questions SET asked_at = now() - interval '2 hours'`
+    yield* leave(silent)
+    yield* ask(question1, 0)
+    assert.lengthOf(yield* ids, 1, "an old question is deleted")
+    yield* leave(quick)
+    assert.lengthOf(yield* list, 0)
+  })
+
   it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
     Effect.gen(function* () {
       const { list } = yield* Replicas
@@ -95,7 +127,7 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
               { labels: { dependency: "database" }, value: 1 }
             ])
           })
-          yield* Layer.build(layerHeartbeat({ host: "pod-1" }))
+          yield* Layer.build(layerHeartbeat({ host: "pod-1", id: randomUUID() }))
           return yield* eventually(list, (rows) => rows.length > 0)
         })
       )

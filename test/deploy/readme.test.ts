@@ -143,8 +143,6 @@ inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
       // What npm says of the machine it runs on, and curl of its progress, are nobody's promise.
       const remarks = /curl/.test(command) ? "" : stderr.replaceAll(/^npm .*\n/gm, "")
       seen.push(settled(`$ ${command}\n${stdout}${remarks}`, reader))
-      // As long as a person takes, and a change may take to be in force.
-      if (/tollgate (?:set|revoke)/.test(command)) yield* Effect.sleep("1100 millis")
     }
     const told = tour.map(({ command, output }) => settled(`$ ${command}\n${output}`, reader))
     assert.deepStrictEqual(seen, told)

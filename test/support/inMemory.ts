@@ -53,7 +53,7 @@ export interface InMemoryOptions {
   /** default: the one model `m:latest` */
   readonly discovery?: Layer.Layer<Discovery, never, Backend | FairQueue | Metrics.Metrics>
   /** default: no queue, as without `BACKEND_MAX_CONCURRENT` */
-  readonly queue?: Layer.Layer<FairQueue, never, Metrics.Metrics>
+  readonly queue?: Layer.Layer<FairQueue, never, Drain | Metrics.Metrics>
   readonly meter?: Layer.Layer<Meter>
   readonly audit?: Layer.Layer<Audit | Ledger | AuditMemory>
   /** default: a model that answers "Hello world" */

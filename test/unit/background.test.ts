@@ -61,9 +61,9 @@ it("when something runs again and again, then observability/background.ts runs i
 it("when a task has a name, then the name is used, so that no failure is counted under another's", () => {
   const used = new Set(
     files.flatMap((file) =>
-      [...codeOf(file).matchAll(/\b(?:background|makeOutage|lane|rowLane|compareEvery)\(\s*"(\w+)"/g)].map(
-        ([, task]) => task
-      )
+      [
+        ...codeOf(file).matchAll(/\b(?:background|listen|makeOutage|lane|rowLane|compareEvery)\(\s*"(\w+)"/g)
+      ].map(([, task]) => task)
     )
   )
   assert.deepStrictEqual(

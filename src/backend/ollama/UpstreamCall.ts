@@ -7,7 +7,7 @@
  */
 import { Array as Arr, Cause, Context, Effect, type Pull, Result, Scope } from "effect"
 import { Client, type Dispatcher } from "undici"
-import { type BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
+import type { BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
 import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
 
 /** Bytes that may wait before the socket is paused. */
@@ -74,17 +74,17 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   #deadline: NodeJS.Timeout | undefined
 
   /**
-   * Sends a request. It ends with the Scope. `onShutdown` registers what must be called when this process stops, and returns
-   * what unregisters it.
+   * Sends a request. It ends with the Scope. `onCut` registers what must be called when this process or the key stops, and
+   * returns what unregisters it.
    */
   static readonly send = (
     dispatcher: Dispatcher,
     options: Dispatcher.DispatchOptions,
-    onShutdown: (stop: () => void) => () => void
+    onCut: (stop: (why: ShuttingDown) => void) => () => void
   ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
     Effect.contextWith((services: Context.Context<Scope.Scope>) => {
       const call = new UpstreamCall()
-      const unregister = onShutdown(() => call.abort(new ShuttingDown()))
+      const unregister = onCut((why) => call.abort(why))
       const close = Effect.sync(() => {
         unregister()
         call.#close()

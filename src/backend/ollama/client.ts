@@ -14,7 +14,7 @@ import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
 import type { JsonObject, ModelCall, PreparedRequest } from "../../domain/Inference.ts"
 import type { Description, Model } from "../../domain/Model.ts"
-import { Drain } from "../../infra/Drain.ts"
+import { Drain, type RequestOfKey } from "../../infra/Drain.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
@@ -129,7 +129,12 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   }
 
   /** Sends a request, which ends with the Scope or when no time is left, and waits for the head of its answer. */
-  const send = Effect.fnUntraced(function* (path: Path, body: string | Buffer | null, leftMs: LeftMs) {
+  const send = Effect.fnUntraced(function* (
+    path: Path,
+    body: string | Buffer | null,
+    leftMs: LeftMs,
+    of?: RequestOfKey
+  ) {
     const isLookup = lookups.has(path)
     const traceparent = traced && !isLookup ? yield* currentTraceparent : undefined
     const call = yield* UpstreamCall.send(
@@ -144,7 +149,7 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         },
         body
       },
-      drain.onCut
+      (stop) => drain.onCut(stop, of)
     )
     call.setDeadline(leftMs, "no answer in time")
     const head = yield* call.head
@@ -165,9 +170,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     body: string | Buffer | null,
     expected: Expected<A>,
     share: AnswerShare,
-    leftMs: LeftMs
+    leftMs: LeftMs,
+    of?: RequestOfKey
   ) {
-    const { call } = yield* send(path, body, leftMs)
+    const { call } = yield* send(path, body, leftMs, of)
     const read = yield* readAll(call, expected.limit, share)
     yield* share.collect(read.size * expected.factor)
     const bytes = read.exact()
@@ -181,8 +187,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     body: string | Buffer | null,
     expected: Expected<A>,
     share: AnswerShare,
-    ms: number
-  ) => Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms))))
+    ms: number,
+    of?: RequestOfKey
+  ) => Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms), of)))
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
@@ -200,9 +207,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     kind: FrameKind,
     body: Buffer,
     limits: AnswerLimits,
-    leftMs: LeftMs
+    leftMs: LeftMs,
+    of: RequestOfKey
   ) {
-    const { call, head } = yield* send(kind, body, leftMs)
+    const { call, head } = yield* send(kind, body, leftMs, of)
     if (!hasFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
     const pull = pullFrames(call, kind, head, limits)
     const first = yield* Pull.catchDone(Effect.mapError(pull, beforeFirstFrame), () => endedEarly)
@@ -219,17 +227,18 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   /** Begins an answer in frames to a call as it is `asked`. */
   const begin = Effect.fnUntraced(function* (
     kind: FrameKind,
-    { call, model, request }: Facts<"Audit">,
+    facts: Facts<"Audit">,
     share: AnswerShare,
     asked: ModelCall
   ) {
+    const { call, model, request } = facts
     // First: a request whose own time is over has waited the whole time.
     const own = timer(options.firstByteTimeoutMs)
     const { end, frame, leftMs } = silence.begin(model.name, asked.plan.collects)
     yield* Scope.addFinalizer(yield* Effect.scope, Effect.sync(end))
     const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
     const body = streamBodyOf(model.name, asked)
-    const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs())))
+    const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs()), facts))
     return yield* Effect.mapError(endingSoon(opening), (error) =>
       own() > 0 && wasLate(error)
         ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
@@ -257,9 +266,9 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       const { request } = permit.facts
       const { kind } = request
       if (kind !== "embed" && kind !== "embeddings") return protocol(`${kind} does not answer in vectors`)
-      return callWithBreaker(breaker, permit, ({ model }) => {
-        const body = objectBodyOf(model.name, request)
-        const asked = ask(kind, body, vectorsFor(request), share, options.firstByteTimeoutMs)
+      return callWithBreaker(breaker, permit, (admitted) => {
+        const body = objectBodyOf(admitted.model.name, request)
+        const asked = ask(kind, body, vectorsFor(request), share, options.firstByteTimeoutMs, admitted)
         // Base64 is a copy of the numbers.
         return endingSoon(request.base64 === true ? Effect.scoped(asked) : asked)
       })

@@ -117,10 +117,12 @@ export const wasLate = (error: CallError): boolean =>
 
 const faults = { timeout: "timeout", garbled: "protocol", unreachable: "unreachable", lost: "cut" } as const
 
-export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown =>
-  error.kind === "stopped"
-    ? new ShuttingDown()
+export const fromTransport = (error: TransportError): BackendFailed | ShuttingDown => {
+  if (error.cause instanceof ShuttingDown) return error.cause
+  return error.kind === "stopped"
+    ? new ShuttingDown({})
     : new BackendFailed({ fault: faults[error.kind], cause: error })
+}
 
 const refusedFor = (detail: string): BadRequest =>
   new BadRequest({ detail, ...(detail === errorTexts.context[0] ? { overflow: true } : {}) })

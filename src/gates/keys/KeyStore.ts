@@ -20,6 +20,8 @@ export class KeyStore extends Context.Service<
       secret: string | undefined,
       from?: string
     ): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable>
+    /** What is known of the key with this prefix is read again; null: of all keys. */
+    readonly forget: (prefix: string | null) => Effect.Effect<void>
     /** Succeeds when the database can be written: for readiness. */
     readonly ping: Effect.Effect<void, Unavailable>
   }

@@ -5,7 +5,7 @@
  * After the check of the secret the status is read again, because the check may take long.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Cause, Data, Effect, Layer, Result, Schema, Semaphore, type Scope, Stream } from "effect"
+import { Effect, Layer, Result, Schema, Semaphore } from "effect"
 import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
@@ -15,7 +15,7 @@ import type { Metrics } from "../../observability/Metrics.ts"
 import { probeWrites } from "../../infra/Postgres.ts"
 import { makeRowReader, type Row, selected, type UnreadableRow } from "../../infra/rows.ts"
 import { timeoutDetached } from "../../infra/time.ts"
-import { background, jittered, makeOutage } from "../../observability/background.ts"
+import { listen } from "../../observability/listen.ts"
 import { accountOf } from "./accounts.ts"
 import { type KeyState, type KeyStateCache, type KnownVersions, makeKeyStateCache } from "./KeyStateCache.ts"
 import { KeyStore } from "./KeyStore.ts"
@@ -152,43 +152,21 @@ const reportLatency = (
     Effect.catch((cause) => Effect.logDebug("revocation latency not measured", cause))
   )
 
-/** The connection for notifications has ended without an error. */
-class ListeningEnded extends Data.TaggedError("ListeningEnded")<{}> {}
-
-/** Logs the message only: the error itself may quote the address of the database. */
-const logListenFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> => {
-  const error = Cause.squash(cause)
-  return Effect.logWarning(
-    "revocation notifications lost, polling instead",
-    error instanceof Error ? error.message : "broken"
-  )
-}
-
 /** Listens for revocations. Without notifications the poll finds them later. */
-const listen = Effect.fnUntraced(function* (
+const listenForRevocations = Effect.fnUntraced(function* (
   pg: PgClient.PgClient,
   keys: KeyStateCache,
   onRevoked: (latencyMs: number) => Effect.Effect<void>
-): Effect.fn.Return<void, never, Metrics | Scope.Scope> {
-  const outage = yield* makeOutage("revocation_notifications", logListenFailure)
+) {
   // Many keys may be revoked at once. Their latency is a sample.
   const measured = (yield* Semaphore.make(1)).withPermitsIfAvailable(1)
-  const listening = Effect.gen(function* () {
-    const notifications = yield* pg.listen(channel)
-    yield* outage.over
+  yield* listen("revocation_notifications", pg, {
+    channel,
     // Changes may have been missed before the connection was there, so all states are read again.
-    yield* keys.evictAll
-    yield* Stream.fromQueue(notifications).pipe(
-      Stream.runForEach(({ payload }) =>
-        Effect.andThen(
-          keys.evict(payload),
-          Effect.forkScoped(measured(reportLatency(pg, payload, onRevoked)))
-        )
-      )
-    )
-    return yield* new ListeningEnded()
+    connected: keys.evictAll,
+    heard: (prefix) =>
+      Effect.andThen(keys.evict(prefix), Effect.forkScoped(measured(reportLatency(pg, prefix, onRevoked))))
   })
-  yield* background("revocation_notifications", Effect.scoped(listening), jittered(500), outage)
 })
 
 export const layerPostgres = (
@@ -205,7 +183,7 @@ export const layerPostgres = (
         freshnessMs: options.freshnessMs ?? 1000,
         readTimeoutMs
       })
-      yield* listen(pg, keys, options.onRevoked ?? (() => Effect.void))
+      yield* listenForRevocations(pg, keys, options.onRevoked ?? (() => Effect.void))
       const shape = keyShape(options.namespace)
 
       const verify = Effect.fnUntraced(function* (
@@ -234,6 +212,10 @@ export const layerPostgres = (
         Effect.asVoid
       )
 
-      return { verify, ping }
+      return {
+        verify,
+        forget: (prefix) => (prefix === null ? keys.evictAll : keys.evict(prefix)),
+        ping
+      }
     })
   )

@@ -7,7 +7,7 @@
  * Requests that have a place go on, and their places live until the lease ends.
  */
 import { Context, type Effect, type Scope } from "effect"
-import type { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
+import type { CapacityExceeded, ShuttingDown, Unavailable } from "../../domain/Errors.ts"
 import type { Evidence } from "../../domain/Evidence.ts"
 import type { ModelUse } from "./QueueStore.ts"
 
@@ -38,13 +38,13 @@ export class FairQueue extends Context.Service<
      * the request used. An interrupted wait leaves the queue and costs nothing. A request without a slot
      * (`show`) needs no place.
      *
-     * Fails with `CapacityExceeded` when too many wait or the wait was too long, and with `Unavailable` when the
-     * store does not answer.
+     * Fails with `CapacityExceeded` when too many wait or the wait was too long, with `Unavailable` when the store does not
+     * answer, and with `ShuttingDown` when this process or the key stops.
      */
     enter(
       reserved: Evidence<"Limiter">,
       used: () => Used
-    ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | Unavailable, Scope.Scope>
+    ): Effect.Effect<Evidence<"Queue">, CapacityExceeded | ShuttingDown | Unavailable, Scope.Scope>
     /** The models that the model server says it has loaded, asked for `agoMs` ago. */
     readonly seeLoaded: (names: ReadonlyArray<string>, agoMs: number) => void
     /** For metrics, without I/O. */

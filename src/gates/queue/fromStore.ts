@@ -1,6 +1,7 @@
 /** The queue on a `QueueStore`, and the layer without a queue. */
 import { Deferred, Duration, Effect, Layer } from "effect"
-import { CapacityExceeded, Unavailable } from "../../domain/Errors.ts"
+import { CapacityExceeded, type ShuttingDown, Unavailable } from "../../domain/Errors.ts"
+import { Drain } from "../../infra/Drain.ts"
 import { Metrics } from "../../observability/Metrics.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { background, later } from "../../observability/background.ts"
@@ -58,11 +59,13 @@ const ticketOf = ({ facts }: Evidence<"Limiter">): Ticket => ({
   cost: Math.max(1, facts.expectedTokens)
 })
 
+type Refused = CapacityExceeded | ShuttingDown | Unavailable
+
 /** One request of this replica in the store. */
 interface Local {
   readonly ticket: Ticket
   /** with whether its model was loaded; undefined: not known */
-  readonly turn: Deferred.Deferred<boolean | undefined, CapacityExceeded | Unavailable>
+  readonly turn: Deferred.Deferred<boolean | undefined, Refused>
   /** number in the queue; undefined once it has a place at the backend */
   order: number | undefined
   /** whether the store has answered or given a place; before that, it may not have the request */
@@ -71,6 +74,7 @@ interface Local {
 
 const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const metrics = yield* Metrics
+  const drain = yield* Drain
   const store = yield* QueueStore
   const now = yield* makeMonotonicMs
   const locals = new Map<string, Local>()
@@ -118,8 +122,15 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
       )
     })
 
-  const waitForTurn = (local: Local): Effect.Effect<boolean | undefined, CapacityExceeded | Unavailable> =>
-    Deferred.await(local.turn).pipe(
+  const waitForTurn = (
+    local: Local,
+    { facts }: Evidence<"Limiter">
+  ): Effect.Effect<boolean | undefined, Refused> =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => drain.onCut((why) => Deferred.doneUnsafe(local.turn, Effect.fail(why)), facts)),
+      () => Deferred.await(local.turn),
+      (unregister) => Effect.sync(unregister)
+    ).pipe(
       Effect.timeoutOrElse({
         duration: Duration.millis(options.maxWaitMs),
         orElse: () =>
@@ -131,11 +142,11 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
   const take = Effect.fnUntraced(function* (
     reserved: Evidence<"Limiter">,
     used: () => Used,
-    wait: typeof waitForTurn
+    wait: (local: Local) => ReturnType<typeof waitForTurn>
   ) {
     if (!reserved.facts.reservation.slot) return withoutPlace(reserved)
     const [since, ticket] = [now(), ticketOf(reserved)]
-    const turn = yield* Deferred.make<boolean | undefined, CapacityExceeded | Unavailable>()
+    const turn = yield* Deferred.make<boolean | undefined, Refused>()
     const local: Local = { ticket, turn, order: undefined, known: false }
     locals.set(ticket.id, local)
     const answer = yield* store.enter(ticket, options).pipe(
@@ -165,7 +176,9 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
     })
   })
   const enter = (reserved: Evidence<"Limiter">, used: () => Used) =>
-    Effect.uninterruptibleMask((restore) => take(reserved, used, (local) => restore(waitForTurn(local))))
+    Effect.uninterruptibleMask((restore) =>
+      take(reserved, used, (local) => restore(waitForTurn(local, reserved)))
+    )
 
   /**
    * It is sent without requests too. A store without state, as a new Redis, gives no places for a while, which begins with the
@@ -234,7 +247,7 @@ const make = Effect.fnUntraced(function* (options: FairQueueOptions) {
 /** With `BACKEND_MAX_CONCURRENT`. */
 export const layerFromStore = (
   options: FairQueueOptions
-): Layer.Layer<FairQueue, never, QueueStore | Metrics> => Layer.effect(FairQueue, make(options))
+): Layer.Layer<FairQueue, never, Drain | QueueStore | Metrics> => Layer.effect(FairQueue, make(options))
 
 /** Without `BACKEND_MAX_CONCURRENT` requests do not wait here; the backend queues them itself. */
 export const layerNone: Layer.Layer<FairQueue> = Layer.succeed(

@@ -7,7 +7,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import { Effect } from "effect"
-import { BadRequest, PayloadTooLarge, ShuttingDown } from "../../domain/Errors.ts"
+import { BadRequest, PayloadTooLarge, type ShuttingDown } from "../../domain/Errors.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { headerOf } from "./headers.ts"
 import type { BodyShare, EarlyShare, NoRoom } from "../../memory/MemoryLedger.ts"
@@ -29,7 +29,7 @@ export interface Reading {
   /** milliseconds until a body that is not complete is refused */
   readonly ms: number
   /** registers what must be called when this process stops, and returns what unregisters it */
-  readonly onCut: (stop: () => void) => () => void
+  readonly onCut: (stop: (why: ShuttingDown) => void) => () => void
 }
 
 interface Reader extends Reading {
@@ -90,7 +90,7 @@ export class ReceivedBody {
         clearTimeout(timer)
         unregister()
       }
-      unregister = reading.onCut(() => this.#settle(Effect.fail(new ShuttingDown())))
+      unregister = reading.onCut((why) => this.#settle(Effect.fail(why)))
       this.#resumeReading?.()
       this.#resumeReading = undefined
       return Effect.sync(() => this.#cut())

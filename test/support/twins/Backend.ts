@@ -1,7 +1,12 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
 import { Effect, Layer, type Scope, Stream } from "effect"
 import type { Embeddings, Frame } from "../../../src/domain/Frame.ts"
-import { BackendFailed, type BadRequest, type Forbidden, ShuttingDown } from "../../../src/domain/Errors.ts"
+import {
+  BackendFailed,
+  type BadRequest,
+  type Forbidden,
+  type ShuttingDown
+} from "../../../src/domain/Errors.ts"
 import type { JsonObject, ModelCall } from "../../../src/domain/Inference.ts"
 import type { Description, Model } from "../../../src/domain/Model.ts"
 import type { Facts } from "../../../src/domain/Evidence.ts"
@@ -33,12 +38,14 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
     Effect.gen(function* () {
       const breaker = yield* CircuitBreaker
       const drain = yield* Drain
-      const whenCut = Effect.callback<never, ShuttingDown>((resume) =>
-        Effect.sync(drain.onCut(() => resume(new ShuttingDown())))
-      )
-      const beforeCut = <A, E, R>(work: Effect.Effect<A, E, R>) => Effect.raceFirst(work, whenCut)
-      const stoppable = (frames: Stream.Stream<Frame, BackendFailed>) =>
-        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(pull)))
+      const whenCut = (of: Facts<"Audit">) =>
+        Effect.callback<never, ShuttingDown>((resume) =>
+          Effect.sync(drain.onCut((why) => resume(Effect.fail(why)), of))
+        )
+      const beforeCut = <A, E, R>(of: Facts<"Audit">, work: Effect.Effect<A, E, R>) =>
+        Effect.raceFirst(work, whenCut(of))
+      const stoppable = (of: Facts<"Audit">, frames: Stream.Stream<Frame, BackendFailed>) =>
+        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(of, pull)))
       /** Applies the bound on frames. There are no bytes to bound here. */
       const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: ModelCall) =>
         Stream.mapAccumEffect(
@@ -52,14 +59,18 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
       return Backend.of({
         forward: (permit) =>
           streamWithBreaker(breaker, permit, (admitted) =>
-            Effect.map(beforeCut(script.reply(admitted.call, admitted)), (frames) =>
-              stoppable(bounded(frames, admitted.call))
+            Effect.map(beforeCut(admitted, script.reply(admitted.call, admitted)), (frames) =>
+              stoppable(admitted, bounded(frames, admitted.call))
             )
           ),
         embed: (permit) =>
-          callWithBreaker(breaker, permit, ({ call }) => beforeCut(script.embed?.(call) ?? unscripted)),
+          callWithBreaker(breaker, permit, (admitted) =>
+            beforeCut(admitted, script.embed?.(admitted.call) ?? unscripted)
+          ),
         show: (permit) =>
-          callWithBreaker(breaker, permit, (admitted) => beforeCut(script.show?.(admitted) ?? unscripted)),
+          callWithBreaker(breaker, permit, (admitted) =>
+            beforeCut(admitted, script.show?.(admitted) ?? unscripted)
+          ),
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         loaded: script.loaded ?? unscripted,

@@ -106,6 +106,7 @@ export const makeMemory = (
         secret === undefined || !shape.test(secret)
           ? Effect.fail(new Unauthorized({}))
           : Effect.suspend(() => check(secret)),
+      forget: () => Effect.void,
       ping: Effect.suspend(() => (down ? outage : Effect.void))
     })
   }

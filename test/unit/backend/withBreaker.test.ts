@@ -86,7 +86,7 @@ describe("the end of a stream", () => {
     ],
     [
       "this process ends",
-      told(Stream.concat(frames, Stream.fail(new ShuttingDown())), Stream.runDrain),
+      told(Stream.concat(frames, Stream.fail(new ShuttingDown({}))), Stream.runDrain),
       ["ignored"]
     ],
     [

@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Layer, Scope } from "effect"
 import { TestClock } from "effect/testing"
-import { CapacityExceeded, Unavailable } from "../../../../src/domain/Errors.ts"
+import { CapacityExceeded, ShuttingDown, Unavailable } from "../../../../src/domain/Errors.ts"
+import { Drain } from "../../../../src/infra/Drain.ts"
 import { layer as layerMetrics } from "../../../../src/observability/Metrics.ts"
 import { FairQueue } from "../../../../src/gates/queue/FairQueue.ts"
 import { beatMs, layerFromStore } from "../../../../src/gates/queue/fromStore.ts"
@@ -84,7 +85,7 @@ const makeStore = (memory: QueueMemory) => {
 const test = (
   behaviour: string,
   steps: Steps<
-    FairQueue,
+    Drain | FairQueue,
     [
       world: {
         /** ids the store was told of that left */
@@ -103,7 +104,9 @@ const test = (
       const { layer, left, setDeaf, setDown } = makeStore(memory)
       return Effect.gen(() => steps({ left, memory, setDeaf, setDown })).pipe(
         Effect.scoped,
-        Effect.provide(Layer.provide(layerFromStore(options), Layer.merge(layer, layerMetrics)))
+        Effect.provide(
+          layerFromStore(options).pipe(Layer.provide([layer, layerMetrics]), Layer.provideMerge(Drain.layer))
+        )
       )
     })
   )
@@ -181,6 +184,21 @@ describe("the line in front of the backend", () => {
     yield* first.close
     yield* TestClock.adjust("1 second")
     assert.deepStrictEqual(order, ["other", "its successor", "k"])
+  })
+
+  test("when the key of a request that waits is stopped, then it leaves the line, and what has a place keeps it", function* ({
+    left,
+    memory
+  }) {
+    const { close } = yield* enter("1")
+    const second = yield* Effect.forkChild(Effect.flip(enter("2")))
+    yield* TestClock.adjust("10 millis")
+    const drain = yield* Drain
+    drain.stop(requestOf(ticket("2")).facts.caller.keyPrefix)
+    assert.instanceOf(yield* Fiber.join(second), ShuttingDown)
+    assert.deepStrictEqual([memory.scheduler(0).waiting, left], [0, ["2"]])
+    assert.strictEqual((yield* FairQueue).status().running, 1)
+    yield* close
   })
 
   test("when the wait is too long, then it is refused with a Retry-After and its place in line is gone", function* ({
