@@ -54,6 +54,8 @@ const program = Command.make("tollgate").pipe(
         attributes.setEndUser,
         users.blockUser,
         users.unblockUser,
+        users.exportUser,
+        users.eraseUser,
         attributes.setPromptLog,
         promptLog.showPromptLog,
         promptLog.erasePromptLog

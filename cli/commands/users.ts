@@ -1,11 +1,12 @@
 /** The commands about single end users of a key. */
-import { Effect } from "effect"
+import { Console, Effect } from "effect"
 import { Command } from "effect/cli"
+import { jsonText } from "../../src/domain/json.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { inForce } from "../gateways.ts"
 import { Needs } from "../Needs.ts"
-import { escapeText, show } from "../terminal.ts"
+import { counted, escapeText, notesAsText, show } from "../terminal.ts"
 
 const switchUser = (name: string, blocked: boolean, about: string) =>
   Command.make(
@@ -29,3 +30,48 @@ export const blockUser = switchUser(
 )
 
 export const unblockUser = switchUser("unblock-user", false, "Take the requests of a blocked end user again")
+
+export const exportUser = Command.make(
+  "export-user",
+  { key: flags.key("key"), user: flags.optional(flags.endUser.user) },
+  Effect.fnUntraced(function* ({ key: named, user }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(named)
+    const { userRules } = yield* registry.showKey(prefix)
+    const stored = user === undefined ? undefined : (yield* registry.endUsers(prefix, user)).stored
+    for (const rule of userRules)
+      if (stored === undefined || rule.name === stored)
+        yield* Console.log(jsonText({ type: "rule", ...rule }))
+    yield* registry.exportUser(prefix, user, (lines) =>
+      Effect.forEach(lines, (line) => Console.log(jsonText(line)), { discard: true })
+    )
+  })
+).pipe(
+  described(
+    "Print all that is stored of one end user of a key, or of the key itself, as lines of JSON",
+    "tollgate export-user --key webui --user ada@example.com > ada.jsonl",
+    "tollgate export-user --key anna > anna.jsonl"
+  )
+)
+
+export const eraseUser = Command.make(
+  "erase-user",
+  { key: flags.key("key"), ...flags.endUser },
+  Effect.fnUntraced(function* ({ key: named, user, yes }) {
+    const registry = yield* Needs.registry
+    const prefix = yield* flags.keyOf(named)
+    if (!yes) yield* flags.userOf(prefix, user)
+    const erased = yield* registry.eraseUser(prefix, user)
+    const { prompts, requests } = erased
+    yield* show(
+      { key: prefix, ...erased },
+      `${counted(requests, "row")} of the audit got a pseudonym, and ${counted(prompts, "prompt")} went`
+    )
+    yield* notesAsText(["Sums did not change. Backups and logs elsewhere have the name until they end."])
+  })
+).pipe(
+  described(
+    "Replace the name of one end user of a key by a pseudonym, and delete its prompts. Needs the owner of the schema, as migrate does",
+    "tollgate erase-user --key webui --user ada@example.com"
+  )
+)

@@ -30,6 +30,7 @@ import {
 } from "./keys.ts"
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
+import { makePersonalData } from "./personalData.ts"
 import { makeUsers, storedRules } from "./users.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
@@ -358,6 +359,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setKeyEnabled,
     changeKey,
     ...makeUsers(sql, keyInfo, changeKey),
+    ...makePersonalData(sql),
     setBudgets: (prefix: string, change: Rows.BudgetChange) =>
       Effect.andThen(changeKey(prefix, Struct.renameKeys(change, Rows.budgetOf)), showBudgets(prefix)),
     showBudgets,

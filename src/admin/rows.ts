@@ -217,14 +217,19 @@ export const lockAccount = (sql: SqlClient.SqlClient, prefix: string) =>
 
 /**
  * Runs a transaction that reads many rows: the settings of a request's short statements would plan it badly and end it after
- * two seconds. `seconds` bounds each statement. A `snapshot` writes nothing, and all its statements see the same rows.
+ * two seconds. `seconds` bounds each statement. All statements of a `snapshot` see the same rows; it writes nothing, unless it says so.
  */
 export const largeRead =
   (sql: SqlClient.SqlClient) =>
-  <A, E, R>(seconds: number, read: Effect.Effect<A, E, R>, options?: { readonly snapshot: boolean }) =>
+  <A, E, R>(
+    seconds: number,
+    read: Effect.Effect<A, E, R>,
+    options?: { readonly snapshot: boolean; readonly writes?: boolean }
+  ) =>
     sql.withTransaction(
       Effect.gen(function* () {
-        if (options?.snapshot === true) yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY`
+        if (options?.snapshot === true)
+          yield* sql`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ ${sql.literal(options.writes === true ? "READ WRITE" : "READ ONLY")}`
         yield* sql`SET LOCAL statement_timeout = ${sql.literal(String(seconds * 1000))}`
         yield* sql`SET LOCAL enable_seqscan = on`
         yield* sql`SET LOCAL enable_hashjoin = on`

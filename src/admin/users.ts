@@ -132,7 +132,10 @@ export const makeUsers = (
   endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
     const { userRules } = yield* keyInfo(prefix)
     const stored = storedUser(yield* readUsersOwner(sql, prefix), user)
-    return { stored, known: [...userRules.map(({ name }) => name), ...(yield* recentUsers(sql, prefix))] }
+    return {
+      stored,
+      known: [...new Set([...userRules.map(({ name }) => name), ...(yield* recentUsers(sql, prefix))])]
+    }
   }, withRegistryDownAfter("40 seconds")),
 
   usageOfUser: Effect.fnUntraced(function* (owner: UsersOwner, period: Period, user: string) {

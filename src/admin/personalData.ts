@@ -1,0 +1,124 @@
+/**
+ * The data of one end user of a key, or of all requests of a key: exported, and of an end user erased.
+ *
+ * Erasing replaces the name, the account and the address by pseudonyms, so sums stay as they are. It sees one snapshot: what the
+ * gateways book meanwhile makes it begin again, or stays under the name as a whole, in the audit and in the ledger.
+ */
+import { randomUUID } from "node:crypto"
+import { Effect, Schema } from "effect"
+import type { SqlClient } from "effect/sql"
+import { isSqlError } from "effect/sql/SqlError"
+import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
+import { accountOf } from "../gates/keys/accounts.ts"
+import { makeRowReader, oneRow } from "../infra/rows.ts"
+import { mustBe, withRegistryDownAfter } from "./Errors.ts"
+import { largeRead, lockAccount } from "./rows.ts"
+import { readUsersOwner } from "./users.ts"
+
+/** Rows of one statement. */
+const page = 1000
+
+/** All requests, and all uses, of the keys of an account, or those of one of its end users by any of its stored names. */
+const whoOf = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  prefix: string,
+  user: string | undefined
+) {
+  const { account } = yield* readUsersOwner(sql, prefix)
+  const keys = sql`(SELECT k.id FROM api_keys k WHERE ${accountOf(sql, "k")} = ${account}::text::uuid)`
+  if (user === undefined)
+    return { keys, names: [], rows: sql`key_id IN ${keys}`, uses: sql`key_id IN ${keys}` }
+  const name = endUserOf(user)
+  if (name === undefined) return yield* mustBe("user", "a name")
+  const names = [name, hashedUser(account, name)]
+  const ids = sql.csv(names.map((one) => sql`${userAccountId(account, one)}::text::uuid`))
+  return {
+    keys,
+    names,
+    rows: sql`key_id IN ${keys} AND end_user IN (${sql.csv(names.map((one) => sql`${one}`))})`,
+    uses: sql`user_account IN (${ids})`
+  }
+})
+
+const lines = makeRowReader(
+  () => "a row of the export",
+  Schema.Struct({ id: Schema.String, line: Schema.Record(Schema.String, Schema.Unknown) })
+)
+const countOf = oneRow({ running: Schema.Finite })
+
+export type Line = { readonly type: string; readonly [field: string]: unknown }
+
+export const makePersonalData = (sql: SqlClient.SqlClient) => ({
+  /** Gives everything that is stored to `use`, some lines at a time. */
+  exportUser: <E>(
+    prefix: string,
+    user: string | undefined,
+    use: (lines: ReadonlyArray<Line>) => Effect.Effect<void, E>
+  ) =>
+    largeRead(sql)(
+      300,
+      Effect.gen(function* () {
+        const { rows, uses } = yield* whoOf(sql, prefix, user)
+        const mine = sql`(SELECT request_id FROM audit_log WHERE ${rows})`
+        const inner = sql.literal("ARRAY['tenant_id', 'key_id', 'user_account']")
+        const tables = {
+          request: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM audit_log r WHERE ${rows}`,
+          correction: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM audit_corrections r WHERE request_id IN ${mine}`,
+          prompt: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM prompt_log r WHERE request_id IN ${mine}`,
+          use: sql`SELECT user_account::text || day AS id, to_jsonb(r) - ${inner} AS line FROM user_ledger r WHERE ${uses}`
+        }
+        for (const [type, table] of Object.entries(tables))
+          for (let last = ""; ;) {
+            const found = yield* lines.all(
+              sql`SELECT id, line FROM (${table}) rows WHERE id COLLATE "C" > ${last} ORDER BY id COLLATE "C" LIMIT ${page}`
+            )
+            yield* use(found.map(({ line }) => ({ type, ...line })))
+            const end = found.at(-1)
+            if (end === undefined || found.length < page) break
+            last = end.id
+          }
+      }),
+      { snapshot: true }
+    ).pipe(withRegistryDownAfter("30 minutes")),
+
+  /** Returns how many requests had the name, and how many prompts were deleted. Refused while one of them runs. */
+  eraseUser: (prefix: string, user: string) =>
+    largeRead(sql)(
+      300,
+      Effect.gen(function* () {
+        const { keys, names, rows, uses } = yield* whoOf(sql, prefix, user)
+        yield* lockAccount(sql, prefix)
+        const { running } = yield* countOf(sql`SELECT count(*)::float8 AS running FROM intents WHERE ${rows}`)
+        if (running > 0)
+          return yield* mustBe(
+            "user",
+            "one without a running request: block-user, and wait until its requests are over"
+          )
+        // Nobody knows it afterwards, so nobody finds the name to a pseudonym.
+        const secret = randomUUID()
+        const pseudonym = sql`md5(${secret} || user_account::text)::uuid`
+        const prompts = yield* sql`
+          DELETE FROM prompt_log WHERE request_id IN (SELECT request_id FROM audit_log WHERE ${rows}) RETURNING 1`
+        yield* sql`UPDATE user_ledger SET user_account = ${pseudonym} WHERE ${uses}`
+        const requests = yield* sql`
+          UPDATE audit_log SET end_user = 'erased:' || left(md5(${secret} || end_user), 16), user_account = ${pseudonym},
+            client_ip = 'erased', client_request_id = NULL
+          WHERE ${rows} RETURNING 1`
+        // A block stays, under the hash of the name.
+        const [name = "", hash = ""] = names
+        yield* sql`
+          UPDATE api_keys SET user_rules = user_rules - ${name}::text - ${hash}::text ||
+            CASE WHEN (coalesce(user_rules -> ${hash}::text, user_rules -> ${name}::text) ->> 'blocked')::boolean
+              THEN jsonb_build_object(${hash}::text, jsonb_build_object('blocked', true)) ELSE '{}' END
+          WHERE id IN ${keys}`
+        return { requests: requests.length, prompts: prompts.length }
+      }),
+      { snapshot: true, writes: true }
+    ).pipe(
+      Effect.retry({
+        while: (error) => isSqlError(error) && error.reason._tag === "SerializationError",
+        times: 5
+      }),
+      withRegistryDownAfter("30 minutes")
+    )
+})
