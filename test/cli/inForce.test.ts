@@ -41,11 +41,11 @@ const changing: Readonly<Record<string, ReadonlyArray<string>>> = {
   apply: ["-f", file]
 }
 
-/** New keys are read when they come, and a tenant that is deleted has no key. */
+/** New keys are read when they come, a tenant that is deleted has no key, and the rules of an erased user go on. */
 const others =
   `create-tenant delete-tenant create-key create-keys list-tenants list-models show-usage list-keys show-key
   show-budget show-prompt-log erase-prompt-log export report requests show-request reconcile status doctor connect serve
-  migrate`.split(/\s+/)
+  migrate export-user erase-user`.split(/\s+/)
 
 it("when there is a command, then it is known whether it changes what gateways do", () => {
   assert.deepStrictEqual(commands.toSorted(), [...Object.keys(changing), ...others].toSorted())
