@@ -278,14 +278,19 @@ const make = (options: AuditOptions) =>
     )
 
     return Audit.of({
-      open: Effect.fnUntraced(function* (queued) {
-        if (closing.lagMs() > lateAfterMs) return yield* unavailable("completions are late")
-        const intent = intentRow(queued.facts)
-        yield* Effect.mapError(opening.submit(intent), unavailable)
-        const progress = { ...noUsage, tokensIn: intent.tokens_in, held: intent.held }
-        open.set(intent.request_id, { intent, progress, ended: false })
-        return seal.Audit(queued, {})
-      }),
+      open: (queued) =>
+        Effect.suspend(() => {
+          if (closing.lagMs() > lateAfterMs) return unavailable("completions are late")
+          const intent = intentRow(queued.facts)
+          return Effect.matchCauseEffect(opening.submit(intent), {
+            onFailure: (cause) => Effect.failCause(Cause.map(cause, unavailable)),
+            onSuccess: () => {
+              const progress = { ...noUsage, tokensIn: intent.tokens_in, held: intent.held }
+              open.set(intent.request_id, { intent, progress, ended: false })
+              return Effect.succeed(seal.Audit(queued, {}))
+            }
+          })
+        }),
       progress: (requestId, usage, held = 0) => {
         const request = open.get(requestId)
         if (request !== undefined) request.progress = { ...usage, held }

@@ -6,9 +6,9 @@
  * tokens are counted live, and a cancelled request stops at once. Closing the Scope ends a call: its connection is closed,
  * or used again when the answer is complete.
  */
-import { Context, type Effect, type Scope, type Stream } from "effect"
-import type { Embeddings, Frame } from "../domain/Frame.ts"
-import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
+import { Context, type Effect, type Scope } from "effect"
+import type { Answer, Embeddings } from "../domain/Frame.ts"
+import type { BackendFailed } from "../domain/Errors.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Evidence.ts"
@@ -19,19 +19,16 @@ export class Backend extends Context.Service<
   Backend,
   {
     /**
-     * Succeeds when the first frame is in, so that an earlier failure can still be an HTTP status. The stream ends
+     * Succeeds when the first frame is in, so that an earlier failure can still be an HTTP status. The answer ends
      * after the frame with `done: true`. When the backend ends cleanly without it, the gateway adds one (`length`,
-     * without counts). Every other end of the stream is a `BackendFailed`.
+     * without counts). Every other end of the answer is a `BackendFailed`.
      *
      * Fails with `Forbidden` when the backend no longer has the model, and with `BadRequest` (one of a few fixed
-     * sentences, never the backend's text) when it refused the request. The call and the stream fail with
+     * sentences, never the backend's text) when it refused the request. The call and the answer fail with
      * `ShuttingDown` when this process or the key stops (`Drain.onCut`), and with `Unavailable` when there is no memory for the
      * answer in `share`.
      */
-    forward(
-      permit: Permit,
-      share: AnswerShare
-    ): Effect.Effect<Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>, CallError, Scope.Scope>
+    forward(permit: Permit, share: AnswerShare): Effect.Effect<Answer, CallError, Scope.Scope>
     /**
      * `POST /api/embed`, or the older `/api/embeddings` for a request of that kind. Fails as `forward` does, and with
      * `BackendFailed` unless there is one vector per input. The vectors are freed with the Scope.

@@ -21,13 +21,12 @@ import {
 
 export type { Party, Verdict } from "./Circuit.ts"
 
-/** The first part of a call has succeeded. */
-export interface Guarded<A, E> {
-  readonly value: A
-  /** Reports that a further frame has come. */
-  readonly heard: Effect.Effect<void>
-  /** Reports how the rest of the call ended. A client that left is no result. Only the first report counts. */
-  report(exit: Exit.Exit<unknown, E>): Effect.Effect<void>
+/** A call that may be made. What is reported counts at once; what is returned only logs what that has changed. */
+export interface Guarded<E> {
+  /** Reports that frames have come. */
+  heard(): Effect.Effect<void> | undefined
+  /** Reports how the call ended. A client that left is no result. Only the first report counts. */
+  ended(exit: Exit.Exit<unknown, E>): Effect.Effect<void> | undefined
 }
 
 const make = Effect.fnUntraced(function* (options: CircuitOptions) {
@@ -55,55 +54,38 @@ const make = Effect.fnUntraced(function* (options: CircuitOptions) {
     if (ofKey === "closed") yield* Effect.logInfo("circuit of a key closed", key)
   })
 
-  const check = (circuits: ReadonlyArray<Circuit>, party: Party): Exit.Exit<void, CircuitOpen> => {
+  const check = (party: Party, circuits = circuitsOf(party)): Exit.Exit<void, CircuitOpen> => {
     const waitMs = Math.max(...circuits.map((circuit) => circuit.waitMs(nowMs(), party)))
     return waitMs === 0 ? Exit.void : Exit.fail(new CircuitOpen({ retryAfterS: Math.ceil(waitMs / 1000) }))
   }
 
-  const told = (party: Party, changes: ReadonlyArray<Change>): Effect.Effect<void> =>
-    changes.includes("opened") || changes.includes("closed") ? log(party, changes) : Effect.void
-
-  const run = <A, E, R>(
-    party: Party,
-    head: Effect.Effect<A, E, R>,
-    verdictOf: (error: E) => Verdict
-  ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R> => {
-    const circuits = circuitsOf(party)
-    const checked = check(circuits, party)
-    if (Exit.isFailure(checked)) return Exit.failCause(checked.cause)
-    const passes: Array<Pass> = []
-    for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
-    let reported = false
-    const report = (exit: Exit.Exit<unknown, E>) =>
-      Effect.suspend(() => {
-        if (reported) return Effect.void
-        reported = true
-        const end = resultOf(exit, verdictOf)
-        return told(
-          party,
-          passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
-        )
-      })
-    const heard = Effect.suspend(() => told(party, hear(passes, nowMs())))
-    return Effect.matchCauseEffect(head, {
-      onFailure: (cause) => Effect.andThen(report(Exit.failCause(cause)), Effect.failCause(cause)),
-      onSuccess: (value) => Effect.as(heard, { value, report, heard })
-    })
-  }
+  const told = (party: Party, changes: ReadonlyArray<Change>): Effect.Effect<void> | undefined =>
+    changes.includes("opened") || changes.includes("closed") ? log(party, changes) : undefined
 
   return {
     /** Fails as `guard` would. Reserves nothing: `guard` decides again. */
-    check: (party: Party) => check(circuitsOf(party), party),
-    /**
-     * Runs `head`, the part of a call up to its first frame, or fails with `CircuitOpen`. No interruption may come between
-     * the admission and the call: a call that tries a circuit must always end.
-     */
-    guard: <A, E, R>(
-      party: Party,
-      head: Effect.Effect<A, E, R>,
-      verdictOf: (error: E) => Verdict
-    ): Effect.Effect<Guarded<A, E>, E | CircuitOpen, R> =>
-      Effect.uninterruptibleMask((restore) => run(party, restore(head), verdictOf)),
+    check,
+    /** Lets a call pass. Its end must be reported, whatever happens to it, because it may try a circuit. */
+    guard: <E>(party: Party, verdictOf: (error: E) => Verdict): Exit.Exit<Guarded<E>, CircuitOpen> => {
+      const circuits = circuitsOf(party)
+      const checked = check(party, circuits)
+      if (Exit.isFailure(checked)) return Exit.failCause(checked.cause)
+      const passes: Array<Pass> = []
+      for (const circuit of circuits) passes.push(circuit.admit(nowMs(), party, passes))
+      let isOver = false
+      return Exit.succeed({
+        heard: () => told(party, hear(passes, nowMs())),
+        ended: (exit) => {
+          if (isOver) return undefined
+          isOver = true
+          const end = resultOf(exit, verdictOf)
+          return told(
+            party,
+            passes.map((pass) => pass.circuit.record(pass, end, nowMs()))
+          )
+        }
+      })
+    },
     /** The state of the circuit for everybody. */
     state: Effect.sync(() => ofAll.state(nowMs())),
     /** How many keys and tenants are refused by their own circuit. */

@@ -1,15 +1,22 @@
 /** Calls the backend through the breaker, and reports the result of each call once. */
-import { Effect, Exit, Pull, Scope, Stream } from "effect"
-import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
+import { Context, Effect, Exit, Pull, Scope } from "effect"
+import type { Answer, Frames } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
 import type { CircuitBreaker, Guarded, Verdict } from "./CircuitBreaker.ts"
 import { type CallError, verdictOf } from "./errors.ts"
 
-type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
+/** A call with frames, from the moment at which it is made. */
+export interface Running {
+  /** Waits for its first frames. */
+  readonly begun: Effect.Effect<Begun, CallError>
+  /** Ends the call, in any state. What it returns is waited for. */
+  close(exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> | undefined
+}
 
-/** Makes the call that was admitted. */
-type Call<A, R> = (admitted: Facts<"Audit">) => Effect.Effect<A, CallError, R>
+export interface Begun {
+  readonly frames: Frames
+  readonly rest: Answer
+}
 
 /**
  * A failure of a request with an image counts against its own key only: an image can look whole and still end the runner
@@ -22,40 +29,74 @@ const verdictFor =
     return verdict === "failure" && (call.request.images ?? []).length > 0 ? "own" : verdict
   }
 
-/** Makes the call of the permit if the breaker allows it. Only a call that is made spends the permit. */
-const spend = <A, R>(
-  breaker: CircuitBreaker["Service"],
-  permit: Permit,
-  call: Call<A, R>
-): Effect.Effect<Guarded<A, CallError>, CallError, R> =>
-  breaker.guard(
-    permit.facts.caller,
-    Effect.suspend(() => call(permit.spend())),
-    verdictFor(permit)
-  )
+/** The answer from its first frames on. */
+const answerOf = (first: Frames, rest: Answer): Answer => {
+  let ahead: Frames | undefined = first
+  return Effect.suspend(() => {
+    const frames = ahead
+    ahead = undefined
+    return frames === undefined ? rest : Effect.succeed(frames)
+  })
+}
 
-/** A call with a stream. Its result is that of the stream; a stream whose rest is not wanted is a success. */
-export const streamWithBreaker = <R>(
+/** `next`, after the line of the log, if there is one. */
+const after = <A, E>(line: Effect.Effect<void> | undefined, next: Exit.Exit<A, E>): Effect.Effect<A, E> =>
+  line === undefined ? next : Effect.andThen(line, next)
+
+/**
+ * A call with frames, which ends with the Scope. Its result is that of its frames; a call whose rest is not wanted is a success. The end
+ * is registered before the call is made, so that no interruption comes between the two.
+ */
+export const streamWithBreaker = (
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  head: Call<Frames, R>
-): Effect.Effect<Frames, CallError, R> =>
-  Effect.map(spend(breaker, permit, head), ({ heard, report, value }) =>
-    Stream.transformPull(value, (pull, scope) =>
-      Effect.as(
-        // For a stream whose rest nobody pulls. An error of its reader says nothing of the model server.
-        Scope.addFinalizerExit(scope, (exit) => report(Exit.isSuccess(exit) ? exit : Exit.interrupt())),
-        Effect.onExit(pull, (exit) =>
-          Exit.isSuccess(exit) ? heard : report(Pull.doneExitFromCause(exit.cause))
-        )
-      )
-    )
-  )
+  make: (admitted: Facts<"Audit">) => Running
+): Effect.Effect<Answer, CallError, Scope.Scope> =>
+  Effect.contextWith((services: Context.Context<Scope.Scope>) => {
+    let guarded: Guarded<CallError> | undefined
+    let running: Running | undefined
+    const close = (exit: Exit.Exit<unknown, unknown>) => {
+      const closing = running?.close(exit)
+      // For frames that nobody pulls. An error of their reader, or of ours, says nothing of the model server.
+      const isServed = Exit.isSuccess(exit) && running !== undefined
+      const told = after(guarded?.ended(isServed ? Exit.void : Exit.interrupt()), Exit.void)
+      return closing === undefined ? told : Effect.andThen(closing, told)
+    }
+    const call = Effect.suspend(() => {
+      const passed = breaker.guard(permit.facts.caller, verdictFor(permit))
+      if (Exit.isFailure(passed)) return Exit.failCause(passed.cause)
+      const { ended, heard } = passed.value
+      guarded = passed.value
+      running = make(permit.spend())
+      return Effect.matchCauseEffect(running.begun, {
+        onFailure: (cause) => after(ended(Exit.failCause(cause)), Exit.failCause(cause)),
+        onSuccess: ({ frames, rest }) => {
+          const reported = Effect.matchCauseEffect(rest, {
+            onFailure: (cause) => after(ended(Pull.doneExitFromCause(cause)), Exit.failCause(cause)),
+            onSuccess: (more) => after(heard(), Exit.succeed(more))
+          })
+          return after(heard(), Exit.succeed(answerOf(frames, reported)))
+        }
+      })
+    })
+    return Effect.andThen(Scope.addFinalizerExit(Context.get(services, Scope.Scope), close), call)
+  })
 
 /** A call with one object. It is a success when the object is in. */
 export const callWithBreaker = <A, R>(
   breaker: CircuitBreaker["Service"],
   permit: Permit,
-  answer: Call<A, R>
-): Effect.Effect<A, CallError, R> =>
-  Effect.flatMap(spend(breaker, permit, answer), ({ report, value }) => Effect.as(report(Exit.void), value))
+  call: (admitted: Facts<"Audit">) => Effect.Effect<A, CallError, R>
+): Effect.Effect<A, CallError, R> => {
+  let guarded: Guarded<CallError> | undefined
+  const made = Effect.suspend(() => {
+    const passed = breaker.guard(permit.facts.caller, verdictFor(permit))
+    if (Exit.isFailure(passed)) return Exit.failCause(passed.cause)
+    guarded = passed.value
+    return call(permit.spend())
+  })
+  return Effect.onExit(made, (exit) => {
+    const heard = Exit.isSuccess(exit) ? guarded?.heard() : undefined
+    return Effect.andThen(after(heard, Exit.void), after(guarded?.ended(exit), Exit.void))
+  })
+}

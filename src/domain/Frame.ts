@@ -2,6 +2,8 @@
  * One line of the backend's stream. Only the fields named here are copied, so a new field of the backend does not reach
  * clients (docs/protocol.md, "Chat").
  */
+import type { Array as Arr, Pull } from "effect"
+import type { BackendFailed, ShuttingDown, Unavailable } from "./Errors.ts"
 import type { JsonObject } from "./Inference.ts"
 import { isCount } from "./json.ts"
 
@@ -49,6 +51,15 @@ export interface Frame extends Counts {
   /** generate only: token ids of the conversation so far */
   readonly context?: ReadonlyArray<number>
 }
+
+/** All frames of one read. */
+export type Frames = Arr.NonEmptyReadonlyArray<Frame>
+
+/** How an answer can break. */
+export type Broken = BackendFailed | ShuttingDown | Unavailable
+
+/** Pulls the frames of an answer. The last frame, and no other, is `done`. */
+export type Answer<E = Broken> = Pull.Pull<Frames, E>
 
 /** Whether a frame has nothing but text, as nearly all frames have. */
 export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boolean =>

@@ -39,7 +39,7 @@ export interface Seen {
   readonly promptEstimate: number
   readonly promptBytes: number
   /** the bound of all runs together: `num_predict` for each */
-  readonly maxTokens: number
+  readonly maxOutput: number
 }
 
 /** Tokens that a model's template may add to a prompt. The gateway does not see them. */
@@ -65,7 +65,7 @@ export const believedOutput = (final: Counted, seen: Seen): number | undefined =
   if (isLoad(final, seen)) return 0
   const { least } = seen
   const firstRun = uncounted(final, seen)
-  const most = Math.max(seen.maxTokens, seen.frames) - firstRun
+  const most = Math.max(seen.maxOutput, seen.frames) - firstRun
   return plausible(final.evalCount, 0, most) ? Math.max(final.evalCount + firstRun, least) : undefined
 }
 

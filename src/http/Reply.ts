@@ -1,8 +1,7 @@
 /** What a handler answers. `endRequest.ts` charges and audits the request before the client sees the end of it. */
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { GatewayError } from "../domain/Errors.ts"
-import type { Parts } from "../domain/Frame.ts"
-import type { Answer } from "../request/meterStream.ts"
+import type { Answer, Parts } from "../domain/Frame.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 
 /** One JSON object. */

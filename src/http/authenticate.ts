@@ -41,8 +41,12 @@ const headerText = (value: string): string =>
  * The header that the key's operator trusts to name the user. Several of its name are one text, with commas. Where the name decides
  * anything they are refused: each other text would be a new person.
  */
-const endUserHeaderOf = (incoming: IncomingMessage, { endUserHeader, users }: Caller): Decided<string> => {
-  const values = endUserHeader === undefined ? [] : namedHeaderValues(incoming, endUserHeader)
+const endUserHeaderOf = (
+  incoming: IncomingMessage,
+  { endUserHeader, users }: Caller
+): Decided<string | undefined> => {
+  if (endUserHeader === undefined) return Result.succeed(undefined)
+  const values = namedHeaderValues(incoming, endUserHeader)
   return values.length > 1 && users !== undefined
     ? refuse(`${endUserHeader}: expected it once`)
     : Result.succeed(headerText(values.join(", ")))
@@ -52,20 +56,26 @@ export const makeAuthenticate = Effect.gen(function* () {
   const freeWork = yield* FreeWork
   const keys = yield* KeyStore
 
-  return Effect.fnUntraced(function* (
+  return (
     context: RequestContext,
     incoming: IncomingMessage,
     takesApiKey = context.route?.surface.takesApiKey === true
-  ): Effect.fn.Return<Evidence<"KeyStore">, GatewayError> {
+  ): Effect.Effect<Evidence<"KeyStore">, GatewayError> => {
     const secret = secretOf(incoming, takesApiKey)
-    const key = yield* keys.verify(secret, addressGroup(context.arrival.clientIp))
-    context.key = key
-    const endUser = endUserHeaderOf(incoming, key.facts.caller)
-    context.claimEndUser(Result.getOrUndefined(endUser))
-    yield* Effect.fromResult(freeWork.check(key.facts.caller))
-    yield* Effect.fromResult(endUser)
-    if (userRuleOf(key.facts.caller, context.endUser)?.blocked === true)
-      return yield* new Forbidden({ what: "user blocked" })
-    return key
-  })
+    return Effect.flatMapEager(
+      keys.verify(secret, addressGroup(context.arrival.clientIp)),
+      (key): Effect.Effect<Evidence<"KeyStore">, GatewayError> => {
+        context.key = key
+        const { caller } = key.facts
+        const endUser = endUserHeaderOf(incoming, caller)
+        context.claimEndUser(Result.getOrUndefined(endUser))
+        const free = freeWork.check(caller)
+        if (Result.isFailure(free)) return Effect.fail(free.failure)
+        if (Result.isFailure(endUser)) return Effect.fail(endUser.failure)
+        return userRuleOf(caller, context.endUser)?.blocked === true
+          ? Effect.fail(new Forbidden({ what: "user blocked" }))
+          : Effect.succeed(key)
+      }
+    )
+  }
 })

@@ -4,14 +4,14 @@
  */
 import { Array as Arr, Cause, Effect, Exit, Fiber, Scope } from "effect"
 import { HttpServerError, HttpServerResponse } from "effect/http"
-import type { Frame } from "../domain/Frame.ts"
+import type { Frame, Frames } from "../domain/Frame.ts"
 import { BackendFailed, type GatewayError, type Unavailable } from "../domain/Errors.ts"
 import { type Outcome, outcomes } from "../domain/Outcome.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import { withRequestSpan } from "./requestSpan.ts"
 import { Sampling, Traced } from "../observability/Trace.ts"
 import { type Ending, makeFinish } from "../request/finish.ts"
-import { forEachChunk } from "../request/meterStream.ts"
+import { readAnswer } from "../request/meterStream.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { type ErrorResponse, internalError, toErrorResponse } from "./errors/errorResponses.ts"
 import { AnswerWriter, pieceBytes } from "./AnswerWriter.ts"
@@ -32,17 +32,13 @@ export const makeEndRequest = Effect.gen(function* () {
   const traced = yield* Traced
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
-  /** Charges and audits an answer. */
-  const finishAnswer = (context: RequestContext) =>
-    finish(context, { outcome: outcomes.answered, row: "own" })
-
   /** What a client gets instead of an answer that fails, or that could not be charged and audited. It is logged. */
   const failureOf = (
     context: RequestContext,
     cause: Cause.Cause<GatewayError>
   ): Effect.Effect<ErrorResponse> => {
     const error = Cause.findErrorOption(cause)
-    if (error._tag === "Some") context.detail = error.value.refusal
+    if (error._tag === "Some") context.refused = { ...context.refused, detail: error.value.refusal }
     return error._tag === "Some"
       ? Effect.as(log(context, error.value), toErrorResponse(error.value))
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
@@ -61,9 +57,13 @@ export const makeEndRequest = Effect.gen(function* () {
       )
     )
 
+  /** The client gets no object when the request could not be charged and audited. */
+  const respondUnfinished = (context: RequestContext, cause: Cause.Cause<GatewayError>) =>
+    Effect.map(failureOf(context, cause), (error) => respondError(context, error))
+
   /** Answers with one object. A small one goes to Node's response as a streamed answer does. */
-  const respondObject = ({ context, response }: Exchange, { body, share }: ObjectReply) =>
-    Effect.map(finishAnswer(context), () => {
+  const respondObject = ({ context, response }: Exchange, { body, share }: ObjectReply) => {
+    const write = () => {
       const contentLength = body.reduce((bytes, part) => bytes + Buffer.byteLength(part), 0)
       const headers = headersOf(context)
       if (contentLength > pieceBytes) {
@@ -73,7 +73,12 @@ export const makeEndRequest = Effect.gen(function* () {
       response.writeHead(200, { ...headers, "content-type": jsonType, "content-length": contentLength })
       response.end(body.join(""))
       return isSent
+    }
+    return Effect.matchCauseEffect(finish(context, answered), {
+      onFailure: (cause) => respondUnfinished(context, cause),
+      onSuccess: () => Effect.sync(write)
     })
+  }
 
   /** The end of an answer whose head is sent. It is the last thing that the client gets. */
   const failStream = Effect.fnUntraced(function* (
@@ -88,23 +93,26 @@ export const makeEndRequest = Effect.gen(function* () {
   })
 
   /** Writes an answer as the model server sends it. Only its final frame waits, for the client and for the end of the request. */
-  const writeAnswer = Effect.fnUntraced(function* (
+  const writeAnswer = (
     context: RequestContext,
     { answer, encoder }: StreamReply,
     writer: AnswerWriter
-  ) {
+  ): Effect.Effect<void, GatewayError> => {
     let final: Frame | undefined
-    yield* forEachChunk(answer, (frames) => {
+    const write = (frames: Frames) => {
       const last = Arr.lastNonEmpty(frames)
       if (last.done) final = last
       writer.write(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
+    }
+    return readAnswer(answer, write, (): Effect.Effect<void, BackendFailed | Unavailable> => {
+      const last = final
+      if (last === undefined) return Effect.fail(new BackendFailed({ fault: "cut" }))
+      // The client has taken everything before it.
+      return Effect.map(Effect.andThen(writer.taken, finish(context, answered)), () =>
+        writer.write(encoder.frames([last]))
+      )
     })
-    if (final === undefined) return yield* new BackendFailed({ fault: "cut" })
-    // The client has taken everything before it.
-    yield* writer.taken
-    yield* finishAnswer(context)
-    writer.write(encoder.frames([final]))
-  })
+  }
 
   /** Tells a client of server-sent events that it waits, now and in every later silence, until the answer is over. */
   const keepAlive = <A, E>(
@@ -152,11 +160,7 @@ export const makeEndRequest = Effect.gen(function* () {
   const respond = (exchange: Exchange, reply: Reply): Effect.Effect<Response, GatewayError> => {
     const { context } = exchange
     spendFreeWork(context)
-    return reply._tag === "Stream"
-      ? respondStream(exchange, reply)
-      : Effect.catchCause(respondObject(exchange, reply), (cause) =>
-          Effect.map(failureOf(context, cause), (error) => respondError(context, error))
-        )
+    return reply._tag === "Stream" ? respondStream(exchange, reply) : respondObject(exchange, reply)
   }
 
   /** Refuses a request that failed before its answer began. An interruption stays one: its client left while it waited. */
@@ -207,6 +211,9 @@ export const makeEndRequest = Effect.gen(function* () {
   return <R>(exchange: Exchange, handler: Effect.Effect<Reply, GatewayError, R>) =>
     traced ? withRequestSpan(exchange.context, isSampled, end(exchange, handler)) : end(exchange, handler)
 })
+
+/** An answer is charged, and has a row of its own. */
+const answered: Ending = { outcome: outcomes.answered, row: "own" }
 
 /** The response is written to Node's already. */
 const isSent = HttpServerResponse.empty()

@@ -24,7 +24,7 @@ const verdictOf = (exit: Exit.Exit<unknown, GatewayError>): string => {
 const gateSpan: Wrap =
   (name, step) =>
   (...args) =>
-    step(...args).pipe(
+    Effect.suspend(() => step(...args)).pipe(
       Effect.onExit((exit) => Effect.annotateCurrentSpan("tollgate.verdict", verdictOf(exit))),
       (gated) => Effect.withSpan(gated, name, { captureStackTrace: false })
     )
@@ -32,7 +32,11 @@ const gateSpan: Wrap =
 const callSpan: Wrap =
   (name, step) =>
   (...args) =>
-    Effect.withSpan(step(...args), name, { kind: "client", captureStackTrace: false })
+    Effect.withSpan(
+      Effect.suspend(() => step(...args)),
+      name,
+      { kind: "client", captureStackTrace: false }
+    )
 
 const unwrapped: Wrap = (_, step) => step
 

@@ -8,10 +8,11 @@
  */
 import { Effect, Fiber, identity, Option, Scope } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
-import { MemoryLedger } from "../memory/MemoryLedger.ts"
+import { MemoryLedger, type RequestShare } from "../memory/MemoryLedger.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
 import type { Embeddings } from "../domain/Frame.ts"
-import { BadRequest } from "../domain/Errors.ts"
+import { BadRequest, type GatewayError } from "../domain/Errors.ts"
+import type { Permit } from "../domain/Evidence.ts"
 import type { JsonObject } from "../domain/Inference.ts"
 import { bytesOf } from "../domain/prepare.ts"
 import { Discovery } from "../gates/models/Discovery.ts"
@@ -26,6 +27,7 @@ import type { Exchange } from "./Exchange.ts"
 import { makeSpans } from "./gateSpans.ts"
 import { makeReadRequest, type RequestOptions } from "./readRequest.ts"
 import { foldedReply, objectReply } from "./replies.ts"
+import type { Reply } from "./Reply.ts"
 import { ClientTimeouts } from "./server/ClientTimeouts.ts"
 
 /** What is kept of a body has at most three times its bytes, and these. Only numbers such as `1e20` have more when they are written. */
@@ -54,7 +56,12 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     call("call model server", backend.show)
   ]
 
-  const handle = Effect.fnUntraced(function* (exchange: Exchange, decode: Decode) {
+  /** Passes a request through all gates, and makes its reply with the permit. */
+  const handle = Effect.fnUntraced(function* (
+    exchange: Exchange,
+    decode: Decode,
+    replyWith: (permit: Permit, share: RequestShare) => Effect.Effect<Reply, GatewayError, Scope.Scope>
+  ) {
     const { context, incoming } = exchange
     // 401, 429. First: nothing is read for an unknown sender.
     const key = yield* authenticate(context, incoming)
@@ -79,61 +86,74 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     // 503. Last, because the row charges the request if this process crashes. No row, no call.
     const permit = yield* openIntent(context, queued)
     share.expect(answerBytesOf(permit.facts.call))
-    return { permit, share }
+    return yield* replyWith(permit, share)
   })
 
   /** Chat and generate. */
-  const generate = Effect.fnUntraced(function* (exchange: Exchange, dialect: Dialect) {
-    const { context } = exchange
-    const { permit, share } = yield* handle(exchange, dialect.decode)
-    const { caller, model, request } = permit.facts
-    // Only generate has a context.
-    const seal =
-      request.kind === "generate"
-        ? yield* sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
-        : noContext
-    const encoder = dialect.encoder(request, {
-      requestId: context.arrival.requestId,
-      seal,
-      ...(context.route === undefined ? {} : { errorBody: context.route.surface.errorBody })
+  const generate = (exchange: Exchange, dialect: Dialect) => {
+    const { context, scope } = exchange
+    return handle(exchange, dialect.decode, (permit, share) => {
+      const { caller, model, request } = permit.facts
+      // Only generate has a context.
+      const seal =
+        request.kind === "generate"
+          ? sealFor(contexts, { keyId: caller.keyId, digest: model.digest })
+          : Effect.succeed(noContext)
+      return Effect.flatMapEager(seal, (seal): Effect.Effect<Reply, GatewayError> => {
+        const encoder = dialect.encoder(request, {
+          requestId: context.arrival.requestId,
+          seal,
+          ...(context.route === undefined ? {} : { errorBody: context.route.surface.errorBody })
+        })
+        // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
+        if (!request.stream)
+          return Effect.flatMap(forward(context, permit, share, scope), (answer) =>
+            foldedReply(answer, encoder, share)
+          )
+        const { contentType } = dialect
+        const reply = { _tag: "Stream", contentType, encoder, share } as const
+        return encoder.waiting === undefined
+          ? Effect.map(forward(context, permit, share, scope), (answer) => ({ ...reply, answer }))
+          : Effect.map(begunInSilence(exchange, permit, share), (begun) => ({ ...reply, ...begun }))
+      })
     })
-    // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
-    const { scope } = exchange
-    if (!request.stream)
-      return yield* foldedReply(yield* forward(context, permit, share, scope), encoder, share)
-    const { contentType } = dialect
-    const reply = { _tag: "Stream", contentType, encoder, share } as const
-    if (encoder.waiting === undefined)
-      return { ...reply, answer: yield* forward(context, permit, share, scope) }
-    // The client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber must be
-    // interrupted before its call is closed: otherwise the closed call looks like a failed model server.
-    const call = yield* Effect.forkIn(forward(context, permit, share, Scope.forkUnsafe(scope)), scope)
-    const answer = yield* Effect.timeoutOption(Fiber.join(call), silence)
-    return Option.isSome(answer)
-      ? { ...reply, answer: answer.value }
-      : { ...reply, answer: Effect.flatMap(Fiber.join(call), identity), isLate: true }
-  })
+  }
+
+  /**
+   * An answer whose client is told that it waits. From then on, a failure has no status. Scopes close in reverse order, and the fiber
+   * must be interrupted before its call is closed: otherwise the closed call looks like a failed model server.
+   */
+  const begunInSilence = ({ context, scope }: Exchange, permit: Permit, share: RequestShare) =>
+    Effect.flatMap(Effect.forkIn(forward(context, permit, share, Scope.forkUnsafe(scope)), scope), (call) =>
+      Effect.map(Effect.timeoutOption(Fiber.join(call), silence), (begun) =>
+        Option.isSome(begun)
+          ? { answer: begun.value }
+          : { answer: Effect.flatMap(Fiber.join(call), identity), isLate: true }
+      )
+    )
 
   /** The tokens of a prompt, by the gateway's own estimate. The backend is not called. */
-  const count = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<void>) {
-    const { permit, share } = yield* handle(exchange, dialect.decode)
-    return objectReply(dialect.encode(permit.spend().request), share)
-  })
+  const count = (exchange: Exchange, dialect: ObjectDialect<void>) =>
+    handle(exchange, dialect.decode, (permit, share) =>
+      Effect.sync(() => objectReply(dialect.encode(permit.spend().request), share))
+    )
 
-  const embeddings = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<Embeddings>) {
-    const { permit, share } = yield* handle(exchange, dialect.decode)
-    const vectors = yield* embed(exchange.context, permit, share)
-    return objectReply(dialect.encode(permit.facts.request, vectors), share)
-  })
+  const embeddings = (exchange: Exchange, dialect: ObjectDialect<Embeddings>) =>
+    handle(exchange, dialect.decode, (permit, share) =>
+      Effect.map(embed(exchange.context, permit, share), (vectors) =>
+        objectReply(dialect.encode(permit.facts.request, vectors), share)
+      )
+    )
 
-  const description = Effect.fnUntraced(function* (exchange: Exchange, dialect: ObjectDialect<JsonObject>) {
-    const { permit, share } = yield* handle(exchange, dialect.decode)
-    const shown = yield* show(exchange.context, permit, share)
-    const { request, window } = permit.facts
-    // The window of a request, which may be smaller than that of the model in its metadata.
-    const told = window === undefined ? shown : { ...shown, context_length: window }
-    return objectReply(dialect.encode(request, told), share)
-  })
+  const description = (exchange: Exchange, dialect: ObjectDialect<JsonObject>) =>
+    handle(exchange, dialect.decode, (permit, share) => {
+      const { request, window } = permit.facts
+      return Effect.map(show(exchange.context, permit, share), (shown) => {
+        // The window of a request, which may be smaller than that of the model in its metadata.
+        const told = window === undefined ? shown : { ...shown, context_length: window }
+        return objectReply(dialect.encode(request, told), share)
+      })
+    })
 
   return { count, generate, embed: embeddings, show: description }
 })

@@ -78,10 +78,7 @@ export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSu
   const effective = (key: Key, context: RequestContext) =>
     Effect.tap(
       discovery.effective(key),
-      Effect.sync(() => {
-        context.tellsScopes = true
-        if (discovery.isExpired()) context.listExpired = true
-      })
+      Effect.sync(() => void (context.listed = { isExpired: discovery.isExpired() }))
     )
 
   const bodies = {

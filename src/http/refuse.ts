@@ -59,8 +59,8 @@ export const makeRefuse = Effect.gen(function* () {
   }
 
   /** Work that no limit has counted is charged as free work, on every route and for every ending. */
-  const spendFreeWork = ({ bodyBytes, caller, opened }: RequestContext): void => {
-    if (caller !== undefined && !opened) freeWork.spend(caller, bodyBytes)
+  const spendFreeWork = ({ bodyBytes, caller, cost }: RequestContext): void => {
+    if (caller !== undefined && cost.permit === undefined) freeWork.spend(caller, bodyBytes)
   }
 
   /**
@@ -93,8 +93,10 @@ export const makeRefuse = Effect.gen(function* () {
   ): Effect.fn.Return<Refusal> {
     // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
-    context.detail = error.refusal
-    context.hint = error._tag === "Forbidden" ? error.told : undefined
+    context.refused = {
+      detail: error.refusal,
+      hint: error._tag === "Forbidden" ? error.told : undefined
+    }
     yield* log(context, error)
     const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)

@@ -2,8 +2,8 @@
 import { Effect } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { BackendFailed } from "../domain/Errors.ts"
-import type { Parts } from "../domain/Frame.ts"
-import { type Answer, forEachChunk } from "../request/meterStream.ts"
+import type { Answer, Parts } from "../domain/Frame.ts"
+import { readAnswer } from "../request/meterStream.ts"
 import type { Encoder } from "./dialect/Dialect.ts"
 import { Fold } from "./dialect/fold.ts"
 import type { ObjectReply } from "./Reply.ts"
@@ -17,12 +17,14 @@ export const objectReply = (body: Parts, share: AnswerShare): ObjectReply => ({
 /** Joins the frames of an answer to one object. */
 export const foldedReply = (answer: Answer, encoder: Encoder, share: AnswerShare) => {
   const fold = new Fold()
-  const read = forEachChunk(answer, (frames) => {
-    for (const frame of frames) fold.add(frame)
-  })
-  return Effect.flatMap(read, () =>
-    fold.frame === undefined
-      ? new BackendFailed({ fault: "cut" })
-      : Effect.succeed(objectReply([encoder.object(fold.frame)], share))
+  return readAnswer(
+    answer,
+    (frames) => {
+      for (const frame of frames) fold.add(frame)
+    },
+    () =>
+      fold.frame === undefined
+        ? Effect.fail(new BackendFailed({ fault: "cut" }))
+        : Effect.succeed(objectReply([encoder.object(fold.frame)], share))
   )
 }

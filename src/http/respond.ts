@@ -44,9 +44,10 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     headers["x-num-ctx"] = String(resolved?.window ?? "default")
   if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
-  if (context.modelLoaded !== undefined) headers["x-model-loaded"] = String(context.modelLoaded)
-  if (context.listExpired) headers["x-model-list"] = "expired"
-  if (context.tellsScopes && context.key !== undefined)
+  const loaded = context.cost.place?.loaded
+  if (loaded !== undefined) headers["x-model-loaded"] = String(loaded)
+  if (context.listed?.isExpired === true) headers["x-model-list"] = "expired"
+  if (context.listed !== undefined && context.key !== undefined)
     headers["x-key-scopes"] = [...context.key.facts.caller.scopes].join(", ")
   if (context.headroom !== undefined) addLimits(headers, context.headroom)
   return headers

@@ -38,7 +38,8 @@ export class Hold {
 
   /** Output tokens that may be sent with the present hold. */
   get output(): number {
-    return Math.min(this.cost.maxTokens, Math.max(0, this.held - this.cost.promptEstimate))
+    const { maxOutput, promptEstimate } = this.cost.call
+    return Math.min(maxOutput, Math.max(0, this.held - promptEstimate))
   }
 
   /**
@@ -79,8 +80,8 @@ export class Hold {
 
   /** Tokens to hold for this output, at most the whole bound. */
   #tokensFor(output: number): number {
-    const { maxTokens, promptEstimate } = this.cost
-    return promptEstimate + Math.min(maxTokens, output)
+    const { maxOutput, promptEstimate } = this.cost.call
+    return promptEstimate + Math.min(maxOutput, output)
   }
 
   /** Loads lost totals from the ledger, so that the Meter can decide. */
@@ -124,7 +125,7 @@ export class Hold {
 
   /** Never more than is held. Output beyond it is not sent, and the Meter would have to charge it. */
   get #used(): number {
-    return Math.min(this.held, this.cost.promptEstimate + this.cost.output.estimate)
+    return Math.min(this.held, this.cost.call.promptEstimate + this.cost.output.estimate)
   }
 }
 

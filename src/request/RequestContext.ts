@@ -35,28 +35,20 @@ export class RequestContext {
   asked: Pick<RequestFacts, "model" | "stream"> | undefined
   /** what discovery knows of its model */
   resolved: Facts<"Discovery"> | undefined
-  /** whether the answer lists models from an expired list, which are none */
-  listExpired = false
-  /** whether the answer tells what its key may do */
-  tellsScopes = false
+  /** set when the answer lists models: then it tells what its key may do. None is in a list that has expired. */
+  listed: { readonly isExpired: boolean } | undefined
   /** the limits for the response headers */
   headroom: Headroom | undefined
   /** start of its wait in the queue, in monotonic ms */
   queuedSince: number | undefined
   /** how long it waited, in ms; undefined while it waits and without a queue */
   queuedMs: number | undefined
-  /** whether its model was loaded when it got its place; undefined: not known */
-  modelLoaded: boolean | undefined
   /** from its arrival to the first frame of its answer, in ms */
   firstFrameMs: number | undefined
   /** the intent row may exist */
   opening = false
-  /** the intent row exists */
-  opened = false
-  /** why it was refused, for the audit */
-  detail: string | undefined
-  /** what its client is told in `X-Hint`, for its log line */
-  hint: string | undefined
+  /** why it was refused, for the audit, and what its client is told in `X-Hint`, for its log line */
+  refused: { readonly detail: string | undefined; readonly hint?: string | undefined } | undefined
   /** how it ended */
   outcome: Outcome | undefined
   /** whether the model server cut the prompt, by its own counts; undefined: not known */
@@ -91,6 +83,7 @@ export class RequestContext {
 
   /** A claim replaces the one before it, and a blank one replaces nothing. */
   claimEndUser(claim: string | undefined): void {
+    if (claim === undefined) return
     const [name, caller] = [endUserOf(claim), this.caller]
     if (name === undefined) return
     this.endUser = caller?.hashUsers === true ? hashedUser(caller.accountId, name) : name

@@ -15,6 +15,24 @@ import {
 import { OutputCount } from "./OutputCount.ts"
 import type { OutputTiming } from "./OutputTiming.ts"
 
+/** What bounds the charge of a call. */
+export interface Sent {
+  readonly promptEstimate: number
+  /** bytes of the prompt, which bound the believable count of prompt tokens */
+  readonly promptBytes: number
+  /** output tokens that the backend may generate in all runs together */
+  readonly maxOutput: number
+  /** decided at admission: how much of the output is held, and in how many runs it is made */
+  readonly plan: OutputPlan
+  /**
+   * measures whether the answer is streamed as it is generated; undefined when the request makes the backend collect
+   * its output
+   */
+  readonly timing: OutputTiming | undefined
+}
+
+const notSent: Sent = { promptEstimate: 0, promptBytes: 0, maxOutput: 0, plan: noOutput, timing: undefined }
+
 export class RequestCost {
   /** the present hold; undefined before the Limiter has admitted it */
   reservation: Reservation | undefined
@@ -26,22 +44,12 @@ export class RequestCost {
   reserved: { readonly facts: Facts<"Limiter">; readonly at: number } | undefined
   /** its place at the backend */
   place: Place | undefined
-  /** set when every gate has admitted the request; shows whether the backend was called */
+  /** set when every gate has admitted the request, and its intent row exists; shows whether the backend was called */
   permit: Permit | undefined
   /** the backend was called, and has not failed before its first frame; then leaving costs something */
   sent = false
-  promptEstimate = 0
-  /** bytes of the prompt, which bound the believable count of prompt tokens */
-  promptBytes = 0
-  /** output tokens that the backend may generate in all runs together */
-  maxTokens = 0
-  /** decided at admission: how much of the output is held, and in how many runs it is made */
-  plan: OutputPlan = noOutput
-  /**
-   * measures whether the answer is streamed as it is generated; undefined when the request makes the backend collect
-   * its output
-   */
-  timing: OutputTiming | undefined
+  /** its call */
+  call = notSent
   /** the output, counted by its frames */
   readonly output = new OutputCount()
   /** the counts at the end of the answer */
@@ -69,11 +77,9 @@ export class RequestCost {
   /** Records the call of the backend. From here on the request costs something. */
   send({ facts: { call, request } }: Permit, endLease: () => void, timing?: OutputTiming): void {
     this.#endLease = endLease
-    this.promptEstimate = request.promptEstimate
-    this.promptBytes = request.promptBytes
-    this.maxTokens = call.plan.runs * call.maxTokens
-    this.plan = call.plan
-    this.timing = timing
+    const { promptBytes, promptEstimate } = request
+    const { maxTokens, plan } = call
+    this.call = { promptEstimate, promptBytes, maxOutput: plan.runs * maxTokens, plan, timing }
     this.sent = true
   }
 
@@ -91,7 +97,7 @@ export class RequestCost {
   /** Tokens so far, before the backend has counted them. */
   get running(): Usage {
     return this.#bounded({
-      tokensIn: this.promptEstimate,
+      tokensIn: this.call.promptEstimate,
       tokensOut: this.output.estimate,
       source: this.output.tokens > 0 ? "counted" : "estimated"
     })
@@ -111,31 +117,33 @@ export class RequestCost {
     if (!this.sent || this.final !== undefined || !this.#isUnseen) return this.usage
     const { tokensIn } = this.running
     return {
-      ...this.#bounded({ tokensIn, tokensOut: this.maxTokens, source: "estimated" }),
+      ...this.#bounded({ tokensIn, tokensOut: this.call.maxOutput, source: "estimated" }),
       source: "estimated"
     }
   }
 
   /** With its first token, a model that was not known to stream has shown that it does. */
   get #isUnseen(): boolean {
-    return this.plan.collects || (this.plan.unseen && this.output.tokens === 0)
+    const { collects, unseen } = this.call.plan
+    return collects || (unseen && this.output.tokens === 0)
   }
 
   get #seen(): Seen {
+    const { maxOutput, plan, promptBytes, promptEstimate } = this.call
     return {
       frames: this.output.tokens,
       least: this.output.least,
       estimate: this.output.estimate,
-      firstRun: this.plan.runs > 1 ? this.output.firstRun : 0,
-      promptEstimate: this.promptEstimate,
-      promptBytes: this.promptBytes,
-      maxTokens: this.maxTokens
+      firstRun: plan.runs > 1 ? this.output.firstRun : 0,
+      promptEstimate,
+      promptBytes,
+      maxOutput
     }
   }
 
   /** Limits the output to what was held beside the prompt. */
   #bounded(usage: Usage): Usage {
-    const prompt = Math.min(usage.tokensIn, this.promptEstimate)
+    const prompt = Math.min(usage.tokensIn, this.call.promptEstimate)
     return this.granted === undefined ? usage : atMost(usage, this.granted - prompt)
   }
 }

@@ -58,7 +58,6 @@ export const makeAdmit = Effect.gen(function* () {
     if (place === undefined) return queued
     cost.place = place
     context.queuedMs = Math.round(place.queuedMs)
-    context.modelLoaded = place.loaded
     if (place.queuedMs < shortMs) return queued
     // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
@@ -82,7 +81,6 @@ export const makeAdmit = Effect.gen(function* () {
   const openIntent = (context: RequestContext, queued: Evidence<"Queue">) => {
     context.opening = true
     return Effect.flatMap(audit.open(queued), (permit) => {
-      context.opened = true
       context.cost.permit = permit
       // If this process was paused, another request may have got the hold meanwhile.
       return leases.lapsed(context.cost.leasedAt)

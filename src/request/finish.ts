@@ -46,7 +46,7 @@ const recordOf = (
   now: number,
   loadMs: number
 ): AuditRecord => {
-  const { arrival, asked, caller, detail, endUser, hint, model, queuedMs, resolved, truncated } = context
+  const { arrival, asked, caller, endUser, model, queuedMs, refused, resolved, truncated } = context
   const userAccount = context.cost.reservation?.claims.user?.id
   return {
     arrival,
@@ -63,8 +63,8 @@ const recordOf = (
     ...(queuedMs === undefined ? {} : { queuedMs }),
     ...(loadMs < noticeableLoadMs ? {} : { loadMs: Math.round(loadMs) }),
     ...(outcome.type === undefined ? {} : { errorType: outcome.type }),
-    ...(detail === undefined ? {} : { detail }),
-    ...(hint === undefined ? {} : { hint })
+    ...(refused?.detail === undefined ? {} : { detail: refused.detail }),
+    ...(refused?.hint === undefined ? {} : { hint: refused.hint })
   }
 }
 
@@ -122,7 +122,7 @@ export const makeFinish = Effect.gen(function* () {
   /** The cost of a request whose client did not leave. It also records how long an answer that nobody saw was. */
   const charge = ({ caller, cost, model = "" }: RequestContext): Usage => {
     const { usage } = cost
-    if (cost.final !== undefined && caller !== undefined && cost.plan.unseen) {
+    if (cost.final !== undefined && caller !== undefined && cost.call.plan.unseen) {
       habits.answeredUnseen(caller.keyId, model, usage.tokensOut)
     }
     return usage
@@ -158,18 +158,20 @@ export const makeFinish = Effect.gen(function* () {
           ? cancel(context, reservation)
           : settle(context, reservation, totalTokens(usage))
     const accept = (written: AuditRecord): Written => {
-      if (context.opened) return audit.close(written)
+      if (cost.permit !== undefined) return audit.close(written)
       return row === "shared" ? audit.tally(written) : audit.refuse(written)
     }
     // The row is written while the counters are settled. Neither stops the other.
     const accepted = attempt(() => accept(record))
     yield* settled
-    // After a defect the client gets a 500, and the row records that as soon as it can be written.
-    yield* Effect.tapDefect(Exit.isSuccess(accepted) ? accepted.value : accepted, () => {
+    const written = Exit.isSuccess(accepted) ? yield* Effect.exit(accepted.value) : accepted
+    if (Exit.hasDies(written)) {
+      // The client gets a 500, and the row records that as soon as it can be written.
       const { status, type: errorType } = outcomes.internalError
       const again = Effect.suspend(() => accept({ ...record, status, errorType }))
-      return settlements.retry(`audit ${record.arrival.requestId}`, again)
-    })
+      yield* settlements.retry(`audit ${record.arrival.requestId}`, again)
+    }
+    yield* Exit.asVoid(written)
     // After the audit row, never instead of it.
     if (context.transcript !== undefined) yield* context.transcript.keep
   }, Effect.uninterruptible)

@@ -39,22 +39,22 @@ export const makeForward = Effect.gen(function* () {
 
   const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))
 
-  /** Marks the call as sent, and keeps its lease alive. A call that fails before its first frame costs nothing. */
-  const send = <A, R>(
-    { cost }: RequestContext,
-    permit: Permit,
-    call: (hold: Hold) => Effect.Effect<A, CallError, R>,
-    timing?: OutputTiming
-  ): Effect.Effect<A, CallError, R> => {
+  /** Marks the call as sent, and keeps its lease alive. */
+  const send = ({ cost }: RequestContext, permit: Permit, timing?: OutputTiming): Hold => {
     const hold = new Hold(cost, meter, restore)
     cost.send(permit, leases.keep(hold), timing)
-    return Effect.catch(call(hold), (error) => {
+    return hold
+  }
+
+  /** A call that fails before its first frame costs nothing. */
+  const refund =
+    ({ cost }: RequestContext, permit: Permit) =>
+    (error: CallError): Effect.Effect<never, CallError> => {
       cost.sent = false
       const refusal = Effect.fail(refusalOf(error, permit))
       // The gateway's list of models is out of date.
       return error._tag === "Forbidden" ? Effect.andThen(discovery.refresh, refusal) : refusal
-    })
-  }
+    }
 
   /**
    * Chat and generate. Succeeds with the metered answer when its first frame is in. The call and its place end with the
@@ -62,20 +62,30 @@ export const makeForward = Effect.gen(function* () {
    */
   const forward = (context: RequestContext, permit: Permit, share: AnswerShare, within: Scope.Scope) => {
     const { arrival, call, caller, model, place, request } = permit.facts
-    context.transcript = promptLog.transcript(caller, arrival, request)
+    const transcript = promptLog.transcript(caller, arrival, request)
+    context.transcript = transcript
     const timing = call.plan.collects ? undefined : new OutputTiming(habits, caller.keyId, model.name, nowMs)
     const scope = Scope.forkUnsafe(within)
-    const over = (exit: Exit.Exit<unknown, unknown>) =>
-      Effect.andThen(Scope.close(scope, exit), place?.giveBack ?? Effect.void)
-    const begin = (hold: Hold) =>
-      Effect.flatMap(Scope.provide(backend.forward(permit, share), scope), (frames) => {
-        context.firstFrameMs = nowMs() - context.arrivedMs
-        metrics.firstFrame(context.firstFrameMs, model.name)
-        return meterStream(frames, { hold, over, scope, transcript: context.transcript })
-      })
-    return Effect.onError(send(context, permit, begin, timing), (cause) =>
-      Scope.close(scope, Exit.failCause(cause))
-    )
+    // What closes the Scope without waiting is over when this returns.
+    const over = (exit: Exit.Exit<unknown, unknown>) => {
+      const closing = Scope.closeUnsafe(scope, exit) ?? Effect.void
+      const closed = Exit.isExit(closing) ? closing : Effect.uninterruptible(closing)
+      return place === undefined ? closed : Effect.andThen(closed, place.giveBack)
+    }
+    const hold = send(context, permit, timing)
+    return Effect.matchCauseEffect(Scope.provide(backend.forward(permit, share), scope), {
+      onFailure: (cause) =>
+        Effect.andThen(
+          Scope.close(scope, Exit.failCause(cause)),
+          Effect.catch(Effect.failCause(cause), refund(context, permit))
+        ),
+      onSuccess: (answer) => {
+        const firstFrameMs = nowMs() - context.arrivedMs
+        context.firstFrameMs = firstFrameMs
+        metrics.firstFrame(firstFrameMs, model.name)
+        return Effect.succeed(meterStream(answer, { hold, over, transcript }))
+      }
+    })
   }
 
   /** Embeddings, with the count that they are charged. */
@@ -83,7 +93,8 @@ export const makeForward = Effect.gen(function* () {
     const { arrival, caller, request } = permit.facts
     // The prompt log stores the input, and no vectors.
     context.transcript = promptLog.transcript(caller, arrival, request)
-    const answer = yield* send(context, permit, () => backend.embed(permit, share))
+    send(context, permit)
+    const answer = yield* Effect.catch(backend.embed(permit, share), refund(context, permit))
     context.cost.final = costOf(request, answer)
     const { source, tokensIn } = context.cost.usage
     // When the count of the backend is not believable, the client sees the count that it is charged.
@@ -91,8 +102,10 @@ export const makeForward = Effect.gen(function* () {
   })
 
   /** The description of a model. */
-  const show = (context: RequestContext, permit: Permit, share: AnswerShare) =>
-    send(context, permit, () => backend.show(permit, share))
+  const show = (context: RequestContext, permit: Permit, share: AnswerShare) => {
+    send(context, permit)
+    return Effect.catch(backend.show(permit, share), refund(context, permit))
+  }
 
   return { forward, embed, show }
 })

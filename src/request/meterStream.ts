@@ -9,9 +9,8 @@
  * `Unavailable` when its hold is used up. The final frame has the charged counts; the request is finished before the
  * client gets it.
  */
-import { Array as Arr, Cause, Channel, Effect, Exit, Pull, type Scope, type Stream } from "effect"
-import type { BackendFailed, ShuttingDown, Unavailable } from "../domain/Errors.ts"
-import type { Frame } from "../domain/Frame.ts"
+import { Array as Arr, Cause, Effect, Exit, Pull } from "effect"
+import type { Answer, Broken, Frame, Frames } from "../domain/Frame.ts"
 import { bytesPerToken } from "../domain/Usage.ts"
 import { cutFrames } from "./cutFrames.ts"
 import { longestTokenBytes, type OutputCount } from "./OutputCount.ts"
@@ -19,46 +18,35 @@ import type { Transcript } from "../promptlog/transcript.ts"
 import type { RequestCost } from "./RequestCost.ts"
 import type { Hold } from "./Hold.ts"
 
-type Frames = Arr.NonEmptyReadonlyArray<Frame>
-type Failure = BackendFailed | ShuttingDown | Unavailable
-
-/** Pulls the chunks of an answer. The last frame, and no other, is `done`. */
-export type Answer<E = Failure> = Pull.Pull<Frames, E>
-
-/** Runs `each` for each chunk of an answer. */
-export const forEachChunk = <E>(answer: Answer<E>, each: (frames: Frames) => void) =>
-  Pull.catchDone(Effect.forever(Effect.map(answer, each), { disableYield: true }), () => Effect.void)
+/** Reads an answer: `each` gets the frames of each read, and then `end` goes on. */
+export const readAnswer = <E, A, E2>(
+  answer: Answer<E>,
+  each: (frames: Frames) => void,
+  end: () => Effect.Effect<A, E2>
+) => Pull.catchDone(Effect.forever(Effect.map(answer, each), { disableYield: true }), end)
 
 export interface Metered {
   readonly hold: Hold
   readonly transcript: Transcript | undefined
-  /** the Scope of the call, in which the stream is run */
-  readonly scope: Scope.Scope
   /** run when the answer has ended, before its reader is told; not run for a reader that leaves */
   readonly over: (exit: Exit.Exit<unknown, unknown>) => Effect.Effect<void>
 }
 
 /** Passes on the part of each chunk that the hold covers, up to the frame that is `done`. */
-export const meterStream = (
-  frames: Stream.Stream<Frame, Failure>,
-  { hold, over, scope, transcript }: Metered
-): Effect.Effect<Answer> => {
+export const meterStream = (answer: Answer, { hold, over, transcript }: Metered): Answer => {
   const { cost } = hold
   const count = cost.output
-  /** how the answer ends, once it is known */
-  let ending: Exit.Exit<never, Failure | Cause.Done> | undefined
+  /** why nothing more comes, once it is known */
+  let ending: Cause.Cause<Broken | Cause.Done> | undefined
   /** frames that may cost more than is held, until the final frame shows their cost */
   let waiting: ReadonlyArray<Frame> = []
   /** output tokens of the answer so far */
   let metered = 0
-  /** the next frames that may be sent */
-  let next: Answer = noChunk
-
   const pass = (shown: ReadonlyArray<Frame>) =>
     Arr.isReadonlyArrayNonEmpty(shown) ? Effect.succeed(shown) : next
 
   const end = (before: ReadonlyArray<Frame>, final: Frame): Frames => {
-    ending = noChunk
+    ending = Cause.fail(Cause.Done())
     return Arr.append(before, asCharged(final, cost))
   }
 
@@ -73,7 +61,7 @@ export const meterStream = (
   const cut = (chunk: Frames, last: Frame, output: number): ReadonlyArray<Frame> => {
     const shown = cutToHold(chunk, output)
     if (hold.unavailable !== undefined) {
-      ending = Exit.fail(hold.unavailable)
+      ending = Cause.fail(hold.unavailable)
       return shown
     }
     if (last.done) cost.final = last
@@ -102,32 +90,26 @@ export const meterStream = (
     for (const frame of fresh) count.add(frame)
     const last = Arr.lastNonEmpty(chunk)
     const output = (last.done ? cost.claimedBy(last) : undefined) ?? count.estimate
-    cost.timing?.record(output - metered)
+    cost.call.timing?.record(output - metered)
     metered = output
     if (hasAsked || !hold.isShortOf(output, last.done)) return pass(show(chunk, last, output))
     return Effect.flatMap(hold.extend(output, last.done), () => pass(show(chunk, last, output)))
   }
 
   /** Without a final frame, waiting frames cost their estimate. */
-  const stop = (cause: Cause.Cause<Failure | Cause.Done>): Answer => {
-    ending = Exit.failCause(cause)
+  const stop = (cause: Cause.Cause<Broken | Cause.Done>): Answer => {
+    ending = cause
     return pass(waiting.length === 0 ? [] : cutToHold(waiting, count.estimate))
   }
 
-  return Effect.map(Channel.toPullScoped(frames.channel, scope), (pull) => {
-    const metering = Effect.matchCauseEffect(pull, { onFailure: stop, onSuccess: meter })
-    next = Effect.suspend(() =>
-      ending === undefined ? metering : Effect.andThen(over(resultOf(ending)), ending)
-    )
-    return next
+  const metering = Effect.matchCauseEffect(answer, { onFailure: stop, onSuccess: meter })
+  /** the next frames that may be sent */
+  const next: Answer = Effect.suspend(() => {
+    if (ending === undefined) return metering
+    return Effect.andThen(over(Pull.doneExitFromCause(ending)), Effect.failCause(ending))
   })
+  return next
 }
-
-const noChunk: Exit.Exit<never, Cause.Done> = Exit.fail(Cause.Done())
-
-/** The end of a pull as that of its stream. */
-const resultOf = (ending: Exit.Exit<never, Failure | Cause.Done>): Exit.Exit<unknown, Failure> =>
-  Exit.isSuccess(ending) ? Exit.void : Pull.doneExitFromCause(ending.cause)
 
 /**
  * Whether the frames have more than `limit` tokens by every possible count. It also bounds the waiting frames: 32 bytes

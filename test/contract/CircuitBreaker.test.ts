@@ -6,6 +6,7 @@ import { maxRemembered } from "../../src/backend/Circuit.ts"
 import { CircuitBreaker, layerCircuitBreaker, type Verdict } from "../../src/backend/CircuitBreaker.ts"
 import { jsonLine } from "../../src/observability/logging.ts"
 import { BackendFailed, type CircuitOpen } from "../../src/domain/Errors.ts"
+import { guarded } from "../support/guarded.ts"
 import { testWith } from "../support/testWith.ts"
 
 const broken = new BackendFailed({ fault: "cut" })
@@ -24,12 +25,12 @@ const partyOf = (keyId: string) => {
 const said = (error: BackendFailed | CircuitOpen): string =>
   error._tag === "CircuitOpen" ? `open ${error.retryAfterS}` : error.fault
 const head = <A>(effect: Effect.Effect<A, BackendFailed>, key = "key") =>
-  Effect.flatMap(CircuitBreaker, (breaker) => breaker.guard(partyOf(key), effect, verdictOf))
+  Effect.flatMap(CircuitBreaker, (breaker) => guarded(breaker, partyOf(key), effect, verdictOf))
 const refusedOf = <A>(call: Effect.Effect<A, BackendFailed | CircuitOpen, CircuitBreaker>) =>
   Effect.map(Effect.flip(call), said)
 const failOf = (key: string, error = broken) => refusedOf(head(Effect.fail(error), key))
 const okOf = (key: string) => head(Effect.succeed("frame"), key)
-const serve = (key: string) => Effect.flatMap(okOf(key), ({ report }) => report(Exit.void))
+const serve = (key: string) => Effect.flatMap(okOf(key), ({ ended }) => ended(Exit.void))
 const fail = failOf("key")
 const ok = okOf("key")
 const state = Effect.flatMap(CircuitBreaker, (breaker) => breaker.state)
@@ -56,7 +57,7 @@ describe("CircuitBreaker: one key", () => {
     const own = (key: string) =>
       Effect.flip(
         Effect.flatMap(CircuitBreaker, (breaker) =>
-          breaker.guard(partyOf(key), Effect.fail(broken), (): Verdict => "own")
+          guarded(breaker, partyOf(key), Effect.fail(broken), (): Verdict => "own")
         )
       )
     yield* times(4, own("key"))
@@ -69,9 +70,9 @@ describe("CircuitBreaker: one key", () => {
 
   test("when the end of a call is reported twice, then only the first report counts", function* () {
     for (let call = 0; call < 5; call += 1) {
-      const { report } = yield* okOf("key")
-      yield* report(Exit.fail(broken))
-      yield* report(Exit.void)
+      const { ended } = yield* okOf("key")
+      yield* ended(Exit.fail(broken))
+      yield* ended(Exit.void)
     }
     assert.strictEqual(yield* openKeys, 1)
   })
@@ -101,7 +102,7 @@ describe("CircuitBreaker: one key", () => {
   })
 
   test("when all its streams break after a good head, then it opens", function* () {
-    for (let i = 0; i < 5; i += 1) yield* (yield* ok).report(cut)
+    for (let i = 0; i < 5; i += 1) yield* (yield* ok).ended(cut)
     assert.strictEqual(yield* openKeys, 1)
   })
 
@@ -139,11 +140,11 @@ describe("CircuitBreaker: one key", () => {
     yield* times(5, fail)
     yield* TestClock.adjust("30 seconds")
     const probe = yield* forked(Effect.never, "key")
-    for (const { report } of old.slice(0, 5)) yield* report(Exit.void)
+    for (const { ended } of old.slice(0, 5)) yield* ended(Exit.void)
     assert.strictEqual(yield* fail, "open 1", "the circuit is still half-open")
     yield* Fiber.interrupt(probe)
     yield* ok
-    for (const { report } of old) yield* report(cut)
+    for (const { ended } of old) yield* ended(cut)
     assert.strictEqual(yield* refusedOf(head(Effect.fail(busy))), "busy")
   })
 
@@ -389,23 +390,5 @@ describe("CircuitBreaker: everybody", () => {
     const messages = lines.map((line) => /"message":"([^"]*)"/.exec(line)?.[1])
     assert.deepStrictEqual(messages, ["circuit of a tenant opened", "circuit of a tenant closed"])
     for (const line of lines) assert.include(line, '"tenant":"tenant t"')
-  })
-
-  test("when its effects are built, then nothing happens, and each run of one is a call of its own", function* () {
-    const { check, guard } = yield* CircuitBreaker
-    yield* openForAll
-    yield* TestClock.adjust("30 seconds")
-    const failing = guard(partyOf("x"), Effect.fail(broken), verdictOf)
-    yield* check(partyOf("x"))
-    assert.strictEqual(yield* refusedOf(failing), "cut")
-    assert.strictEqual((yield* Effect.flip(check(partyOf("x")))).retryAfterS, 30)
-    assert.strictEqual(yield* refusedOf(failing), "open 30")
-    const { report } = yield* Effect.andThen(TestClock.adjust("30 seconds"), okOf("x"))
-    const reported = report(cut)
-    yield* TestClock.adjust("30 seconds")
-    yield* times(4, failOf("y"))
-    assert.strictEqual(yield* state, "closed")
-    yield* reported
-    assert.strictEqual(yield* state, "open")
   })
 })

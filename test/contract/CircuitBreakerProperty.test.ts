@@ -6,12 +6,8 @@ import { assert, it } from "@effect/vitest"
 import { Cause, Clock, Deferred, Effect, Exit, Fiber, Layer, Logger, type Scope } from "effect"
 import { TestClock } from "effect/testing"
 import * as fc from "fast-check"
-import {
-  CircuitBreaker,
-  type Guarded,
-  layerCircuitBreaker,
-  type Verdict
-} from "../../src/backend/CircuitBreaker.ts"
+import { type Begun, guarded } from "../support/guarded.ts"
+import { CircuitBreaker, layerCircuitBreaker, type Verdict } from "../../src/backend/CircuitBreaker.ts"
 
 const [failures, openMs] = [5, 30_000]
 const keys = ["a/1", "a/2", "b/1", "b/2", "c/1", "c/2", "d/1"] as const
@@ -45,14 +41,15 @@ type Step = typeof stepOf extends (...args: never) => fc.Arbitrary<infer A> ? A 
 interface Running {
   readonly key: string
   readonly head: Deferred.Deferred<string, Verdict>
-  readonly fiber: Fiber.Fiber<Exit.Exit<Guarded<string, Verdict>, unknown>>
+  readonly fiber: Fiber.Fiber<Exit.Exit<Begun<Verdict>, unknown>>
   /** how often the circuit of its key may have closed before it began */
   closed: number
-  guarded?: Guarded<string, Verdict>
+  guarded?: Begun<Verdict>
 }
 
 const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
-  const { guard, state } = yield* CircuitBreaker
+  const breaker = yield* CircuitBreaker
+  const { state } = breaker
   const running: Array<Running> = []
   /** by tenant: the time of its last frame */
   const servedAt = new Map<string, number>()
@@ -67,7 +64,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
   /** Begins a call; undefined: it is refused. */
   const ask = Effect.fnUntraced(function* (name: string) {
     const head = yield* Deferred.make<string, Verdict>()
-    const call = guard(partyOf(name), Deferred.await(head), (verdict: Verdict) => verdict)
+    const call = guarded(breaker, partyOf(name), Deferred.await(head), (verdict: Verdict) => verdict)
     const fiber = yield* Effect.forkChild(Effect.exit(call), { startImmediately: true })
     const early = fiber.pollUnsafe()
     if (early !== undefined) return undefined
@@ -102,7 +99,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
     }
     if (one.guarded === undefined && as === "ignored") return yield* Fiber.interrupt(one.fiber)
     if (one.guarded !== undefined)
-      return yield* one.guarded.report(as === "success" ? Exit.void : Exit.failCause(Cause.fail<Verdict>(as)))
+      return yield* one.guarded.ended(as === "success" ? Exit.void : Exit.failCause(Cause.fail<Verdict>(as)))
     if (as !== "success") yield* Deferred.fail(one.head, as)
     return yield* Effect.asVoid(Fiber.await(one.fiber))
   })

@@ -150,7 +150,7 @@ export const suite = (name: string, world: Layer.Layer<World | KeyStore, unknown
       const { addKey, setRpm } = yield* World
       const secret = yield* addKey()
       const store = yield* KeyStore
-      const rpm = store.verify(secret).pipe(
+      const rpm = Effect.suspend(() => store.verify(secret)).pipe(
         Effect.map(({ facts }) => facts.caller.limits.rpm),
         Effect.orDie
       )

@@ -119,7 +119,7 @@ check(
   Effect.gen(function* () {
     const [registry, sql, store] = [yield* Registry, yield* SqlClient.SqlClient, yield* KeyStore]
     const { prefix, secret, tenant } = yield* newKey
-    const told = store.verify(secret).pipe(
+    const told = Effect.suspend(() => store.verify(secret)).pipe(
       Effect.map(
         ({
           facts: {

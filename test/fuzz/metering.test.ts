@@ -200,13 +200,13 @@ const reached = {
 /** The charge of one that leaves is not less than was seen, and all that is held when nothing was seen. */
 const leave = (one: MeteredRequest): void => {
   const { cost } = one
-  const [seen, held] = [cost.output.estimate, (cost.granted ?? 0) - cost.promptEstimate]
+  const [seen, held] = [cost.output.estimate, (cost.granted ?? 0) - cost.call.promptEstimate]
   one.leave()
   const charged = one.charged?.tokensOut ?? 0
   assert.isAtLeast(charged, Math.min(seen, held))
-  if (seen > 0 || !cost.plan.unseen) return
+  if (seen > 0 || !cost.call.plan.unseen) return
   reached.leftUnseen += 1
-  assert.strictEqual(charged, Math.min(cost.maxTokens, held))
+  assert.strictEqual(charged, Math.min(cost.call.maxOutput, held))
 }
 
 const play = ({
@@ -231,7 +231,7 @@ const play = ({
       return
     }
     least = Math.max(least, wish.promptEstimate + admitted.runs)
-    const { plan } = admitted.cost
+    const { plan } = admitted.cost.call
     if (plan.unseen && !plan.collects) reached.plainUnseen += 1
     admitted.answer(chunksOf(wish, admitted.numPredict))
     running.push(admitted)
@@ -262,7 +262,7 @@ const play = ({
     const { cost } = one
     assert.isTrue(cost.settled)
     const count = shownBy(one)
-    const held = (cost.granted ?? 0) - cost.promptEstimate
+    const held = (cost.granted ?? 0) - cost.call.promptEstimate
     const believed = cost.final === undefined ? undefined : cost.claimedBy(cost.final)
     assert.isAtMost(count.tokens, one.runs * one.numPredict, "shown within the bound")
     assert.isAtMost(count.least, held, "shown within what was held")

@@ -147,7 +147,7 @@ const assertCharge = (final: Frame, frames: number): void => {
     firstRun: 0,
     promptEstimate: 9,
     promptBytes: 4,
-    maxTokens: 10
+    maxOutput: 10
   })
   for (const count of [usage.tokensIn, usage.tokensOut]) {
     assert.isTrue(Number.isSafeInteger(count) && count >= 0, `charged ${count}`)

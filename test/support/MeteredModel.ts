@@ -2,9 +2,9 @@
  * Requests of one key through the real admission arithmetic, `Hold`, `meterStream` and the counters in memory, without
  * sockets and without waiting: a test decides who takes the next step and when the Meter is away.
  */
-import { type Array as Arr, Cause, Effect, Exit, type Pull, Scope, Stream } from "effect"
+import { type Array as Arr, Cause, Effect, Exit, Scope, Stream } from "effect"
 import { BackendFailed } from "../../src/domain/Errors.ts"
-import type { Frame } from "../../src/domain/Frame.ts"
+import type { Answer, Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { totalTokens, type Usage } from "../../src/domain/Usage.ts"
@@ -46,7 +46,7 @@ export class MeteredRequest {
   over = false
   readonly #model: MeteredModel
   readonly #scope = Scope.makeUnsafe()
-  #pull: Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, unknown> | undefined
+  #pull: Answer | undefined
 
   constructor(model: MeteredModel, cost: RequestCost, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
@@ -64,8 +64,8 @@ export class MeteredRequest {
       isWhole ? Stream.empty : Stream.fail(new BackendFailed({ fault: "cut" }))
     )
     const { hold } = this
-    const metered = { hold, transcript: undefined, scope: this.#scope, over: () => Effect.void }
-    this.#pull = Effect.runSync(meterStream(frames, metered))
+    const answer = Effect.runSync(Scope.provide(Stream.toPull(frames), this.#scope))
+    this.#pull = meterStream(answer, { hold, transcript: undefined, over: () => Effect.void })
   }
 
   /** Takes one chunk, as a client that reads. */
@@ -189,7 +189,7 @@ export class MeteredModel {
     const tokens = totalTokens(usage)
     request.charged = usage
     this.spent += tokens
-    this.underestimated += Math.max(0, usage.tokensIn - cost.promptEstimate)
+    this.underestimated += Math.max(0, usage.tokensIn - cost.call.promptEstimate)
     const { reservation } = cost
     if (reservation === undefined) return
     const tell = () => void this.#counters.settle(reservation, tokens, noon)

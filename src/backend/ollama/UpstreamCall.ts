@@ -5,9 +5,10 @@
  * It uses `dispatch` and not `request` or `fetch`: `abort` closes the connection within a tick, a redirect is an answer like
  * any other, and proxy settings of the environment are not read.
  */
-import { Array as Arr, Cause, Context, Effect, type Pull, Result, Scope } from "effect"
+import { Array as Arr, Cause, Effect, type Pull, Result } from "effect"
 import { Client, type Dispatcher } from "undici"
 import type { BackendFailed, ShuttingDown } from "../../domain/Errors.ts"
+import type { Drain, RequestOfKey } from "../../infra/Drain.ts"
 import { DeadlineExceeded, fromTransport, TransportError, Unwanted } from "./errors.ts"
 
 /** Bytes that may wait before the socket is paused. */
@@ -72,28 +73,23 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   /** bytes of the rest of the response that may still be discarded; undefined: nothing is discarded */
   #discardable: number | undefined
   #deadline: NodeJS.Timeout | undefined
+  #unregister = () => {}
 
   /**
-   * Sends a request. It ends with the Scope. `onCut` registers what must be called when this process or the key stops, and
-   * returns what unregisters it.
+   * Sends a request, whose sender has to close it. `onCut` registers what must be called when this process or the key
+   * stops, and returns what unregisters it.
    */
   static readonly send = (
     dispatcher: Dispatcher,
     options: Dispatcher.DispatchOptions,
-    onCut: (stop: (why: ShuttingDown) => void) => () => void
-  ): Effect.Effect<UpstreamCall, never, Scope.Scope> =>
-    Effect.contextWith((services: Context.Context<Scope.Scope>) => {
-      const call = new UpstreamCall()
-      const unregister = onCut((why) => call.abort(why))
-      const close = Effect.sync(() => {
-        unregister()
-        call.#close()
-      })
-      return Effect.map(Scope.addFinalizer(Context.get(services, Scope.Scope), close), () => {
-        dispatcher.dispatch(options, call)
-        return call
-      })
-    })
+    onCut: Drain["Service"]["onCut"],
+    of: RequestOfKey | undefined
+  ): UpstreamCall => {
+    const call = new UpstreamCall()
+    call.#unregister = onCut((why) => call.abort(why), of)
+    dispatcher.dispatch(options, call)
+    return call
+  }
 
   /** Waits until `found` finds something. What came in one read is found together. */
   #when<A, E>(found: () => Effect.Effect<A, E> | undefined): Effect.Effect<A, E> {
@@ -172,7 +168,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
   }
 
   /** Ends the request, unless the rest of its response is being discarded. */
-  #close(): void {
+  close(): void {
     if (this.#end === undefined && this.#discardable === undefined) this.abort(new Unwanted("closed"))
   }
 
@@ -236,6 +232,7 @@ export class UpstreamCall implements Dispatcher.DispatchHandler {
 
   #finish(end: Pull.Pull<never, Broken>): void {
     clearTimeout(this.#deadline)
+    this.#unregister()
     this.#end = end
     this.#tell()
   }

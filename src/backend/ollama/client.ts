@@ -7,46 +7,37 @@
  * `notAnsweringMs` when the server did not answer the last ping; then `idleTimeoutMs` between reads, which stops while nothing is
  * read; `maxDurationMs` for the rest of the answer.
  */
-import { Effect, Layer, Pull, Scope, Stream } from "effect"
+import { Cause, Effect, Layer, Pull } from "effect"
 import { Pool } from "undici"
 import type { Facts } from "../../domain/Evidence.ts"
-import type { Embeddings } from "../../domain/Frame.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
-import type { JsonObject, ModelCall, PreparedRequest } from "../../domain/Inference.ts"
-import type { Description, Model } from "../../domain/Model.ts"
+import type { ModelCall } from "../../domain/Inference.ts"
 import { Drain, type RequestOfKey } from "../../infra/Drain.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
 import { makeMonotonicMs } from "../../infra/time.ts"
 import { currentTraceparent, Traced } from "../../observability/Trace.ts"
-import {
-  frameBoundsOf,
-  isTooDense,
-  parsedFactor,
-  showBytes,
-  tagsBytes,
-  vectorBytesOf,
-  vectorsFactor
-} from "../answerBounds.ts"
+import { frameBoundsOf } from "../answerBounds.ts"
 import { type AnswerShare, uncounted } from "../../memory/MemoryLedger.ts"
 import { Backend } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
 import { hasLevel, objectBodyOf, streamBodyOf, withoutLevel } from "./bodies.ts"
-import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import type { FrameKind } from "./decodeFrame.ts"
-import { decodeDescription, decodeShow, decodeTags } from "./decodeModels.ts"
 import { type CallError, SilentBefore } from "../errors.ts"
 import {
   beforeFirstFrame,
+  errorBytes,
   fromStatus,
   fromTransport,
+  protocol,
   refusesLevel,
   TransportError,
   wasClosedIdle,
   wasLate
 } from "./errors.ts"
-import { type AnswerLimits, pullFrames } from "./frames.ts"
-import { streamWithBreaker, callWithBreaker } from "../withBreaker.ts"
+import { anything, description, type Expected, list, ownDescription, vectorsFor } from "./Expected.ts"
+import { pullFrames } from "./frames.ts"
+import { type Begun, callWithBreaker, type Running, streamWithBreaker } from "../withBreaker.ts"
 import { watchPings } from "./watchPings.ts"
 import { Silence } from "./Silence.ts"
 import { CountingClient, type Head, UpstreamCall } from "./UpstreamCall.ts"
@@ -68,8 +59,6 @@ export interface OllamaOptions {
   readonly connections?: number
 }
 
-/** Bytes of an error's body that are read. Its beginning is enough to classify it. */
-const errorBytes = 64 * 1024
 const errorReadMs = 1000
 const listTimeoutMs = 10_000
 /** Separate connections for lists and pings, so that running streams cannot delay them. */
@@ -128,16 +117,16 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     return () => end - nowMs()
   }
 
-  /** Sends a request, which ends with the Scope or when no time is left, and waits for the head of its answer. */
-  const send = Effect.fnUntraced(function* (
+  /** Sends a request, which its sender has to close, and which ends when no time is left. */
+  const send = (
     path: Path,
     body: string | Buffer | null,
     leftMs: LeftMs,
+    traceparent?: string,
     of?: RequestOfKey
-  ) {
+  ): UpstreamCall => {
     const isLookup = lookups.has(path)
-    const traceparent = traced && !isLookup ? yield* currentTraceparent : undefined
-    const call = yield* UpstreamCall.send(
+    const call = UpstreamCall.send(
       isLookup ? ownRequests : requests,
       {
         path: prefix + paths[path],
@@ -149,31 +138,35 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
         },
         body
       },
-      (stop) => drain.onCut(stop, of)
+      drain.onCut,
+      of
     )
     call.setDeadline(leftMs, "no answer in time")
-    const head = yield* call.head
-    return head.status === 200 ? { call, head } : yield* fromStatus(head, yield* beginningOf(call))
-  })
+    return call
+  }
+
+  /** for a call of a request that is traced */
+  const traceparent = traced ? currentTraceparent : Effect.undefined
 
   /**
    * Makes a call. The server may close an idle connection while the gateway sends on it. Only then the call is made again, in
    * what is left of its time, because the server has done nothing yet.
    */
-  const attempt = <A, R>(call: Effect.Effect<A, CallError | TransportError, R>) =>
+  const attempt = <A, R>(
+    call: Effect.Effect<A, EarlyError, R>,
+    errorOf: (error: EarlyError) => CallError = callErrorOf
+  ) =>
     Effect.catch(call, (error) =>
-      wasClosedIdle(error) ? Effect.mapError(call, callErrorOf) : Effect.fail(callErrorOf(error))
+      wasClosedIdle(error) ? Effect.mapError(call, errorOf) : Effect.fail(errorOf(error))
     )
 
   const readObject = Effect.fnUntraced(function* <A>(
-    path: Path,
-    body: string | Buffer | null,
+    call: UpstreamCall,
     expected: Expected<A>,
-    share: AnswerShare,
-    leftMs: LeftMs,
-    of?: RequestOfKey
+    share: AnswerShare
   ) {
-    const { call } = yield* send(path, body, leftMs, of)
+    const head = yield* call.head
+    if (head.status !== 200) return yield* refusedBy(call, head)
     const read = yield* readAll(call, expected.limit, share)
     yield* share.collect(read.size * expected.factor)
     const bytes = read.exact()
@@ -189,7 +182,17 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     share: AnswerShare,
     ms: number,
     of?: RequestOfKey
-  ) => Effect.suspend(() => attempt(readObject(path, body, expected, share, timer(ms), of)))
+  ) =>
+    Effect.suspend(() => {
+      const leftMs = timer(ms)
+      return attempt(
+        Effect.acquireUseRelease(
+          Effect.map(traceparent, (traceparent) => send(path, body, leftMs, traceparent, of)),
+          (call) => readObject(call, expected, share),
+          (call) => Effect.sync(() => call.close())
+        )
+      )
+    })
 
   /** A call of the gateway itself. No client caused it, so every error counts as a failure of the backend. */
   const lookUp = <A>(path: Path, body: string | null, expected: Expected<A>, ms: number) =>
@@ -202,65 +205,62 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     options.notAnsweringMs ?? 5000
   )
 
-  /** Makes a call with frames, up to the first of them. It ends with the Scope. */
-  const open = Effect.fnUntraced(function* (
-    kind: FrameKind,
-    body: Buffer,
-    limits: AnswerLimits,
-    leftMs: LeftMs,
-    of: RequestOfKey
-  ) {
-    const { call, head } = yield* send(kind, body, leftMs, of)
-    if (!hasFrames(head)) return yield* protocol(`content type ${head.contentType.slice(0, 100)}`)
-    const pull = pullFrames(call, kind, head, limits)
-    const first = yield* Pull.catchDone(Effect.mapError(pull, beforeFirstFrame), () => endedEarly)
-    call.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
-    let ahead: typeof first | undefined = first
-    const next: typeof pull = Effect.suspend(() => {
-      const frames = ahead
-      ahead = undefined
-      return frames === undefined ? pull : Effect.succeed(frames)
-    })
-    return Stream.fromPull(Effect.succeed(next))
-  })
-
-  /** Begins an answer in frames to a call as it is `asked`. */
-  const begin = Effect.fnUntraced(function* (
-    kind: FrameKind,
-    facts: Facts<"Audit">,
-    share: AnswerShare,
-    asked: ModelCall
-  ) {
-    const { call, model, request } = facts
+  /** A call with frames, made as often as it has to be until the first of them is in. */
+  const running = (kind: FrameKind, admitted: Facts<"Audit">, share: AnswerShare): Running => {
+    const { call, model, request } = admitted
     // First: a request whose own time is over has waited the whole time.
     const own = timer(options.firstByteTimeoutMs)
-    const { end, frame, leftMs } = silence.begin(model.name, asked.plan.collects)
-    yield* Scope.addFinalizer(yield* Effect.scope, Effect.sync(end))
-    const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: frame }
-    const body = streamBodyOf(model.name, asked)
-    const opening = attempt(open(kind, body, limits, () => Math.min(own(), leftMs()), facts))
-    return yield* Effect.mapError(endingSoon(opening), (error) =>
-      own() > 0 && wasLate(error)
+    const silent = silence.begin(model.name, call.plan.collects)
+    const leftMs = () => Math.min(own(), silent.leftMs())
+    const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: silent.frame }
+    let upstream: UpstreamCall | undefined
+    const made = (asked: ModelCall): Effect.Effect<Begun, EarlyError> =>
+      Effect.flatMap(traceparent, (traceparent) => {
+        const sent = send(kind, streamBodyOf(model.name, asked), leftMs, traceparent, admitted)
+        upstream = sent
+        return Effect.flatMap(sent.head, (head): Effect.Effect<Begun, EarlyError> => {
+          if (head.status !== 200) return refusedBy(sent, head)
+          if (head.encoded || !framesType.test(head.contentType))
+            return protocol(`content type ${head.contentType.slice(0, 100)}`)
+          const rest = pullFrames(sent, kind, head, limits)
+          return Effect.map(rest, (frames) => {
+            sent.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
+            return { frames, rest }
+          })
+        })
+      })
+    const errorOf = (early: EarlyError): CallError => {
+      const error = callErrorOf(early)
+      return own() > 0 && wasLate(error)
         ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
         : error
-    )
-  })
+    }
+    const level = hasLevel(call) && !levelless.has(model.digest)
+    const begun = attempt(made(hasLevel(call) && !level ? withoutLevel(call) : call), errorOf)
+    return {
+      begun: endingSoon(
+        // A model that takes no level may reason all the same.
+        level
+          ? Effect.catchIf(begun, refusesLevel, () => {
+              if (levelless.size >= mostLevelless) levelless.clear()
+              levelless.add(model.digest)
+              return attempt(made(withoutLevel(call)), errorOf)
+            })
+          : begun
+      ),
+      close: () => {
+        silent.end()
+        upstream?.close()
+        return undefined
+      }
+    }
+  }
 
   return Backend.of({
     forward: (permit, share) => {
       const { kind } = permit.facts.request
       if (kind !== "chat" && kind !== "generate") return protocol(`${kind} does not answer in frames`)
-      return streamWithBreaker(breaker, permit, (admitted) => {
-        const { call, model } = admitted
-        if (!hasLevel(call)) return begin(kind, admitted, share, call)
-        if (levelless.has(model.digest)) return begin(kind, admitted, share, withoutLevel(call))
-        // A model that takes no level may reason all the same.
-        return Effect.catchIf(begin(kind, admitted, share, call), refusesLevel, () => {
-          if (levelless.size >= mostLevelless) levelless.clear()
-          levelless.add(model.digest)
-          return begin(kind, admitted, share, withoutLevel(call))
-        })
-      })
+      return streamWithBreaker(breaker, permit, (admitted) => running(kind, admitted, share))
     },
     embed: (permit, share) => {
       const { request } = permit.facts
@@ -285,63 +285,24 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
   })
 })
 
-/** An answer of one object. */
-interface Expected<A> {
-  /** maximal bytes */
-  readonly limit: number
-  /** memory of the text and the decoded answer, as a multiple of the text's bytes */
-  readonly factor: number
-  readonly decode: (bytes: Buffer) => Effect.Effect<A, BackendFailed>
-}
-
-/** Decodes the text of an answer, unless it would take too much memory. */
-const fromText =
-  <A>(decode: (text: string) => A | undefined, otherwise: string) =>
-  (bytes: Buffer): Effect.Effect<A, BackendFailed> => {
-    const text = bytes.toString("utf8")
-    return expect(isTooDense(text) ? undefined : decode(text), otherwise)
-  }
-
-const description: Expected<JsonObject> = {
-  limit: showBytes,
-  factor: parsedFactor,
-  decode: fromText(decodeShow, "not a model's description")
-}
-const ownDescription: Expected<Description> = {
-  limit: showBytes,
-  factor: parsedFactor,
-  decode: fromText(decodeDescription, "not a model's description")
-}
-const list: Expected<ReadonlyArray<Model>> = {
-  limit: tagsBytes,
-  factor: parsedFactor,
-  decode: fromText(decodeTags, "not a list of models")
-}
-const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
-
-const vectorsFor = (request: PreparedRequest): Expected<Embeddings> => ({
-  limit: vectorBytesOf(request),
-  factor: vectorsFactor(request),
-  decode: (bytes) => expect(decodeEmbeddings(request, bytes), "not the vectors asked for")
-})
-
 const mostLevelless = 1000
 
-const callErrorOf = (error: CallError | TransportError): CallError =>
-  error instanceof TransportError ? fromTransport(error) : error
+/** An error before the first frame. */
+type EarlyError = CallError | TransportError | Cause.Done
 
-const expect = <A>(value: A | undefined, otherwise: string): Effect.Effect<A, BackendFailed> =>
-  value === undefined ? protocol(otherwise) : Effect.succeed(value)
+const callErrorOf = (error: EarlyError): CallError => {
+  if (error instanceof TransportError) return fromTransport(error)
+  return Cause.isDone(error)
+    ? new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
+    : beforeFirstFrame(error)
+}
 
-const endedEarly = Effect.suspend(
-  () => new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-)
+/** The content type of frames. */
+const framesType = /^application\/(x-ndjson|json)\s*(;|$)/
 
-const hasFrames = (head: Head): boolean =>
-  !head.encoded && /^application\/(x-ndjson|json)\s*(;|$)/.test(head.contentType)
-
-const protocol = (what: string): BackendFailed =>
-  new BackendFailed({ fault: "protocol", cause: new Error(what) })
+/** Fails with what a status other than 200 says. */
+const refusedBy = (call: UpstreamCall, head: Head) =>
+  Effect.flatMap(beginningOf(call), (text) => Effect.fail(fromStatus(head, text)))
 
 /** Reads a whole body. While there is no memory for more, nothing is read. */
 const readAll = (

@@ -105,8 +105,15 @@ export class TransportError extends Error {
   }
 }
 
+/** Bytes of an error's body that are read. Its beginning is enough to classify it. */
+export const errorBytes = 64 * 1024
+
+/** The server answers otherwise than its protocol says. */
+export const protocol = (what: string): BackendFailed =>
+  new BackendFailed({ fault: "protocol", cause: new Error(what) })
+
 /** Whether the server has closed an idle connection while the request was sent on it. */
-export const wasClosedIdle = (error: CallError | TransportError): boolean =>
+export const wasClosedIdle = (error: unknown): boolean =>
   error instanceof TransportError && error.kind === "lost" && error.reused && !error.answered
 
 /** Whether a call has ended because no time was left. */

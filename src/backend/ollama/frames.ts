@@ -6,8 +6,8 @@
  * there was no frame before it, the call has failed, but that does not count as a failure of the server.
  */
 import { Array as Arr, Cause, Effect, type Pull } from "effect"
-import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
-import type { Frame } from "../../domain/Frame.ts"
+import { BackendFailed } from "../../domain/Errors.ts"
+import type { Answer, Frame } from "../../domain/Frame.ts"
 import type { AnswerShare } from "../../memory/MemoryLedger.ts"
 import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCalls } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
@@ -15,8 +15,6 @@ import { fromErrorLine, isRepeatLimit } from "./errors.ts"
 import { endOfBody, type Head, type UpstreamCall } from "./UpstreamCall.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
-
-type FramesFailed = BackendFailed | ShuttingDown | Unavailable
 
 /** Bounds of an answer, and the share that its memory is taken from. */
 export interface AnswerLimits {
@@ -32,24 +30,16 @@ export interface AnswerLimits {
 export type Response = Pick<UpstreamCall, "abort" | "bytes" | "discard">
 
 /** Pulls the frames of a response. While there is no memory for its bytes, nothing more is read. */
-export const pullFrames = (
-  call: Response,
-  kind: FrameKind,
-  head: Head,
-  limits: AnswerLimits
-): Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> => {
+export const pullFrames = (call: Response, kind: FrameKind, head: Head, limits: AnswerLimits): Answer => {
   const decoder = new FrameDecoder(call, kind, head, limits)
-  const decode = (bytes: ReadonlyArray<Buffer>) => {
-    const frames = decoder.read(bytes)
-    return Arr.isReadonlyArrayNonEmpty(frames) ? Effect.succeed(frames) : next
-  }
   const read = Effect.flatMap(call.bytes, (bytes) =>
-    Effect.flatMapEager(limits.share.collect(decoder.memoryWith(bytes)), () => decode(bytes))
+    Effect.flatMapEager(limits.share.collect(decoder.memoryWith(bytes)), () => {
+      const frames = decoder.read(bytes)
+      return Arr.isReadonlyArrayNonEmpty(frames) ? Effect.succeed(frames) : next
+    })
   )
   // Frames that came before the end go out before it.
-  const next: Pull.Pull<Arr.NonEmptyReadonlyArray<Frame>, FramesFailed> = Effect.suspend(
-    () => decoder.ending ?? read
-  )
+  const next: Answer = Effect.suspend(() => decoder.ending ?? read)
   return next
 }
 

@@ -55,7 +55,7 @@ export interface Confirmed {
 }
 
 export interface KeyStateCache {
-  /** Returns undefined when no key has this prefix. */
+  /** Undefined: no key has this prefix. A fresh state is there at once: then it is an `Exit`. */
   confirmed(prefix: string): Effect.Effect<Confirmed | undefined, Unavailable>
   readonly evict: (prefix: string) => Effect.Effect<void>
   readonly evictAll: Effect.Effect<void>
@@ -188,18 +188,17 @@ export const makeKeyStateCache = Effect.fnUntraced(function* (
     expired: state.expiresInMs !== undefined && nowMs() >= readAt + state.expiresInMs
   })
 
-  const confirmed = (prefix: string) =>
-    Effect.suspend(() => {
-      const now = nowMs()
-      const entry = cache.get(prefix)
-      if (entry !== undefined) entry.usedAt = now
-      if (entry !== undefined && now - entry.reading.confirmedAt <= freshnessMs)
-        return Effect.succeed(confirm(entry.reading))
-      return readOnDemand(prefix).pipe(
-        Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered()) }),
-        Effect.map((found) => found && confirm(found))
-      )
-    })
+  const confirmed = (prefix: string): Effect.Effect<Confirmed | undefined, Unavailable> => {
+    const now = nowMs()
+    const entry = cache.get(prefix)
+    if (entry !== undefined) entry.usedAt = now
+    if (entry !== undefined && now - entry.reading.confirmedAt <= freshnessMs)
+      return Effect.succeed(confirm(entry.reading))
+    return readOnDemand(prefix).pipe(
+      Effect.timeoutOrElse({ duration: readTimeoutMs, orElse: () => Effect.fail(unanswered()) }),
+      Effect.map((found) => found && confirm(found))
+    )
+  }
 
   const poll = Effect.suspend(() => {
     const now = nowMs()

@@ -14,7 +14,8 @@ export class KeyStore extends Context.Service<
     /**
      * `secret` is what followed `Bearer `, or undefined when there was no such single header. Anything that does
      * not have the shape of a key is refused before any I/O. `from` is the address that asks (of IPv6 the /64): when more
-     * secrets are to be verified than there is time for, addresses take turns.
+     * secrets are to be verified than there is time for, addresses take turns. It begins when it is called. A key in use is decided
+     * at once: then it is an `Exit`.
      */
     verify(
       secret: string | undefined,

@@ -198,23 +198,23 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       })
     )
 
-  const matches = Effect.fnUntraced(function* (
+  const matches = (
     secret: string,
     prefix: string,
     hash: string | undefined,
     from = ""
-  ): Effect.fn.Return<boolean, Unavailable> {
+  ): Effect.Effect<boolean, Unavailable> => {
     const target = hash ?? decoyHash
     const digest = digestOf("sha256", `${pepper} ${target} ${secret}`, "base64url")
     const now = nowMs()
     if ((matched.get(digest) ?? 0) > now) {
       // A key in use never queues again.
       matched.set(digest, now + matchTtlMs)
-      return true
+      return Effect.succeed(true)
     }
-    if ((mismatched.get(digest) ?? 0) > now) return false
+    if ((mismatched.get(digest) ?? 0) > now) return Effect.succeed(false)
     const running = jobs.get(digest)
-    if (running !== undefined) return yield* wait(running)
+    if (running !== undefined) return wait(running)
     const job: Job = {
       secret,
       prefix,
@@ -225,11 +225,10 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
       decoy: hash === undefined,
       line:
         hash === undefined ? lineOfUnknown() : (suspectUntil.get(prefix) ?? 0) > now ? "suspect" : "clean",
-      answer: yield* Deferred.make<boolean, Unavailable>()
+      answer: Deferred.makeUnsafe<boolean, Unavailable>()
     }
-    yield* begin(job)
-    return yield* wait(job)
-  })
+    return Effect.andThen(begin(job), wait(job))
+  }
 
   return { matches }
 })

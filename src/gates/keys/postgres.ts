@@ -5,7 +5,7 @@
  * After the check of the secret the status is read again, because the check may take long.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Effect, Layer, Result, Schema, Semaphore } from "effect"
+import { Effect, Exit, Layer, Result, Schema, Semaphore } from "effect"
 import { type Caller, callerSettings, scopes } from "../../domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
@@ -186,25 +186,35 @@ export const layerPostgres = (
       yield* listenForRevocations(pg, keys, options.onRevoked ?? (() => Effect.void))
       const shape = keyShape(options.namespace)
 
-      const verify = Effect.fnUntraced(function* (
+      const verify = (
         secret: string | undefined,
         from?: string
-      ): Effect.fn.Return<Evidence<"KeyStore">, Unauthorized | Unavailable> {
-        if (secret === undefined || !shape.test(secret)) return yield* new Unauthorized({})
+      ): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable> => {
+        if (secret === undefined || !shape.test(secret)) return Exit.fail(new Unauthorized({}))
         const prefix = prefixOf(secret)
-        const found = yield* keys.confirmed(prefix)
-        // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
-        // answer does not show whether the secret was right.
-        const before = found?.state.usable === true && !found.expired ? found.state : undefined
-        const matches = yield* secrets.matches(secret, prefix, before?.hash, from)
-        if (!matches || before === undefined) {
-          return yield* new Unauthorized(found !== undefined && before === undefined ? { ended: prefix } : {})
-        }
-        const after = yield* keys.confirmed(prefix)
-        if (after === undefined || after.state.hash !== before.hash) return yield* new Unauthorized({})
-        if (!after.state.usable || after.expired) return yield* new Unauthorized({ ended: prefix })
-        return seal.KeyStore({ caller: after.state.caller })
-      })
+        return Effect.flatMapEager(keys.confirmed(prefix), (found) => {
+          // An unusable key is checked like an unknown prefix. Its secret is not compared with its hash, so the time of the
+          // answer does not show whether the secret was right.
+          const before = found?.state.usable === true && !found.expired ? found.state : undefined
+          const matched = secrets.matches(secret, prefix, before?.hash, from)
+          return Effect.flatMapEager(matched, (matches) => {
+            if (!matches || before === undefined)
+              return Exit.fail(
+                new Unauthorized(found !== undefined && before === undefined ? { ended: prefix } : {})
+              )
+            return Effect.flatMapEager(
+              keys.confirmed(prefix),
+              (after): Exit.Exit<Evidence<"KeyStore">, Unauthorized> => {
+                if (after === undefined || after.state.hash !== before.hash)
+                  return Exit.fail(new Unauthorized({}))
+                if (!after.state.usable || after.expired)
+                  return Exit.fail(new Unauthorized({ ended: prefix }))
+                return Exit.succeed(seal.KeyStore({ caller: after.state.caller }))
+              }
+            )
+          })
+        })
+      }
 
       const ping = probeWrites(pg).pipe(
         timeoutDetached("1 second"),

@@ -2,11 +2,12 @@
  * The gate for requests and tokens per minute, concurrency and budgets: one reservation claims all of them or none. The
  * counting itself is the Meter's.
  */
-import { Context, Effect, Exit, Layer } from "effect"
+import { Cause, Context, Effect, Layer } from "effect"
 import { type Caller, userRuleOf } from "../../domain/Caller.ts"
 import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
+import type { Headroom } from "../../domain/Limits.ts"
 import type { PreparedRequest } from "../../domain/Inference.ts"
 import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
 import type { Claims } from "../../domain/Reservation.ts"
@@ -16,6 +17,7 @@ import {
   meterUnavailable,
   Missing,
   type Refused,
+  type Reserved,
   type ReserveRequest
 } from "../meter/Meter.ts"
 import { Budget } from "./Budget.ts"
@@ -62,19 +64,23 @@ const make = Effect.gen(function* () {
   }
 
   /** Asks the Meter. When it misses totals, they are loaded from the ledger, and it is asked once more. */
-  const withTotals = Effect.fnUntraced(function* <A>(
+  const withTotals = <A, B, E>(
     claims: Claims,
-    question: Effect.Effect<A | Missing, MeterDown>
-  ) {
-    const ask = Effect.mapError(question, meterUnavailable)
-    const first = yield* ask
-    if (!(first instanceof Missing)) return first
-    // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
-    yield* Effect.interruptible(budget.restore(claims, first))
-    const second = yield* ask
-    if (!(second instanceof Missing)) return second
-    return yield* new Unavailable({ gate: "Budget", cause: second })
-  })
+    question: () => Effect.Effect<A | Missing, MeterDown>,
+    then: (answer: A) => Effect.Effect<B, E>
+  ): Effect.Effect<B, E | Unavailable> => {
+    const ask = (orElse: (missing: Missing) => Effect.Effect<B, E | Unavailable>) =>
+      Effect.matchCauseEffect(question(), {
+        onFailure: (cause) => Effect.failCause(Cause.map(cause, meterUnavailable)),
+        onSuccess: (answer) => (answer instanceof Missing ? orElse(answer) : then(answer))
+      })
+    return ask((missing) =>
+      // The ledger may take seconds. A client that leaves meanwhile holds nothing yet.
+      Effect.flatMap(Effect.interruptible(budget.restore(claims, missing)), () =>
+        ask((cause) => new Unavailable({ gate: "Budget", cause }))
+      )
+    )
+  }
 
   return {
     /**
@@ -98,19 +104,22 @@ const make = Effect.gen(function* () {
         // Neither a description nor a count occupies the model, so they need no slot.
         slot: request.kind !== "show" && request.kind !== "count"
       }
-      const reserving = Effect.onExit(meter.reserve(claims, ask), (exit) => {
-        // After a refusal too: a process that died may hold the tokens that were missing.
-        reconciler.compare(claims)
-        // It may have been made without an answer.
-        return Exit.isSuccess(exit)
-          ? Effect.void
-          : settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+      const reserving = Effect.matchCauseEffect(meter.reserve(claims, ask), {
+        onFailure: (cause) => {
+          reconciler.compare(claims)
+          // The Meter may have reserved, and its answer was lost.
+          const cancelling = settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
+          return Effect.andThen(cancelling, Effect.failCause(cause))
+        },
+        onSuccess: (verdict) => {
+          // After a refusal too: a process that died may hold the tokens that are missing.
+          reconciler.compare(claims)
+          return Effect.succeed(verdict)
+        }
       })
       // Pending settlements of this account first: without them the counters may be too low and admit too much.
-      const question = Effect.suspend(() =>
-        Effect.flatMapEager(settlements.flush(claims.account), () => reserving)
-      )
-      return Effect.flatMap(withTotals(claims, question), (verdict) => {
+      const question = () => Effect.flatMapEager(settlements.flush(claims.account), () => reserving)
+      return withTotals(claims, question, (verdict: Reserved | Refused) => {
         if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
         const { headroom, reservation } = verdict
         // What was left at admission bounds the answer too.
@@ -126,7 +135,11 @@ const make = Effect.gen(function* () {
     /** Reads what is left for a caller. Consumes nothing. */
     headroom: (key: Evidence<"KeyStore">) => {
       const claims = claimsOf(key.facts.caller)
-      return withTotals(claims, meter.peek(claims))
+      return withTotals(
+        claims,
+        () => meter.peek(claims),
+        (headroom: Headroom) => Effect.succeed(headroom)
+      )
     }
   }
 })

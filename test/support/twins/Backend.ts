@@ -1,5 +1,5 @@
 /** A backend without sockets, for tests. It gives scripted answers, through the breaker like the real one. */
-import { Effect, Layer, type Scope, Stream } from "effect"
+import { Effect, Layer, Pull, Scope, Stream } from "effect"
 import type { Embeddings, Frame } from "../../../src/domain/Frame.ts"
 import {
   BackendFailed,
@@ -14,7 +14,7 @@ import { Drain } from "../../../src/infra/Drain.ts"
 import { frameBoundsOf } from "../../../src/backend/answerBounds.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
-import { streamWithBreaker, callWithBreaker } from "../../../src/backend/withBreaker.ts"
+import { callWithBreaker, streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 
 export interface MemoryScript {
   /** the installed models, read at every poll */
@@ -44,8 +44,6 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         )
       const beforeCut = <A, E, R>(of: Facts<"Audit">, work: Effect.Effect<A, E, R>) =>
         Effect.raceFirst(work, whenCut(of))
-      const stoppable = (of: Facts<"Audit">, frames: Stream.Stream<Frame, BackendFailed>) =>
-        Stream.transformPull(frames, (pull) => Effect.succeed(beforeCut(of, pull)))
       /** Applies the bound on frames. There are no bytes to bound here. */
       const bounded = (frames: Stream.Stream<Frame, BackendFailed>, call: ModelCall) =>
         Stream.mapAccumEffect(
@@ -58,11 +56,20 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         )
       return Backend.of({
         forward: (permit) =>
-          streamWithBreaker(breaker, permit, (admitted) =>
-            Effect.map(beforeCut(admitted, script.reply(admitted.call, admitted)), (frames) =>
-              stoppable(admitted, bounded(frames, admitted.call))
-            )
-          ),
+          streamWithBreaker(breaker, permit, (admitted) => {
+            const scope = Scope.makeUnsafe()
+            const begun = Effect.gen(function* () {
+              const frames = yield* beforeCut(admitted, script.reply(admitted.call, admitted))
+              const pull = yield* Stream.toPull(bounded(frames, admitted.call))
+              const rest = beforeCut(admitted, pull)
+              const empty = new BackendFailed({ fault: "cut", cause: new Error("no frames") })
+              return { frames: yield* Pull.catchDone(rest, () => empty), rest }
+            })
+            return {
+              begun: Scope.provide(begun, scope),
+              close: (exit) => Scope.close(scope, exit)
+            }
+          }),
         embed: (permit) =>
           callWithBreaker(breaker, permit, (admitted) =>
             beforeCut(admitted, script.embed?.(admitted.call) ?? unscripted)

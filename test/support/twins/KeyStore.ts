@@ -3,7 +3,7 @@
  * get a real one.
  */
 import { randomUUID } from "node:crypto"
-import { Clock, Effect, Layer } from "effect"
+import { Clock, Effect, Exit, Layer } from "effect"
 import { type Caller, callerSettings, scopes } from "../../../src/domain/Caller.ts"
 import { Unauthorized, Unavailable } from "../../../src/domain/Errors.ts"
 import { type Evidence, seal } from "../../../src/domain/Evidence.ts"
@@ -72,11 +72,10 @@ export const makeMemory = (
     keys.set(prefix, { ...key, ...(typeof changes === "function" ? changes(key) : changes) })
   }
   for (const key of seed) add(key)
-  const outage = Effect.suspend(() =>
-    Effect.fail(new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause: new Error("down") }))
-  )
+  const outage = () =>
+    Exit.fail(new Unavailable({ gate: "KeyStore", retryAfterS: 1, cause: new Error("down") }))
   const check = (secret: string): Effect.Effect<Evidence<"KeyStore">, Unauthorized | Unavailable> => {
-    if (down) return outage
+    if (down) return outage()
     const key = keys.get(prefixOf(secret))
     if (
       key === undefined ||
@@ -84,7 +83,7 @@ export const makeMemory = (
       (key.status ?? "active") !== "active" ||
       key.tenantDisabled === true
     ) {
-      return new Unauthorized({})
+      return Exit.fail(new Unauthorized({}))
     }
     const { caller, expiresAtMs } = key
     const verified = Effect.succeed(seal.KeyStore({ caller }))
@@ -103,11 +102,9 @@ export const makeMemory = (
     },
     layer: Layer.succeed(KeyStore, {
       verify: (secret) =>
-        secret === undefined || !shape.test(secret)
-          ? Effect.fail(new Unauthorized({}))
-          : Effect.suspend(() => check(secret)),
+        secret === undefined || !shape.test(secret) ? Effect.fail(new Unauthorized({})) : check(secret),
       forget: () => Effect.void,
-      ping: Effect.suspend(() => (down ? outage : Effect.void))
+      ping: Effect.suspend(() => (down ? outage() : Effect.void))
     })
   }
 }

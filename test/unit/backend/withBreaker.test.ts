@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Cause, Effect, Exit, Fiber, Option, Stream } from "effect"
+import { Cause, Effect, Exit, Option, Pull, Stream } from "effect"
 import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 import { BackendFailed, ShuttingDown, type Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
+import { streamOf } from "../../support/answers.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 
 const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false }
@@ -23,29 +24,36 @@ const told = Effect.fnUntraced(function* <A, E>(
   let heard = 0
   const breaker: CircuitBreaker["Service"] = {
     check: () => Exit.void,
-    guard: (_key, head, verdictOf) =>
-      Effect.map(head, (value) => ({
-        value,
-        heard: Effect.sync(() => void (heard += 1)),
-        report: (exit) =>
-          Effect.sync(() => {
-            // Only the first report counts.
-            if (reports.length > 0) return
-            const error = Exit.isFailure(exit)
-              ? Option.getOrUndefined(Cause.findErrorOption(exit.cause))
-              : undefined
-            reports.push(
-              Exit.isSuccess(exit) ? "success" : error === undefined ? "ignored" : verdictOf(error)
-            )
-          })
-      })),
+    guard: (_key, verdictOf) =>
+      Exit.succeed({
+        heard: () => {
+          heard += 1
+          return undefined
+        },
+        ended: (exit) => {
+          // Only the first report counts.
+          if (reports.length > 0) return undefined
+          const error = Exit.isFailure(exit)
+            ? Option.getOrUndefined(Cause.findErrorOption(exit.cause))
+            : undefined
+          reports.push(Exit.isSuccess(exit) ? "success" : error === undefined ? "ignored" : verdictOf(error))
+          return undefined
+        }
+      }),
     state: Effect.succeed("closed"),
     openKeys: Effect.succeed(0)
   }
-  const given = yield* streamWithBreaker(breaker, permitFor("m", call), () => Effect.succeed(stream))
-  yield* Effect.exit(read(given))
+  const pull = yield* Stream.toPull(stream)
+  const given = streamWithBreaker(breaker, permitFor("m", call), () => ({
+    begun: Effect.map(
+      Pull.catchDone(pull, () => Effect.die("no frames")),
+      (frames) => ({ frames, rest: pull })
+    ),
+    close: () => undefined
+  }))
+  yield* Effect.exit(Effect.scoped(Effect.flatMap(given, (answer) => read(streamOf(answer)))))
   return { heard, reports }
-})
+}, Effect.scoped)
 
 describe("the end of a stream", () => {
   const failing = Stream.concat(frames, Stream.fail(cut))
@@ -97,7 +105,7 @@ describe("the end of a stream", () => {
     [
       "the client leaves",
       told(Stream.concat(frames, Stream.never), (all) =>
-        Effect.flatMap(Effect.forkChild(Stream.runDrain(all), { startImmediately: true }), Fiber.interrupt)
+        Effect.andThen(Stream.runHead(all), Effect.interrupt)
       ),
       ["ignored"]
     ]

@@ -9,7 +9,7 @@ const seen = {
   firstRun: 0,
   promptEstimate: 12,
   promptBytes: 50,
-  maxTokens: 100
+  maxOutput: 100
 }
 const final = (counts: Partial<Frame>): Frame => ({
   createdAt: "",

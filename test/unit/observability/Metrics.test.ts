@@ -5,6 +5,7 @@ import { layer, Metrics } from "../../../src/observability/Metrics.ts"
 import { CircuitBreaker, layerCircuitBreaker, type Verdict } from "../../../src/backend/CircuitBreaker.ts"
 import { TestClock } from "effect/testing"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
+import { guarded } from "../../support/guarded.ts"
 import { testWith } from "../../support/testWith.ts"
 
 /** The lines of one family, without the comments. */
@@ -107,10 +108,11 @@ test("when metrics are shown, then first frames, revocations and the process are
 
 it.effect("when the breaker changes its state, then the gauges show it, and the keys of their own", () =>
   Effect.gen(function* () {
-    const { guard } = yield* CircuitBreaker
+    const breaker = yield* CircuitBreaker
     const failing = (verdict: Verdict) =>
       Effect.ignore(
-        guard(
+        guarded(
+          breaker,
           { keyId: "k", keyPrefix: "tg_k", tenantId: "t", tenantName: "t" },
           Effect.fail("down"),
           () => verdict

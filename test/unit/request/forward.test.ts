@@ -6,8 +6,8 @@ import type { Frame } from "../../../src/domain/Frame.ts"
 import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { makeForward } from "../../../src/request/forward.ts"
-import type { Answer } from "../../../src/request/meterStream.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
+import { streamOf } from "../../support/answers.ts"
 import { arrivalOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { layerPorts } from "../../support/ports.ts"
 import { testWith } from "../../support/testWith.ts"
@@ -16,19 +16,17 @@ const createdAt = "2026-01-01T00:00:00Z"
 const word = (text: string): Frame => ({ createdAt, text, done: false })
 const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", promptEvalCount: 1, evalCount: 2 }
 
-const framesOf = (answer: Answer) => Stream.runCollect(Stream.fromPull(Effect.succeed(answer)))
-
 /** The chunks of an answer whose backend says `chunks`. */
 const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
   const backend = Backend.of({
     ...(yield* Backend),
-    forward: () => Effect.succeed(Stream.flattenArray(Stream.fromIterable(chunks)))
+    forward: () => Stream.toPull(Stream.flattenArray(Stream.fromIterable(chunks)))
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m:latest", { reservation: { held: 101 } }), 0)
   const answer = yield* forward(context, permitFor("m:latest"), uncounted, yield* Effect.scope)
-  const frames = yield* framesOf(answer)
+  const frames = yield* Stream.runCollect(streamOf(answer))
   return { context, frames }
 }, Effect.scoped)
 
@@ -61,9 +59,9 @@ test("when the answer has ended, then the call and its place end too, before the
   const backend = Backend.of({
     ...(yield* Backend),
     forward: () =>
-      Effect.as(
+      Effect.andThen(
         Effect.addFinalizer(() => did("call")),
-        Stream.make(word("a"), final)
+        Stream.toPull(Stream.make(word("a"), final))
       )
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
@@ -74,6 +72,6 @@ test("when the answer has ended, then the call and its place end too, before the
   const permit = seal.Audit(seal.Queue(reserved, { place }), {})
   const answer = yield* forward(context, permit, uncounted, yield* Effect.scope)
   assert.deepStrictEqual(ended, [])
-  yield* framesOf(answer)
+  yield* Stream.runDrain(streamOf(answer))
   assert.deepStrictEqual(ended, ["call", "place"])
 })

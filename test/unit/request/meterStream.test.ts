@@ -130,7 +130,10 @@ describe("output that is collected", () => {
       one.answer([[final({ text: "x".repeat(9000), promptEvalCount: 40, evalCount })]])
       one.beat()
       assert.strictEqual(one.hold.held, 2088)
-      other.cost.plan = { ...other.cost.plan, collects: false, unseen: false }
+      other.cost.call = {
+        ...other.cost.call,
+        plan: { ...other.cost.call.plan, collects: false, unseen: false }
+      }
       if (otherLeaves) other.leave()
       read(one)
       assert.strictEqual(one.shown.at(-1)?.doneReason, doneReason)

@@ -50,7 +50,7 @@ const makeDatabase = (initial: Read) => {
 const cacheOn = Effect.fnUntraced(function* (initial: Read, options: Partial<KeyStateCacheOptions> = {}) {
   const database = makeDatabase(initial)
   const keys = yield* makeKeyStateCache({ read: database.read, freshnessMs: 1000, ...options })
-  const isUsable = Effect.map(keys.confirmed("a"), (found) => found?.state.usable)
+  const isUsable = Effect.suspend(() => Effect.map(keys.confirmed("a"), (found) => found?.state.usable))
   return { database, isUsable, keys }
 }, Effect.provide(Metrics.layer))
 
@@ -83,7 +83,7 @@ test("when a key is in use, then the poll alone keeps it fresh, all keys in one 
   assert.isBelow(database.asked.length, 20)
   assert.isTrue(database.asked.every((prefixes) => prefixes.length === 2))
   // "b" is not used any more: it is polled for ten seconds.
-  const useOne = Effect.andThen(TestClock.adjust("100 millis"), keys.confirmed("a"))
+  const useOne = Effect.flatMap(TestClock.adjust("100 millis"), () => keys.confirmed("a"))
   yield* Effect.replicateEffect(useOne, 98)
   assert.deepStrictEqual(database.asked.at(-1), ["b", "a"])
   database.asked.length = 0
