@@ -6,7 +6,7 @@
 import { Result } from "effect"
 import type { Embeddings } from "../domain/Frame.ts"
 import type { Scope } from "../domain/Caller.ts"
-import type { ErrorBodyForm, ExtraSurface, ServedRoute } from "../domain/Surface.ts"
+import type { ErrorBodyForm, ExtraSurface, ServedRoute, Surface } from "../domain/Surface.ts"
 import { type JsonObject, scopeFor } from "../domain/Inference.ts"
 import type { Dialect, ObjectDialect } from "./dialect/Dialect.ts"
 import {
@@ -49,212 +49,90 @@ export type Route = Handled &
     readonly summary: string
   }
 
+type Path = Route["path"]
+
+/** What the routes of each handler have. */
+const handlers = {
+  generate: { handler: "generate", method: "POST", needs: scopeFor.chat, cost: "tokens" },
+  embed: { handler: "embed", method: "POST", needs: scopeFor.embed, cost: "tokens" },
+  count: { handler: "count", method: "POST", needs: scopeFor.count, cost: "request" },
+  show: { handler: "show", method: "POST", needs: scopeFor.show, cost: "request" },
+  list: { handler: "list", method: "GET", needs: "key", cost: "unmetered" },
+  operations: { handler: "operations", method: "GET", needs: "nothing", cost: "free" }
+} as const
+
+const generate = <const P extends Path>(path: P, dialect: Dialect, summary: string) =>
+  ({ ...handlers.generate, path, dialect, summary }) as const
+const embed = <const P extends Path>(path: P, dialect: ObjectDialect<Embeddings>, summary: string) =>
+  ({ ...handlers.embed, path, dialect, summary }) as const
+const lists = <const P extends Path, const L>(path: P, list: L, summary: string) =>
+  ({ ...handlers.list, path, list, summary }) as const
+const shows = <const P extends Path, const N>(path: P, page: N, summary: string) =>
+  ({ ...handlers.operations, path, page, summary }) as const
+
+/** The routes of a surface. `extra`: the name that switches them on. */
+const of = <const R>(surface: Surface, rows: ReadonlyArray<R>, extra?: ExtraSurface) =>
+  rows.map((row) => ({ ...row, surface, ...(extra === undefined ? {} : { extra }) }))
+
 export const routes = [
-  {
-    method: "POST",
-    path: "/api/chat",
-    surface: native,
-    needs: scopeFor.chat,
-    cost: "tokens",
-    handler: "generate",
-    dialect: nativeChat,
-    summary: "the backend's chat, NDJSON stream (default) or one object"
-  },
-  {
-    method: "POST",
-    path: "/api/generate",
-    surface: native,
-    needs: scopeFor.generate,
-    cost: "tokens",
-    handler: "generate",
-    dialect: nativeGenerate,
-    summary: "the backend's generate, NDJSON stream (default) or one object"
-  },
-  {
-    method: "POST",
-    path: "/api/embed",
-    surface: native,
-    needs: scopeFor.embed,
-    cost: "tokens",
-    handler: "embed",
-    dialect: nativeEmbed,
-    summary: "the backend's embeddings"
-  },
-  {
-    method: "POST",
-    path: "/api/embeddings",
-    surface: native,
-    needs: scopeFor.embeddings,
-    cost: "tokens",
-    handler: "embed",
-    dialect: nativeEmbeddings,
-    summary: "the backend's older embeddings, one text at a time"
-  },
-  {
-    method: "POST",
-    path: "/api/show",
-    surface: native,
-    needs: scopeFor.show,
-    cost: "request",
-    handler: "show",
-    dialect: nativeShow,
-    summary: "what is known of a model, without system prompt, template and modelfile"
-  },
-  {
-    method: "GET",
-    path: "/api/tags",
-    surface: native,
-    needs: "key",
-    cost: "unmetered",
-    handler: "list",
-    list: "tags",
-    summary: "the models this key may use"
-  },
-  {
-    method: "GET",
-    path: "/api/version",
-    surface: native,
-    needs: "key",
-    cost: "unmetered",
-    handler: "list",
-    list: "version",
-    summary: "the gateway's version"
-  },
-  {
-    method: "POST",
-    path: "/v1/chat/completions",
-    surface: openai,
-    needs: scopeFor.chat,
-    cost: "tokens",
-    handler: "generate",
-    dialect: openaiChat,
-    summary: "OpenAI chat, one object (default) or server-sent events"
-  },
-  {
-    method: "POST",
-    path: "/v1/completions",
-    surface: openai,
-    needs: scopeFor.generate,
-    cost: "tokens",
-    handler: "generate",
-    dialect: openaiCompletions,
-    summary: "OpenAI completions, one object (default) or server-sent events"
-  },
-  {
-    method: "POST",
-    path: "/v1/embeddings",
-    surface: openai,
-    needs: scopeFor.embed,
-    cost: "tokens",
-    handler: "embed",
-    dialect: openaiEmbeddings,
-    summary: "OpenAI embeddings, as numbers or base64"
-  },
-  {
-    method: "POST",
-    path: "/v1/responses",
-    surface: openai,
-    extra: "responses",
-    needs: scopeFor.chat,
-    cost: "tokens",
-    handler: "generate",
-    dialect: responses,
-    summary: "OpenAI Responses, one object (default) or server-sent events"
-  },
-  {
-    method: "GET",
-    path: "/v1/models",
-    surface: openai,
-    needs: "key",
-    cost: "unmetered",
-    handler: "list",
-    list: "models",
-    summary: "the models this key may use"
-  },
-  {
-    method: "GET",
-    path: "/v1/models/{id}",
-    surface: openai,
-    extra: "responses",
-    needs: "key",
-    cost: "unmetered",
-    handler: "list",
-    list: "model",
-    summary: "one of the models this key may use"
-  },
-  {
-    method: "POST",
-    path: "/v1/messages",
-    surface: messagesSurface,
-    extra: "messages",
-    needs: scopeFor.chat,
-    cost: "tokens",
-    handler: "generate",
-    dialect: messages,
-    summary: "Anthropic messages, one object (default) or server-sent events"
-  },
-  {
-    method: "POST",
-    path: "/v1/messages/count_tokens",
-    surface: messagesSurface,
-    extra: "messages",
-    needs: scopeFor.count,
-    cost: "request",
-    handler: "count",
-    dialect: messagesCount,
-    summary: "an estimate of the tokens of a prompt"
-  },
-  {
-    method: "HEAD",
-    path: "/api/hello",
-    surface: messagesSurface,
-    extra: "messages",
-    needs: "nothing",
-    cost: "free",
-    handler: "operations",
-    page: "healthz",
-    summary: "liveness, as Claude Code asks for it"
-  },
-  {
-    method: "GET",
-    path: "/healthz",
-    surface: operations,
-    needs: "nothing",
-    cost: "free",
-    handler: "operations",
-    page: "healthz",
-    summary: "liveness, without I/O"
-  },
-  {
-    method: "GET",
-    path: "/readyz",
-    surface: operations,
-    needs: "nothing",
-    cost: "free",
-    handler: "operations",
-    page: "readyz",
-    summary: "200 when database and backend answer and the cache store takes writes, else 503"
-  },
-  {
-    method: "GET",
-    path: "/playground",
-    surface: operations,
-    needs: "nothing",
-    cost: "free",
-    handler: "operations",
-    page: "playground",
-    summary: "the test page, only when `PLAYGROUND_ENABLED`"
-  },
-  {
-    method: "GET",
-    path: "/metrics",
-    surface: operations,
-    needs: "nothing",
-    cost: "free",
-    handler: "operations",
-    page: "metrics",
-    summary: "Prometheus text, for a scraper on this machine only"
-  }
+  ...of(native, [
+    generate("/api/chat", nativeChat, "the backend's chat, NDJSON stream (default) or one object"),
+    generate(
+      "/api/generate",
+      nativeGenerate,
+      "the backend's generate, NDJSON stream (default) or one object"
+    ),
+    embed("/api/embed", nativeEmbed, "the backend's embeddings"),
+    embed("/api/embeddings", nativeEmbeddings, "the backend's older embeddings, one text at a time"),
+    {
+      ...handlers.show,
+      path: "/api/show",
+      dialect: nativeShow,
+      summary: "what is known of a model, without system prompt, template and modelfile"
+    },
+    lists("/api/tags", "tags", "the models this key may use"),
+    lists("/api/version", "version", "the gateway's version")
+  ]),
+  ...of(openai, [
+    generate("/v1/chat/completions", openaiChat, "OpenAI chat, one object (default) or server-sent events"),
+    generate(
+      "/v1/completions",
+      openaiCompletions,
+      "OpenAI completions, one object (default) or server-sent events"
+    ),
+    embed("/v1/embeddings", openaiEmbeddings, "OpenAI embeddings, as numbers or base64")
+  ]),
+  ...of(
+    openai,
+    [generate("/v1/responses", responses, "OpenAI Responses, one object (default) or server-sent events")],
+    "responses"
+  ),
+  ...of(openai, [lists("/v1/models", "models", "the models this key may use")]),
+  ...of(openai, [lists("/v1/models/{id}", "model", "one of the models this key may use")], "responses"),
+  ...of(
+    messagesSurface,
+    [
+      generate("/v1/messages", messages, "Anthropic messages, one object (default) or server-sent events"),
+      {
+        ...handlers.count,
+        path: "/v1/messages/count_tokens",
+        dialect: messagesCount,
+        summary: "an estimate of the tokens of a prompt"
+      },
+      { ...shows("/api/hello", "healthz", "liveness, as Claude Code asks for it"), method: "HEAD" }
+    ],
+    "messages"
+  ),
+  ...of(operations, [
+    shows("/healthz", "healthz", "liveness, without I/O"),
+    shows(
+      "/readyz",
+      "readyz",
+      "200 when database and backend answer and the cache store takes writes, else 503"
+    ),
+    shows("/playground", "playground", "the test page, only when `PLAYGROUND_ENABLED`"),
+    shows("/metrics", "metrics", "Prometheus text, for a scraper on this machine only")
+  ])
 ] as const satisfies ReadonlyArray<Route>
 
 /** The raw target without its query, otherwise unchanged. */
