@@ -19,7 +19,7 @@ import { FreeWorkExhausted } from "../domain/Errors.ts"
 import type { Headroom } from "../domain/Limits.ts"
 import { makeLruCache } from "../infra/LruCache.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
-import { makeBuckets } from "../infra/TokenBucket.ts"
+import { makeFairBuckets } from "../infra/TokenBucket.ts"
 
 export interface FreeWorkOptions {
   /** default 100 */
@@ -55,18 +55,11 @@ const make = Effect.fnUntraced(function* ({
   perSecond = 100
 }: FreeWorkOptions) {
   const nowMs = yield* makeMonotonicMs
-  const rateOf = (times: number) => ({ perSecond: times * perSecond, burst: times * burst, overdraftS })
-  const [keyRate, tenantRate] = [rateOf(1), rateOf(keysPerTenant)]
-  const [ofKey, ofTenant] = [makeBuckets(keyRate, keys, nowMs), makeBuckets(tenantRate, keys, nowMs)]
+  const bucketsOf = makeFairBuckets({ perSecond, burst, overdraftS }, keysPerTenant, keys, nowMs)
   const shown = makeLruCache<Shown>(keys)
   /** delayed refusals by key */
   const delayed = new Map<string, number>()
   let waiting = 0
-
-  const bucketsOf = ({ keyId, tenantId }: Spender) => [
-    { bucket: ofKey(keyId), rate: keyRate },
-    { bucket: ofTenant(tenantId), rate: tenantRate }
-  ]
 
   const count = (keyId: string, more: number): void => {
     const now = (delayed.get(keyId) ?? 0) + more
@@ -77,17 +70,15 @@ const make = Effect.fnUntraced(function* ({
 
   return {
     /** A failure when the key, or its tenant, has nothing left. */
-    check: (spender: Spender): Result.Result<void, FreeWorkExhausted> => {
-      for (const { bucket, rate } of bucketsOf(spender)) {
-        if (bucket.units > 0) continue
-        const retryAfterS = Math.max(1, Math.ceil(bucket.msUntil(1) / 1000))
-        return Result.fail(new FreeWorkExhausted({ value: rate.perSecond, retryAfterS }))
-      }
-      return Result.void
+    check: ({ keyId, tenantId }: Spender): Result.Result<void, FreeWorkExhausted> => {
+      const empty = bucketsOf(tenantId, keyId).find(({ units }) => units <= 0)
+      if (empty === undefined) return Result.void
+      const retryAfterS = Math.max(1, Math.ceil(empty.msUntil(1) / 1000))
+      return Result.fail(new FreeWorkExhausted({ value: empty.rate.perSecond, retryAfterS }))
     },
     /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
-    spend: (spender: Spender, bodyBytes: number): void => {
-      for (const { bucket } of bucketsOf(spender)) bucket.take(1 + bodyBytes / bytesPerUnit)
+    spend: ({ keyId, tenantId }: Spender, bodyBytes: number): void => {
+      for (const bucket of bucketsOf(tenantId, keyId)) bucket.take(1 + bodyBytes / bytesPerUnit)
     },
     /** Delays a refusal. Returns false when too many of the key wait; then its connection must be closed. */
     delay: (keyId: string) =>

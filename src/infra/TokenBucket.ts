@@ -12,13 +12,13 @@ export interface Rate {
 }
 
 export class TokenBucket {
-  readonly #rate: Rate
+  readonly rate: Rate
   readonly #nowMs: () => number
   #units: number
   #countedAt: number
 
   constructor(rate: Rate, nowMs: () => number) {
-    this.#rate = rate
+    this.rate = rate
     this.#nowMs = nowMs
     this.#units = rate.burst
     this.#countedAt = nowMs()
@@ -27,7 +27,7 @@ export class TokenBucket {
   /** The units in it; negative when it is overdrawn. */
   get units(): number {
     const now = this.#nowMs()
-    const { burst, perSecond } = this.#rate
+    const { burst, perSecond } = this.rate
     this.#units = Math.min(burst, this.#units + ((now - this.#countedAt) * perSecond) / 1000)
     this.#countedAt = now
     return this.#units
@@ -35,20 +35,13 @@ export class TokenBucket {
 
   /** Takes `units`, as far as the overdraft allows. */
   take(units = 1): void {
-    const { overdraftS = 0, perSecond } = this.#rate
+    const { overdraftS = 0, perSecond } = this.rate
     this.#units = Math.max(-overdraftS * perSecond, this.units - units)
-  }
-
-  /** Takes `units` when there are so many. */
-  tryTake(units = 1): boolean {
-    if (this.units < units) return false
-    this.take(units)
-    return true
   }
 
   /** How long it takes until there are `units`, in milliseconds. */
   msUntil(units: number): number {
-    return (Math.max(0, units - this.units) * 1000) / this.#rate.perSecond
+    return (Math.max(0, units - this.units) * 1000) / this.rate.perSecond
   }
 }
 
@@ -62,4 +55,14 @@ export const makeBuckets = (rate: Rate, capacity: number, nowMs: () => number) =
     buckets.set(name, bucket)
     return bucket
   }
+}
+
+/**
+ * The buckets of a use: that of its name, and that of its group, which has `share` times as much. So many names of one group do not use
+ * all that there is.
+ */
+export const makeFairBuckets = (rate: Rate, share: number, capacity: number, nowMs: () => number) => {
+  const groupRate = { ...rate, perSecond: share * rate.perSecond, burst: share * rate.burst }
+  const [ofName, ofGroup] = [makeBuckets(rate, capacity, nowMs), makeBuckets(groupRate, capacity, nowMs)]
+  return (group: string, name: string) => [ofName(name), ofGroup(group)]
 }

@@ -11,7 +11,7 @@
  */
 import { Context, Effect, Layer, Option, PartitionedSemaphore } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
-import { makeBuckets, type Rate, TokenBucket } from "../../infra/TokenBucket.ts"
+import { makeFairBuckets, type Rate } from "../../infra/TokenBucket.ts"
 import { addressGroup } from "./addresses.ts"
 
 export interface TarpitOptions extends Rate {
@@ -33,12 +33,8 @@ const gone = ""
 
 const make = Effect.fnUntraced(function* ({ burst, perSecond, rowsPerMinute }: TarpitOptions) {
   const nowMs = yield* makeMonotonicMs
-  const rowRate = (addresses: number): Rate => ({
-    perSecond: (addresses * rowsPerMinute) / 60,
-    burst: addresses * rowsPerMinute
-  })
-  const ownRows = makeBuckets(rowRate(1), maxAddresses, nowMs)
-  const allRows = new TokenBucket(rowRate(allAddresses), nowMs)
+  const rowRate = { perSecond: rowsPerMinute / 60, burst: rowsPerMinute }
+  const rowsOf = makeFairBuckets(rowRate, allAddresses, maxAddresses, nowMs)
 
   // A turn comes back with time, not when its refusal is over.
   const turns = yield* PartitionedSemaphore.make<string>({ permits: burst })
@@ -57,9 +53,12 @@ const make = Effect.fnUntraced(function* ({ burst, perSecond, rowsPerMinute }: T
     return Option.isSome(yield* Effect.interruptible(Effect.timeoutOption(turns.take(group, 1), maxMs)))
   })
 
-  const takeRow = (group: string): boolean => {
-    const own = ownRows(group)
-    return own.units >= 1 && allRows.tryTake() && own.tryTake()
+  /** The rows of all addresses together are one group. */
+  const takeRow = (address: string): boolean => {
+    const buckets = rowsOf("", address)
+    if (buckets.some(({ units }) => units < 1)) return false
+    for (const bucket of buckets) bucket.take()
+    return true
   }
 
   const withRow = (taken: typeof take) =>
