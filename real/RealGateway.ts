@@ -1,5 +1,6 @@
 /** The whole gateway before a real model server, with databases of its own. */
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Result } from "effect"
+import { guards, GuardsInForce } from "../src/backend/ollama/guards/guards.ts"
 import { call, eventually, layerGatewayBefore, newKey } from "../test/support/Gateway.ts"
 import { layerTestPostgres } from "../test/support/TestPostgres.ts"
 import { layerTestRedis } from "../test/support/TestRedis.ts"
@@ -21,9 +22,19 @@ const layerBefore = (url: URL, env: Settings) => {
   return Layer.effectDiscard(discovered).pipe(Layer.provideMerge(layerGatewayBefore(url, env)))
 }
 
+/** `GUARDS=off`, or the name of one: what the server does without it. */
+const off = process.env["GUARDS"]
+
+const layerGuards = Layer.succeed(GuardsInForce, {
+  schema:
+    off === "off" || off === "schema" ? (schema) => Result.succeed({ schema, relaxed: [] }) : guards.schema,
+  problem: off === "off" || off === "problem" ? () => undefined : guards.problem
+})
+
 /** The gateway before the real server. */
 export const layerRealGateway = (env: Settings = {}) =>
   Layer.unwrap(Effect.map(RealOllama, ({ url }) => layerBefore(url, env))).pipe(
+    Layer.provide(layerGuards),
     Layer.provideMerge(layerRealOllama),
     Layer.provideMerge(layerTestPostgres()),
     Layer.provideMerge(Layer.fresh(layerTestRedis))
@@ -32,6 +43,7 @@ export const layerRealGateway = (env: Settings = {}) =>
 /** The gateway before a server that the test may kill. */
 export const layerOwnGateway = (server: Settings = {}, env: Settings = {}) =>
   Layer.unwrap(Effect.map(OwnOllama, ({ url }) => layerBefore(url, env))).pipe(
+    Layer.provide(layerGuards),
     Layer.provideMerge(layerOwnOllama(server)),
     Layer.provideMerge(layerTestPostgres()),
     Layer.provideMerge(Layer.fresh(layerTestRedis))

@@ -10,7 +10,7 @@ import { Random } from "../test/fuzz/Random.ts"
 import { call, newKey } from "../test/support/Gateway.ts"
 import { RandomSchemas } from "../test/support/randomSchemas.ts"
 import { layerOwnGateway } from "./RealGateway.ts"
-import { minorVersion, OwnOllama } from "./RealOllama.ts"
+import { OwnOllama } from "./RealOllama.ts"
 
 const count = Number(process.env["SCHEMAS"] ?? "1000")
 const seed = Number(process.env["SCHEMAS_SEED"] ?? "1")
@@ -53,8 +53,6 @@ layer(layerOwnGateway(), { excludeTestServices: true, timeout: 600_000 })("rando
         // A key may be refused a hundred times a second.
         const keys = yield* Effect.replicateEffect(newKey(), 8)
         const secretFor = (i: number) => keys[i % keys.length]?.secret ?? ""
-        // Ollama before 0.24 refuses some names and values that are admitted. It lives, and the client gets a 400.
-        const isOld = (yield* minorVersion(server)) < 24
         const random = new Random(seed)
         const schemas = new RandomSchemas(random)
         const found = { plain: 0, relaxed: 0, refused: 0 }
@@ -78,7 +76,7 @@ layer(layerOwnGateway(), { excludeTestServices: true, timeout: 600_000 })("rando
           const at = performance.now()
           const answer = yield* call(path, { secret: secretFor(i), body })
           slowestMs = Math.max(slowestMs, Math.round(performance.now() - at))
-          const expected = kind === "refused" || (isOld && answer.status === 400) ? 400 : 200
+          const expected = kind === "refused" ? 400 : 200
           if (answer.status === expected && processes() === before) continue
           const what = processes() === before ? `${answer.status} ${answer.text}` : "another process"
           wrong.push(`schema ${i}, ${kind}: ${what} ${JSON.stringify(schema)}`.slice(0, 2000))

@@ -1,6 +1,6 @@
 /**
- * `think` and `format` in one request. Since 0.13 or so the server thinks in a first run without the format, then runs
- * again with it, and counts only the second run; 0.11 makes one run. From 0.33.2 or so on it counts both, and the prompt once. What is charged has to be all of it, once.
+ * `think` and `format` in one request. The server thinks in a first run without the format, then runs again
+ * with it, and counts only the second run. From 0.33.2 or so on it counts both, and the prompt once. What is charged has to be all of it, once.
  */
 import { assert, layer } from "@effect/vitest"
 import { Console, Effect, Schema } from "effect"

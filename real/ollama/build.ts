@@ -38,7 +38,7 @@ const ollama = (version: string, ...sums: readonly [string, string]): GoModule =
   sums
 })
 
-/** The newest whose module has everything it needs. */
+/** The newest whose module has all headers. */
 const complete = ollama(
   "v0.11.4",
   "h1:6xLYLEPTKtw6N20qQecyEL/rrBktPO4o5U05cnvkSmI=",
@@ -52,7 +52,6 @@ const malgo: GoModule = {
 }
 
 const releases: Readonly<Record<string, Release>> = {
-  "0.11.4": { ...complete, oldestGo: [1, 24], headers: [] },
   /** The last one that has its engine. */
   "0.24.0": {
     ...ollama(
@@ -86,7 +85,7 @@ const releases: Readonly<Record<string, Release>> = {
   }
 }
 
-const wanted = process.env["OLLAMA_VERSION"] || "0.11.4"
+const wanted = process.env["OLLAMA_VERSION"] || "0.24.0"
 
 interface Ran {
   readonly ok: boolean

@@ -14,6 +14,12 @@ import type { Description, Model } from "../domain/Model.ts"
 import type { Permit } from "../domain/Evidence.ts"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import type { CallError } from "./errors.ts"
+import type { Guards } from "./Guards.ts"
+
+/** What a server says of itself. `tooOld`: its version, when it is older than what is supported. */
+export interface Pinged {
+  readonly tooOld?: string
+}
 
 export class Backend extends Context.Service<
   Backend,
@@ -46,6 +52,8 @@ export class Backend extends Context.Service<
     /** `GET /api/ps`: the models that are loaded, or being loaded. It does not use the breaker. */
     readonly loaded: Effect.Effect<ReadonlyArray<Model>, BackendFailed>
     /** Succeeds when the backend answers, for readiness. It does not use the breaker. */
-    readonly ping: Effect.Effect<void, BackendFailed>
+    readonly ping: Effect.Effect<Pinged, BackendFailed>
+    /** What would harm the server. They are asked before a permit is given. */
+    readonly guards: Guards
   }
 >()("tollgate/backend/Backend") {}

@@ -19,11 +19,8 @@ export interface CircuitOptions {
 /** The caller of a call. */
 export type Party = Pick<Caller, "keyId" | "keyPrefix" | "tenantId" | "tenantName">
 
-/**
- * What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. `own`:
- * this one is likely to have, so it counts for its key alone. A client that left is `ignored`.
- */
-export type Verdict = "outage" | "failure" | "own" | "ignored"
+/** What an error says of the model server. `outage`: a failure that no request can cause. `failure`: this one may have. */
+export type Verdict = "outage" | "failure" | "ignored"
 
 /** What a frame or an end has changed. */
 export type Change = "opened" | "closed" | undefined
@@ -116,7 +113,7 @@ export class Circuit {
     const { of, openMs } = this.#options
     const isOfKey = of === "key"
     const isCertain = isOfKey || end === "outage"
-    const isFailure = end === "failure" || (end === "own" && isOfKey) || (end === "outage" && of === "all")
+    const isFailure = end === "failure" || (end === "outage" && of === "all")
     if (this.#trials === undefined) {
       if (end === "success") this.#streak = this.#certain = 0
       const counts = isFailure && (isCertain || !pass.quiet)

@@ -2,7 +2,7 @@
 import { Context, Effect, Exit, Pull, Scope } from "effect"
 import type { Answer, Frames } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
-import type { CircuitBreaker, Guarded, Verdict } from "./CircuitBreaker.ts"
+import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { type CallError, verdictOf } from "./errors.ts"
 
 /** A call with frames, from the moment at which it is made. */
@@ -17,17 +17,6 @@ export interface Begun {
   readonly frames: Frames
   readonly rest: Answer
 }
-
-/**
- * A failure of a request with an image counts against its own key only: an image can look whole and still end the runner
- * (docs/hardening.md).
- */
-const verdictFor =
-  ({ facts: { call } }: Permit) =>
-  (error: CallError): Verdict => {
-    const verdict = verdictOf(error)
-    return verdict === "failure" && (call.request.images ?? []).length > 0 ? "own" : verdict
-  }
 
 /** The answer from its first frames on. */
 const answerOf = (first: Frames, rest: Answer): Answer => {
@@ -63,7 +52,7 @@ export const streamWithBreaker = (
       return closing === undefined ? told : Effect.andThen(closing, told)
     }
     const call = Effect.suspend(() => {
-      const passed = breaker.guard(permit.facts.caller, verdictFor(permit))
+      const passed = breaker.guard(permit.facts.caller, verdictOf)
       if (Exit.isFailure(passed)) return Exit.failCause(passed.cause)
       const { ended, heard } = passed.value
       guarded = passed.value
@@ -90,7 +79,7 @@ export const callWithBreaker = <A, R>(
 ): Effect.Effect<A, CallError, R> => {
   let guarded: Guarded<CallError> | undefined
   const made = Effect.suspend(() => {
-    const passed = breaker.guard(permit.facts.caller, verdictFor(permit))
+    const passed = breaker.guard(permit.facts.caller, verdictOf)
     if (Exit.isFailure(passed)) return Exit.failCause(passed.cause)
     guarded = passed.value
     return call(permit.spend())

@@ -26,14 +26,10 @@ export const scopeFor = {
   count: "chat"
 } as const satisfies { readonly [K in InferenceKind]: Scope | "key" }
 
-/** The facts in the header of an image. */
+/** The size of an image by its header, in pixels; 0 for sound. */
 export interface ImageInfo {
-  readonly format: "png" | "jpeg" | "webp" | "sound"
-  /** in pixels; 0 for sound */
   readonly width: number
   readonly height: number
-  /** false for a PNG or JPEG that is cut off or has a wrong checksum */
-  readonly complete: boolean
 }
 
 /** What is kept of a request while it runs, beside the text of its call. */

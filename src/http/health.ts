@@ -34,7 +34,7 @@ const make = Effect.gen(function* () {
   const metrics = yield* Metrics
   const nowMs = yield* makeMonotonicMs
 
-  const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<void, E>) => {
+  const probeOf = <E>(dependency: Dependency, ping: Effect.Effect<unknown, E>) => {
     const log = new OutageLog(nowMs)
     // The cause of a failed backend call names its address.
     const isStore = dependency !== "backend"

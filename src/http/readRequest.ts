@@ -15,6 +15,7 @@ import { withPromptSize } from "./dialect/promptEstimate.ts"
 import { makeDecodeTurns } from "./turns.ts"
 import type { Exchange } from "./Exchange.ts"
 import { FreeWork } from "./FreeWork.ts"
+import { Backend } from "../backend/Backend.ts"
 import { makeUnpack } from "./unpack.ts"
 import type { RequestShare } from "../memory/MemoryLedger.ts"
 
@@ -28,6 +29,7 @@ export interface RequestOptions extends Bounds {
 const largeBytes = 32_768
 
 export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOptions) {
+  const { guards } = yield* Backend
   const contexts = yield* ContextSecret
   const freeWork = yield* FreeWork
   const receive = yield* makeReceive
@@ -71,7 +73,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const decoding = () => {
       const parsed = bodyOf(incoming, bytes, share)
       freeLarge(bytes)
-      return Result.flatMap(parsed, (body) => decode(body, options))
+      return Result.flatMap(parsed, (body) => decode(body, options, guards))
     }
     const decoded = yield* bytes.byteLength < largeBytes
       ? Effect.fromResult(decoding())

@@ -5,11 +5,13 @@ import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
 import { Backend } from "../../src/backend/Backend.ts"
 import { modelNamed } from "../support/permits.ts"
+import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
 const backend = Layer.mock(Backend, {
+  guards,
   models: Effect.succeed([modelNamed("llama3.2:3b"), modelNamed("big:latest")])
 })
 const tollgate = tollgateWith(backend)

@@ -9,6 +9,7 @@ import { databaseChecks, databaseStatus } from "../../cli/checks/database.ts"
 import { settingsChecks } from "../../cli/checks/settings.ts"
 import type { Parts } from "../../cli/Needs.ts"
 import { runCommandLine } from "../../cli/program.ts"
+import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { Backend } from "../../src/backend/Backend.ts"
 import { BackendFailed } from "../../src/domain/Errors.ts"
 import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
@@ -20,6 +21,7 @@ import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
 
 const noBackend = Layer.mock(Backend, {
+  guards,
   models: Effect.fail(new BackendFailed({ fault: "unreachable", cause: new Error("hidden-word") }))
 })
 

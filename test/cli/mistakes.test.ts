@@ -9,13 +9,14 @@ import { Backend } from "../../src/backend/Backend.ts"
 import { grantOf } from "../../src/domain/Caller.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
 const withModels = tollgateWith(
-  Layer.mock(Backend, { models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
+  Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
 )
 
 it("when a number is written as people write it, then it is read, and nothing that is unclear", () => {
@@ -212,7 +213,7 @@ layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it)
           /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
         )
         const allowed = tollgateWith(
-          Layer.mock(Backend, { models: Effect.succeed([modelNamed("m:latest")]) })
+          Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("m:latest")]) })
         )("set-models", "--key", prefix, "--models", "other", "--yes")
         assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
         yield* eventually(status(secret, "m"), (found) => found === 403)
@@ -228,3 +229,17 @@ layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it)
       })
   )
 })
+
+testWith(it.effect, Admin)(
+  "when the model server is older than what is supported, then status warns of it and names its version",
+  function* () {
+    const old = Layer.mock(Backend, {
+      guards,
+      models: Effect.succeed([modelNamed("a:1")]),
+      ping: Effect.succeed({ tooOld: "0.24.0" })
+    })
+    const ran = yield* tollgateWith(old)("status")
+    assert.match(ran.stdout, /backend version +warning +0\.24\.0/i)
+    assert.include(ran.stdout, "take Ollama 0.33 or later")
+  }
+)

@@ -53,21 +53,6 @@ const layer = layerCircuitBreaker({ failures: 5, openMs: 30_000 })
 const test = testWith(it.effect, layer)
 
 describe("CircuitBreaker: one key", () => {
-  test("when what it sent is likely to have caused its failures, then they count for it alone, also beside another's", function* () {
-    const own = (key: string) =>
-      Effect.flip(
-        Effect.flatMap(CircuitBreaker, (breaker) =>
-          guarded(breaker, partyOf(key), Effect.fail(broken), (): Verdict => "own")
-        )
-      )
-    yield* times(4, own("key"))
-    yield* times(4, failOf("other"))
-    yield* own("key")
-    assert.deepStrictEqual([yield* state, yield* openKeys], ["closed", 1])
-    assert.strictEqual(yield* refusedOf(head(Effect.succeed("frame"))), "open 30")
-    yield* serve("other")
-  })
-
   test("when the end of a call is reported twice, then only the first report counts", function* () {
     for (let call = 0; call < 5; call += 1) {
       const { ended } = yield* okOf("key")

@@ -16,7 +16,7 @@ const partyOf = (keyId: string) => {
   return { keyId, keyPrefix: keyId, tenantId, tenantName: tenantId }
 }
 
-const requestEnds = ["success", "failure", "failure", "failure", "own", "ignored"] as const
+const requestEnds = ["success", "failure", "failure", "failure", "ignored"] as const
 const which = fc.nat({ max: 11 })
 const key = fc.constantFrom(...keys)
 const stepOf = (ends: ReadonlyArray<Verdict | "success">) =>
@@ -95,7 +95,7 @@ const makeWorld = Effect.fnUntraced(function* (hasOutages: boolean) {
     const of = ownOf(one.key)
     if (one.closed === of.closed) {
       if (as === "success" && of.failed < failures) of.failed = 0
-      if (as === "failure" || as === "own") of.failed += 1
+      if (as === "failure") of.failed += 1
     }
     if (one.guarded === undefined && as === "ignored") return yield* Fiber.interrupt(one.fiber)
     if (one.guarded !== undefined)

@@ -1,4 +1,5 @@
 /** One body through all that decides on it, to what the backend is sent; and what must hold of that. */
+import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { uncounted } from "../../src/memory/MemoryLedger.ts"
 import { noOutput } from "../../src/domain/outputPlan.ts"
 import { assert } from "@effect/vitest"
@@ -258,7 +259,7 @@ export const tryBody = Effect.fnUntraced(function* (fake: FakeBackend, surface: 
     assert.match(body.failure, /^body: /)
     return "unreadable" satisfies Verdict
   }
-  const decoded = surfaces[surface].decode(body.success, bounds)
+  const decoded = surfaces[surface].decode(body.success, bounds, guards)
   if (Result.isFailure(decoded)) {
     assert.strictEqual(decoded.failure._tag, "BadRequest")
     assert.isAtMost(decoded.failure.detail.length, 400)

@@ -148,6 +148,17 @@ it("when a file declares a service, then it imports no adapter", () => {
   )
 })
 
+it("when a gate or a surface asks what the model server survives, then it asks the port: no file of src imports its adapter", () => {
+  const users = imports.filter(
+    ({ from, to }) =>
+      /^src\/backend\/ollama\//.test(to) &&
+      !within("src/backend", "src/startup")(from) &&
+      from !== "src/App.ts" &&
+      within("src")(from)
+  )
+  assert.deepStrictEqual(shown(users), [], "`Backend` has the guards of its server (src/backend/Guards.ts).")
+})
+
 it("when a gate seals evidence, then it seals its own link and no other file does: domain/Evidence.ts", () => {
   const rooms: Readonly<Record<string, (file: string) => boolean>> = {
     KeyStore: within("src/gates/keys"),

@@ -12,8 +12,10 @@ import {
   vectorBytesOf,
   vectorsFactor
 } from "../answerBounds.ts"
+import type { Pinged } from "../Backend.ts"
 import { decodeEmbeddings } from "./decodeEmbeddings.ts"
 import { decodeDescription, decodeShow, decodeTags } from "./decodeModels.ts"
+import { decodePinged } from "./decodePinged.ts"
 import { errorBytes, protocol } from "./errors.ts"
 
 /** An answer of one object. */
@@ -48,7 +50,11 @@ export const list: Expected<ReadonlyArray<Model>> = {
   factor: parsedFactor,
   decode: fromText(decodeTags, "not a list of models")
 }
-export const anything: Expected<void> = { limit: errorBytes, factor: 1, decode: () => Effect.void }
+export const pinged: Expected<Pinged> = {
+  limit: errorBytes,
+  factor: 1,
+  decode: (bytes) => Effect.succeed(decodePinged(bytes.toString("utf8")))
+}
 
 export const vectorsFor = (request: PreparedRequest): Expected<Embeddings> => ({
   limit: vectorBytesOf(request),

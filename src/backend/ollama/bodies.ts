@@ -1,15 +1,6 @@
 /** The bodies of calls of the model server. */
 import type { ModelCall, PreparedRequest } from "../../domain/Inference.ts"
 
-/** Whether the request asks for a level of reasoning, as far as the model is able. */
-export const hasLevel = ({ request: { think, thinkIfAble } }: ModelCall): boolean =>
-  thinkIfAble === true && typeof think === "string"
-
-export const withoutLevel = (call: ModelCall): ModelCall => ({
-  ...call,
-  request: { ...call.request, think: true }
-})
-
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
 export const streamBodyOf = (
   model: string,

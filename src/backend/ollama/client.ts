@@ -11,7 +11,6 @@ import { Cause, Effect, Layer, Pull } from "effect"
 import { Pool } from "undici"
 import type { Facts } from "../../domain/Evidence.ts"
 import { BackendFailed, type ShuttingDown, type Unavailable } from "../../domain/Errors.ts"
-import type { ModelCall } from "../../domain/Inference.ts"
 import { Drain, type RequestOfKey } from "../../infra/Drain.ts"
 import { freeBuffer } from "../../infra/freeBuffer.ts"
 import { GrowingBuffer } from "../../infra/GrowingBuffer.ts"
@@ -19,23 +18,23 @@ import { makeMonotonicMs } from "../../infra/time.ts"
 import { currentTraceparent, Traced } from "../../observability/Trace.ts"
 import { frameBoundsOf } from "../answerBounds.ts"
 import { type AnswerShare, uncounted } from "../../memory/MemoryLedger.ts"
-import { Backend } from "../Backend.ts"
+import { Backend, type Pinged } from "../Backend.ts"
 import { CircuitBreaker } from "../CircuitBreaker.ts"
-import { hasLevel, objectBodyOf, streamBodyOf, withoutLevel } from "./bodies.ts"
+import { objectBodyOf, streamBodyOf } from "./bodies.ts"
+import { oldestVersion } from "./decodePinged.ts"
 import type { FrameKind } from "./decodeFrame.ts"
+import { GuardsInForce } from "./guards/guards.ts"
 import { type CallError, SilentBefore } from "../errors.ts"
 import {
-  beforeFirstFrame,
   errorBytes,
   fromStatus,
   fromTransport,
   protocol,
-  refusesLevel,
   TransportError,
   wasClosedIdle,
   wasLate
 } from "./errors.ts"
-import { anything, description, type Expected, list, ownDescription, vectorsFor } from "./Expected.ts"
+import { description, type Expected, list, ownDescription, pinged, vectorsFor } from "./Expected.ts"
 import { pullFrames } from "./frames.ts"
 import { type Begun, callWithBreaker, type Running, streamWithBreaker } from "../withBreaker.ts"
 import { watchPings } from "./watchPings.ts"
@@ -107,8 +106,6 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       (pool) => Effect.promise(() => pool.destroy())
     )
   const silence = new Silence({ nowMs, timeoutMs: options.firstByteTimeoutMs })
-  /** digests of models that have refused a level of `think` */
-  const levelless = new Set<string>()
   const requests = yield* makePool(options.connections ?? null)
   const ownRequests = yield* makePool(lookupConnections)
 
@@ -200,8 +197,16 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
       error._tag === "BackendFailed" ? error : new BackendFailed({ fault: "status", cause: error })
     )
 
+  let toldOf: string | undefined
+  /** Says once of a version that it is too old. */
+  const tellOf = ({ tooOld }: Pinged) => {
+    if (tooOld === undefined || tooOld === toldOf) return Effect.void
+    toldOf = tooOld
+    return Effect.logWarning("the model server is too old", { version: tooOld, oldest: oldestVersion })
+  }
+
   const { endingSoon, ping } = watchPings(
-    lookUp("ping", null, anything, pingTimeoutMs),
+    Effect.tap(lookUp("ping", null, pinged, pingTimeoutMs), tellOf),
     options.notAnsweringMs ?? 5000
   )
 
@@ -214,40 +219,28 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     const leftMs = () => Math.min(own(), silent.leftMs())
     const limits = { bounds: frameBoundsOf(call), share, isFolded: !request.stream, heard: silent.frame }
     let upstream: UpstreamCall | undefined
-    const made = (asked: ModelCall): Effect.Effect<Begun, EarlyError> =>
-      Effect.flatMap(traceparent, (traceparent) => {
-        const sent = send(kind, streamBodyOf(model.name, asked), leftMs, traceparent, admitted)
-        upstream = sent
-        return Effect.flatMap(sent.head, (head): Effect.Effect<Begun, EarlyError> => {
-          if (head.status !== 200) return refusedBy(sent, head)
-          if (head.encoded || !framesType.test(head.contentType))
-            return protocol(`content type ${head.contentType.slice(0, 100)}`)
-          const rest = pullFrames(sent, kind, head, limits)
-          return Effect.map(rest, (frames) => {
-            sent.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
-            return { frames, rest }
-          })
+    const made: Effect.Effect<Begun, EarlyError> = Effect.flatMap(traceparent, (traceparent) => {
+      const sent = send(kind, streamBodyOf(model.name, call), leftMs, traceparent, admitted)
+      upstream = sent
+      return Effect.flatMap(sent.head, (head): Effect.Effect<Begun, EarlyError> => {
+        if (head.status !== 200) return refusedBy(sent, head)
+        if (head.encoded || !framesType.test(head.contentType))
+          return protocol(`content type ${head.contentType.slice(0, 100)}`)
+        const rest = pullFrames(sent, kind, head, limits)
+        return Effect.map(rest, (frames) => {
+          sent.setDeadline(timer(options.maxDurationMs ?? 1_800_000), "longer than the maximal duration")
+          return { frames, rest }
         })
       })
+    })
     const errorOf = (early: EarlyError): CallError => {
       const error = callErrorOf(early)
       return own() > 0 && wasLate(error)
         ? new BackendFailed({ fault: "timeout", cause: new SilentBefore("the model is silent") })
         : error
     }
-    const level = hasLevel(call) && !levelless.has(model.digest)
-    const begun = attempt(made(hasLevel(call) && !level ? withoutLevel(call) : call), errorOf)
     return {
-      begun: endingSoon(
-        // A model that takes no level may reason all the same.
-        level
-          ? Effect.catchIf(begun, refusesLevel, () => {
-              if (levelless.size >= mostLevelless) levelless.clear()
-              levelless.add(model.digest)
-              return attempt(made(withoutLevel(call)), errorOf)
-            })
-          : begun
-      ),
+      begun: endingSoon(attempt(made, errorOf)),
       close: () => {
         silent.end()
         upstream?.close()
@@ -281,11 +274,10 @@ const make = Effect.fnUntraced(function* (options: OllamaOptions) {
     models: lookUp("models", null, list, listTimeoutMs),
     loaded: lookUp("loaded", null, list, listTimeoutMs),
     describe: (name) => lookUp("describe", JSON.stringify({ model: name }), ownDescription, listTimeoutMs),
-    ping
+    ping,
+    guards: yield* GuardsInForce
   })
 })
-
-const mostLevelless = 1000
 
 /** An error before the first frame. */
 type EarlyError = CallError | TransportError | Cause.Done
@@ -294,7 +286,7 @@ const callErrorOf = (error: EarlyError): CallError => {
   if (error instanceof TransportError) return fromTransport(error)
   return Cause.isDone(error)
     ? new BackendFailed({ fault: "cut", cause: new Error("ended before its first frame") })
-    : beforeFirstFrame(error)
+    : error
 }
 
 /** The content type of frames. */

@@ -12,43 +12,35 @@ export class Unwanted extends Error {}
 /**
  * What the model server says, and the only sentences a client gets when it refuses a request. Such an error is a 400 and no failure of
  * the server; otherwise one client could open the circuit for others. The first row that matches decides. An unknown text counts as a
- * failure of the server. The versions of Ollama are those whose sources have the text; from 0.30 on llama-server answers too.
+ * failure of the server. llama-server answers too, through Ollama.
  */
 export const errorTexts = {
-  // The text of 0.33.3 quotes a log. 0.11.4: the first; 0.24.0: all but the last; 0.33.3: the last.
+  // The last one quotes a log.
   memory: [
     "the model needs more memory than the model server has",
     /requires more system memory|failed to (?:allocate|commit) memory for model|memory layout cannot be allocated|insufficient memory for image generation|reported out-of-memory during startup/i
   ],
-  // Its own failure, though a request may have caused it. It may quote a log, so it comes before the others. 0.11.4, 0.24.0, 0.33.3.
+  // Its own failure, though a request may have caused it. It may quote a log, so it comes before the others.
   server: [
     undefined,
     /runner|terminated|out of memory|resource limitations|error was encountered while running|panic|cuda|ggml|unable to (?:load|allocate)/i
   ],
-  // 0.11.4, 0.24.0, 0.33.3, llama-server
   context: [
     "the prompt does not fit: it is longer than the maximum context length of the model",
     /context (?:length|window|size)|prompt is (?:longer|too long)|input length|input is too (?:long|large)|prompt removed by truncation/i
   ],
-  // 0.11.4, 0.24.0; 0.33.3 has "invalid format" alone, and llama-server "grammar".
   schema: [
     "format: the model server cannot use this JSON schema",
     /JSON schema in format|invalid format: [\\"]|grammar|vocabulary required for format|sampling context/i
   ],
-  // 0.11.4, 0.24.0, 0.33.3, llama-server
   image: [
     "images: the model server cannot read an image of this request",
     /\bimages?\b|\b(?:png|jpeg|gif|webp|bmp|tiff): /i
   ],
-  // 0.11.4
-  level: ["think: the model takes true or false, and no level", /think value .{1,40} is not supported/i],
-  // 0.11.4, 0.24.0, 0.33.3
   feature: [
     "the model does not support a feature that this request uses",
     /does not support|not supported for this model|this model only supports/i
   ],
-  // 0.11.4 and 0.24.0 up to "shift context", roles and Jinja of templates in llama-server, "arguments" of 0.33.3, "contains NaN" from
-  // 0.24.0 on, the rest of all.
   other: [
     "the model cannot process this request as it is",
     /create new sequence|process inputs|no input provided|\btokeniz(?:e|ation)\b|unable to shift context|roles must alternate|\btemplate: \S*:\d|parsing tool call|tool call arguments|jinja exception|(?:unexpected|unknown|invalid|unsupported)(?: message)? role|(?:unsupported value:|contains) (?:NaN|[+-]Inf)|token repeat limit/i
@@ -134,10 +126,6 @@ export const fromTransport = (error: TransportError): BackendFailed | ShuttingDo
 const refusedFor = (detail: string): BadRequest =>
   new BadRequest({ detail, ...(detail === errorTexts.context[0] ? { overflow: true } : {}) })
 
-/** Whether the backend refused the level of `think`. */
-export const refusesLevel = (error: unknown): boolean =>
-  error instanceof BadRequest && error.detail === errorTexts.level[0]
-
 /** Maps any status but 200. `text` is the beginning of the body. */
 export const fromStatus = (
   { retryAfterS = 1, status }: { readonly status: number; readonly retryAfterS?: number | undefined },
@@ -161,25 +149,8 @@ export const fromStatus = (
 }
 
 /** Maps a line `{"error": …}`. */
-export const fromErrorLine = (text: string): BackendFailed => {
-  const refusal = refusalOf(text)
-  return refusal === undefined
-    ? new BackendFailed({ fault: "reported", cause: new Error(loggable(text)) })
-    : new BackendFailed({ fault: "refused", cause: new RefusedInBand(refusal, text) })
-}
-
-/** An error line about the request. Before the first frame it can still become a 400. */
-class RefusedInBand extends Error {
-  readonly refusal: string
-  constructor(refusal: string, text: string) {
-    super(loggable(text))
-    this.name = "RefusedInBand"
-    this.refusal = refusal
-  }
-}
-
-/** Ollama 0.11 answers 200 with an error in the first line, where later versions send a status. */
-export const beforeFirstFrame = <E>(error: E): E | BadRequest =>
-  error instanceof BackendFailed && error.cause instanceof RefusedInBand
-    ? refusedFor(error.cause.refusal)
-    : error
+export const fromErrorLine = (text: string): BackendFailed =>
+  new BackendFailed({
+    fault: refusalOf(text) === undefined ? "reported" : "refused",
+    cause: new Error(loggable(text))
+  })

@@ -3,7 +3,7 @@ import { Cause, Effect, Exit } from "effect"
 import { BackendFailed } from "../../domain/Errors.ts"
 import { NotAnswering } from "../errors.ts"
 
-export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: number) => {
+export const watchPings = <A, E>(ask: Effect.Effect<A, E>, notAnsweringMs: number) => {
   /** whether the last ping was answered */
   let answers = true
   const ping = Effect.onExit(ask, (exit) =>
@@ -18,7 +18,7 @@ export const watchPings = <E>(ask: Effect.Effect<void, E>, notAnsweringMs: numbe
       : new BackendFailed({ fault: "timeout", cause: new NotAnswering("no answer, nor to a ping") })
   )
   return {
-    /** Succeeds when the server answers, and remembers it. */
+    /** Asks the server, and remembers whether it answered. */
     ping,
     /**
      * A call that is made at once. If the last ping had no answer, and there is none within `notAnsweringMs`, the call fails. Otherwise each

@@ -1,5 +1,5 @@
 /**
- * Adds what the model list leaves out: the tokenizer, and up to Ollama 0.24 capabilities and context length. Ollama sends them in
+ * Adds what the model list leaves out: the tokenizer, and where it does capabilities and context length. Ollama sends them in
  * `/api/show`, so the gateway calls it once for each digest. The polls do not wait for it.
  *
  * Bounds: one call at a time, `timeoutMs` each, `maxPerRound` for each poll. When a call fails, the model is used without a

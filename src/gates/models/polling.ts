@@ -132,7 +132,7 @@ const make = Effect.fnUntraced(function* ({ refreshS, ttlS, window = noPolicy }:
 
   return Discovery.of({
     resolve: (key, asked) =>
-      Exit.mapError(resolveModel(fresh(), key, asked, window), (error) =>
+      Exit.mapError(resolveModel(fresh(), key, asked, window, backend.guards), (error) =>
         error._tag === "Forbidden" && error.what === "model not installed" && isExpired()
           ? new Forbidden({ what: "model list expired" })
           : error

@@ -1,10 +1,9 @@
 /**
  * The decision of discovery about a request. Both layers use it. It checks too whether a model can do what the request asks
- * for, as far as its capabilities are known, and whether Ollama survives the request with this model
- * (`backend/ollama/guards`). When the capabilities are unknown, the backend decides.
+ * for, as far as its capabilities are known, and whether the model server survives the request with this model (`Guards`). When
+ * the capabilities are unknown, the backend decides.
  *
- * A context belongs to one version of one model: another version may not know its token ids. An unknown id ends the process
- * of every Ollama up to 0.24.0 (`real/survival.real.ts`).
+ * A context belongs to one version of one model: another version may not know its token ids.
  */
 import { Exit, Result } from "effect"
 import { type BadRequest, type Decided, Forbidden, refuse } from "../../domain/Errors.ts"
@@ -14,25 +13,16 @@ import { withDefaults } from "../../domain/aliasDefaults.ts"
 import { prepare } from "../../domain/prepare.ts"
 import { checkWindow, type WindowPolicy, windowOf } from "../../domain/promptWindow.ts"
 import type { Catalog } from "./Catalog.ts"
-import { imageProblem } from "../../backend/ollama/guards/images.ts"
-import { fieldWithLongRun, maxRun, overflowsOnLongRuns } from "../../backend/ollama/guards/textRuns.ts"
+import type { Guards } from "../../backend/Guards.ts"
 import { cannotThink, type Model } from "../../domain/Model.ts"
 
 /** Fails with the first thing that the model cannot do. Runs before anything is reserved. */
-export const checkCapabilities = (request: InferenceRequest, model: Model): Decided<void> => {
+export const checkCapabilities = (request: InferenceRequest, model: Model, guards: Guards): Decided<void> => {
   if (request.contextDigest !== undefined && request.contextDigest !== model.digest) {
     return refuse("context: expected one of this model, as it is installed now")
   }
-  for (const image of request.images ?? []) {
-    const problem = imageProblem(model, image)
-    if (problem !== undefined) return refuse(`images: ${problem}`)
-  }
-  if (model.tokenizer !== undefined && overflowsOnLongRuns(model.tokenizer)) {
-    const field = fieldWithLongRun(request.body)
-    if (field !== undefined) {
-      return refuse(`${field}: this model takes at most ${maxRun} letters, digits, signs or blanks in a row`)
-    }
-  }
+  const problem = model.tokenizer && guards.problem(request.body, model.tokenizer)
+  if (problem !== undefined) return refuse(problem)
   const { think } = request.body
   return think !== undefined && think !== false && request.thinkIfAble !== true && cannotThink(model)
     ? refuse("think: this model does not support thinking")
@@ -44,7 +34,8 @@ export const resolveModel = (
   catalog: Catalog,
   key: Evidence<"KeyStore">,
   asked: Asked,
-  policy: WindowPolicy
+  policy: WindowPolicy,
+  guards: Guards
 ): Exit.Exit<Evidence<"Discovery">, BadRequest | Forbidden> => {
   const { caller } = key.facts
   const scope = scopeFor[asked.request.kind]
@@ -59,7 +50,7 @@ export const resolveModel = (
   const request =
     defaults === undefined ? asked.request : withDefaults(asked.request, defaults, policy.numCtxCap)
   const window = windowOf(request, model, policy)
-  return checkCapabilities(request, model).pipe(
+  return checkCapabilities(request, model, guards).pipe(
     Result.flatMap(() => checkWindow(request, window, policy)),
     Result.match({
       onFailure: Exit.fail,

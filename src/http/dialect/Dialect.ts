@@ -6,11 +6,11 @@ import { Result, type Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import { isObject } from "../../domain/json.ts"
 import type { Frame, Parts } from "../../domain/Frame.ts"
-import type { AnsweredRequest, DecodedRequest } from "../../domain/Inference.ts"
+import type { AnsweredRequest, DecodedRequest, Json } from "../../domain/Inference.ts"
 import type { Body } from "./strictJson.ts"
 import { decodeWith, maxDetail } from "./decode.ts"
-import { checkImages } from "../../backend/ollama/guards/images.ts"
-import { admitSchema } from "../../backend/ollama/guards/schemas.ts"
+import type { Guards } from "../../backend/Guards.ts"
+import { imageOf, maxImages } from "./images.ts"
 import { checkTools } from "./tools.ts"
 import type { ErrorBody } from "../../domain/Surface.ts"
 import type { ErrorResponse } from "../errors/errorResponses.ts"
@@ -63,7 +63,7 @@ export const joined = (chunk: ReadonlyArray<Frame>, textOf: (frame: Frame) => st
 }
 
 /** Decodes a body. It waits for nothing. */
-export type Decode = (body: Body, bounds: Bounds) => Decided<DecodedRequest>
+export type Decode = (body: Body, bounds: Bounds, guards: Guards) => Decided<DecodedRequest>
 
 /** How an endpoint reads its requests. */
 export interface RequestDecoder {
@@ -80,11 +80,31 @@ export interface FieldNames {
   readonly toolSchema: string
 }
 
+const imagesIn = (holder: Json | undefined): ReadonlyArray<Json> =>
+  typeof holder === "object" && holder !== null && "images" in holder && Array.isArray(holder.images)
+    ? holder.images
+    : []
+
+/** The images of a decoded request: those of the prompt, and those of each message. */
+const imagesOf = ({ body }: DecodedRequest): ReadonlyArray<Json> => {
+  const { messages } = body
+  return Array.isArray(messages) ? messages.flatMap(imagesIn) : imagesIn(body)
+}
+
+/** Bounds their number, and keeps their sizes. */
+const checkImages = (request: DecodedRequest): Decided<DecodedRequest> => {
+  const images = imagesOf(request)
+  if (images.length === 0) return Result.succeed(request)
+  if (images.length > maxImages) return refuse(`images: expected at most ${maxImages} in one request`)
+  const readable = images.flatMap((image) => (typeof image === "string" ? (imageOf(image) ?? []) : []))
+  return Result.succeed({ ...request, images: readable })
+}
+
 /** Admits or refuses the schema of a decoded request. `field`: the client's own name of it. */
-const admitFormat = (request: DecodedRequest, field: string): Decided<DecodedRequest> => {
+const admitFormat = (request: DecodedRequest, field: string, guards: Guards): Decided<DecodedRequest> => {
   const { format } = request.body
   if (!isObject(format)) return Result.succeed(request)
-  const admitted = admitSchema(format, field)
+  const admitted = guards.schema(format, field)
   if (Result.isFailure(admitted)) return refuse(admitted.failure.slice(0, maxDetail))
   const { relaxed, schema } = admitted.success
   return Result.succeed({ ...request, body: { ...request.body, format: schema }, relaxed })
@@ -102,12 +122,12 @@ export const requestDecoder = <A, I>(
   const decode = decodeWith(accepts)
   return {
     accepts,
-    decode: (body, bounds) =>
+    decode: (body, bounds, guards) =>
       decode(body.json).pipe(
         Result.flatMap((value) => build(value, bounds)),
         Result.flatMap(checkImages),
         Result.flatMap((request) => checkTools(request, names.toolSchema, bounds.toolsMax)),
-        Result.flatMap((request) => admitFormat(request, names.schema))
+        Result.flatMap((request) => admitFormat(request, names.schema, guards))
       )
   }
 }

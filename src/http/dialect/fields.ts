@@ -6,7 +6,7 @@ import { Predicate, Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { maxModelName } from "../../domain/Model.ts"
-import { expectedImage as expected, isImage, maxImages } from "../../backend/ollama/guards/images.ts"
+import { expectedImage as expected, isImage, maxImages } from "./images.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
 export const absentable = <S extends Schema.Constraint>(schema: S, description?: string) =>

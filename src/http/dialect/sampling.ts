@@ -1,13 +1,28 @@
 /**
  * The sampling options, one row each, with range and description. From its row an option is decoded, bounded, forwarded
  * under its name, and described in `openapi.json` and docs/protocol.md (`npm run openapi`). On `/api` an option is a field
- * of `options`, on `/v1` a field of the request. The ranges are those that Ollama survives.
+ * of `options`, on `/v1` a field of the request. The model server does not check them:
+ * it allocates `repeat_last_n` numbers, and a runner has ended on a penalty of -1e38 (`real/survival.real.ts`).
  */
 import { Schema } from "effect"
-import { ranges, smallest } from "../../backend/ollama/guards/options.ts"
 import type { Json, JsonObject } from "../../domain/Inference.ts"
 import { present } from "../../domain/json.ts"
 import { absentable, numberIn, textsIn, wholeIn } from "./fields.ts"
+
+/** The least and the most of an option, both inclusive. */
+const ranges = {
+  temperature: [0, 100],
+  share: [0, 1],
+  penalty: [-100, 100],
+  repeatPenalty: [0.01, 100],
+  topK: [-1, 262_144],
+  tokens: [-1, 131_072],
+  /** The largest float64 below 2^63. */
+  seed: [-(2 ** 63), 2 ** 63 - 1024]
+} as const
+
+/** Smaller values become 0. The runner divides by a temperature, and 1e-38 is too small for that. */
+export const smallest = 1e-6
 
 export const maxStops = 64
 export const maxStopLength = 256

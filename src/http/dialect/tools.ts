@@ -1,6 +1,6 @@
 /**
  * Bounds and chooses the tools of a request. Their `parameters` are forwarded unchanged as part of the prompt. A model server
- * that makes a grammar of them (Ollama up to 0.24 does not) works for each level and each value, so both are bounded.
+ * that makes a grammar of them works for each level and each value, so both are bounded.
  */
 import { Result } from "effect"
 import { isDeeperThan, isObject, present } from "../../domain/json.ts"

@@ -13,6 +13,7 @@ import type { Facts } from "../../../src/domain/Evidence.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { frameBoundsOf } from "../../../src/backend/answerBounds.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
+import { guards } from "../../../src/backend/ollama/guards/guards.ts"
 import { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { callWithBreaker, streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 
@@ -81,7 +82,8 @@ export const layerMemory = (script: MemoryScript): Layer.Layer<Backend, never, C
         models: script.models,
         describe: (name) => Effect.suspend(() => script.describe?.(name) ?? unscripted),
         loaded: script.loaded ?? unscripted,
-        ping: script.ping ?? Effect.void
+        ping: Effect.as(script.ping ?? Effect.void, {}),
+        guards
       })
     })
   )

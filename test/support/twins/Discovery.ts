@@ -1,4 +1,5 @@
 /** Discovery in memory, for tests: the test sets the models. */
+import { guards } from "../../../src/backend/ollama/guards/guards.ts"
 import { Context, Effect, Exit, Layer } from "effect"
 import { Unavailable } from "../../../src/domain/Errors.ts"
 import { noPolicy, type WindowPolicy, withWindow } from "../../../src/domain/promptWindow.ts"
@@ -38,7 +39,7 @@ export const layerMemory = (
         new Unavailable({ gate: "Discovery", cause: new Error("taken down by a test") })
       )
       return Context.make(Discovery, {
-        resolve: (key, asked) => (down ? undecided : resolveModel(catalog, key, asked, policy)),
+        resolve: (key, asked) => (down ? undecided : resolveModel(catalog, key, asked, policy, guards)),
         effective: (key) =>
           down ? undecided : Exit.succeed(catalog.offered(key.facts.caller).map(withWindow(policy))),
         isExpired: () => catalog.models.length === 0,

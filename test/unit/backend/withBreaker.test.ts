@@ -5,11 +5,10 @@ import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 import { BackendFailed, ShuttingDown, type Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
 import { streamOf } from "../../support/answers.ts"
-import { callOf, permitFor } from "../../support/permits.ts"
+import { permitFor } from "../../support/permits.ts"
 
 const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false }
 const frames = Stream.rechunk(Stream.make(frame, frame, frame), 1)
-const withImage = callOf({ images: [{ format: "png", width: 1, height: 1, complete: true }] })
 const cut = new BackendFailed({ fault: "cut" })
 
 type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
@@ -17,8 +16,7 @@ type Frames = Stream.Stream<Frame, BackendFailed | ShuttingDown | Unavailable>
 /** What the breaker is told of `stream` when `read` reads it. */
 const told = Effect.fnUntraced(function* <A, E>(
   stream: Frames,
-  read: (frames: Frames) => Effect.Effect<A, E>,
-  call = callOf()
+  read: (frames: Frames) => Effect.Effect<A, E>
 ) {
   const reports: Array<string> = []
   let heard = 0
@@ -44,7 +42,7 @@ const told = Effect.fnUntraced(function* <A, E>(
     openKeys: Effect.succeed(0)
   }
   const pull = yield* Stream.toPull(stream)
-  const given = streamWithBreaker(breaker, permitFor("m", call), () => ({
+  const given = streamWithBreaker(breaker, permitFor("m"), () => ({
     begun: Effect.map(
       Pull.catchDone(pull, () => Effect.die("no frames")),
       (frames) => ({ frames, rest: pull })
@@ -71,12 +69,6 @@ describe("the end of a stream", () => {
       ["success"]
     ],
     ["a stream breaks", told(failing, Stream.runDrain), ["failure"]],
-    ["a stream breaks whose request has an image", told(failing, Stream.runDrain, withImage), ["own"]],
-    [
-      "no connection could be made for a request with an image",
-      told(Stream.fail(new BackendFailed({ fault: "unreachable" })), Stream.runDrain, withImage),
-      ["outage"]
-    ],
     [
       "a stream breaks and its reader handles that",
       told(failing, (all) => Stream.runDrain(Stream.catchCause(all, () => Stream.make(frame)))),

@@ -1,4 +1,5 @@
 /** Decodes a body the way the endpoint does, without a server around it. */
+import { guards } from "../../../src/backend/ollama/guards/guards.ts"
 import { Result } from "effect"
 import type { BadRequest } from "../../../src/domain/Errors.ts"
 import type { InferenceRequest, Json } from "../../../src/domain/Inference.ts"
@@ -12,7 +13,8 @@ export const decoding = (dialect: { readonly decode: Decode }, bounds: Partial<B
     Result.map(
       dialect.decode(
         { json, bytes: Buffer.byteLength(JSON.stringify(json)) },
-        { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, toolsMax: 128, ...bounds }
+        { numPredictCap: cap, lowersOutput: false, numCtxCap: undefined, toolsMax: 128, ...bounds },
+        guards
       ),
       withPromptSize
     )

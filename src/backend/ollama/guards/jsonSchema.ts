@@ -4,8 +4,7 @@
  * The `pattern` of a text in a schema. Simple ones are kept: characters, `.`, brackets, `\d`, `\w` and escaped signs, each with an
  * optional quantifier, from `^` to `$`. All others are left out.
  *
- * For: every Ollama up to 0.24.0. A group `(?…)` or a quantifier at the beginning ends its main process, `\d` ends its runner, and
- * `.` matches the quote that ends the text. Shown by `real/survival.real.ts` and `real/schemas.real.ts`.
+ * A group `(?…)`, a quantifier at the beginning or `\d` has ended servers, and `.` matches the quote that ends the text. Shown by `real/survival.real.ts` and `real/schemas.real.ts`.
  */
 
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
@@ -101,7 +100,7 @@ export const schemaBounds = {
   integerDigits: 9,
   /**
    * Characters of the grammar. Ollama's buffer has 32,768, and half a grammar ends its runner. Each part of a schema counts
-   * with more than Ollama 0.24.0 writes for it. It names a rule by its whole path (`order-lines-item-price`), so long names
+   * with more than Ollama writes for it. It names a rule by its whole path (`order-lines-item-price`), so long names
    * inside each other count most.
    */
   grammar: 32_000

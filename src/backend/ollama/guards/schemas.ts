@@ -1,17 +1,18 @@
 /**
- * JSON schemas. Ollama turns one into a grammar in its main process: schemas of common clients end that process or its
- * runner, and others it answers with a 500. So each schema is written anew in a subset that Ollama can use.
+ * JSON schemas. Ollama turns one into a grammar: some schemas end its runner, and many of common clients it answers with a 400 or
+ * a 500. So each schema is written anew in a subset that Ollama can use.
  *
  * A keyword that only narrows the answer, and that Ollama cannot use, is left out and reported. A schema that nothing can
  * match, or that would have another meaning without the keyword, is refused. A `$ref` is replaced by its target; where one
  * refers to itself, everything of its type is allowed. docs/protocol.md has the table ("Schemas").
  *
- * For: every Ollama up to 0.24.0. Shown by `real/survival.real.ts` (schemas by name) and `real/schemas.real.ts`
+ * Shown by `real/survival.real.ts` (schemas by name) and `real/schemas.real.ts`
  * (random schemas, and those of clients).
  */
 import { Result } from "effect"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isArray, isCount, isObject, present } from "../../../domain/json.ts"
+import type { AdmittedSchema } from "../../Guards.ts"
 import {
   anything,
   ignored,
@@ -29,12 +30,6 @@ import {
 
 /** The rules that every grammar may have. */
 const builtinRules = 2048
-
-export interface AdmittedSchema {
-  readonly schema: JsonObject
-  /** keywords that were left out, each once, in alphabetical order */
-  readonly relaxed: ReadonlyArray<string>
-}
 
 /** The schema for Ollama, or a sentence about why there is none. `at`: the field of the request that has the schema. */
 export const admitSchema = (schema: JsonObject, at: string): Result.Result<AdmittedSchema, string> => {

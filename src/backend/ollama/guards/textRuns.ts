@@ -1,9 +1,7 @@
 /**
  * Long runs of text: consecutive characters of one class. llama.cpp splits texts with `std::regex`, which recurses for each
- * character of a match, also in the main process: 11,000 letters in a row, or 33,500 digits, signs or blanks, overflow its
- * stack (docs/protocol.md).
- *
- * For: every Ollama up to 0.24.0. Shown by `real/survival.real.ts`.
+ * character of a match: 11,000 letters in a row, or 33,500 digits, signs or blanks, overflow its stack and end the runner
+ * (docs/protocol.md). Shown by `real/survival.real.ts`.
  */
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
 import { isObject } from "../../../domain/json.ts"
@@ -88,3 +86,11 @@ const splitByLoop: ReadonlySet<string> = new Set([
 /** Whether long runs overflow the stack. Only tokenizers of the kind `gpt2` split by regular expressions. */
 export const overflowsOnLongRuns = ({ kind, split }: Tokenizer): boolean =>
   kind === "gpt2" && !splitByLoop.has(split)
+
+/** What is wrong with the texts of a body for this tokenizer. */
+export const runProblem = (body: JsonObject, tokenizer: Tokenizer): string | undefined => {
+  const field = overflowsOnLongRuns(tokenizer) ? fieldWithLongRun(body) : undefined
+  return field === undefined
+    ? undefined
+    : `${field}: this model takes at most ${maxRun} letters, digits, signs or blanks in a row`
+}

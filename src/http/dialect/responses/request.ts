@@ -3,6 +3,7 @@
  * things is a 400 (docs/protocol.md, "Responses requests").
  */
 import { Schema } from "effect"
+import type { Guards } from "../../../backend/Guards.ts"
 import { decide } from "../../../domain/Errors.ts"
 import type { DecodedRequest, Json } from "../../../domain/Inference.ts"
 import { isObject, present } from "../../../domain/json.ts"
@@ -127,9 +128,9 @@ const decoder = requestDecoder(
 
 export const responsesRequest: RequestDecoder = {
   accepts: Responses,
-  decode: decide(function* (body: Body, bounds: Bounds) {
+  decode: decide(function* (body: Body, bounds: Bounds, guards: Guards) {
     yield* boundItems(body)
-    const request = yield* decoder.decode(body, bounds)
+    const request = yield* decoder.decode(body, bounds, guards)
     return isObject(body.json) ? { ...request, echoed: echoOf(body.json, request.maxTokens) } : request
   })
 }

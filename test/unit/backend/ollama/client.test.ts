@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Duration, Effect, Fiber, Layer, Stream } from "effect"
+import { Duration, Effect, Fiber, Layer, Logger, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { layerCircuitBreaker } from "../../../../src/backend/CircuitBreaker.ts"
@@ -94,29 +94,23 @@ describe("what the backend is sent", () => {
     assert.strictEqual(generated?.path, "/api/generate")
   })
 
-  test("when a model takes no level of reasoning, then it is asked again without one, and later at once", function* (backend) {
-    const refusal = {
-      does: "answer",
-      status: 400,
-      body: '{"error":"think value \\"low\\" is not supported for this model"}'
-    } as const
-    const effort = (think: string | boolean, thinkIfAble = true) =>
-      callOf({ body: { messages: [], think }, thinkIfAble })
-    const asked = () => backend.requests.map(({ body }) => body?.["think"])
-    backend.script(refusal)
-    yield* run(effort("low"))
-    assert.deepStrictEqual(asked(), ["low", true])
-    yield* run(effort("high"))
-    yield* run(effort(false))
-    assert.deepStrictEqual(asked().slice(2), [true, false])
-    // On the native surface a client has asked for this very level.
-    backend.script(refusal)
-    const refused = yield* Effect.flip(run(effort("low", false)))
-    assert.deepInclude(refused, {
-      _tag: "BadRequest",
-      detail: "think: the model takes true or false, and no level"
+  test("when the model server is older than what is supported, then a line says so once for each version", function* (backend) {
+    const { ping } = yield* Backend
+    const lines: Array<unknown> = []
+    const ear = Logger.make<unknown, void>(({ message }) => void lines.push(message))
+    const said = Effect.fnUntraced(function* (version: unknown) {
+      backend.onLookup({ does: "answer", status: 200, body: JSON.stringify({ version }) })
+      return yield* Effect.provide(ping, Logger.layer([ear]))
     })
-    assert.deepStrictEqual(asked().slice(4), ["low"])
+    const line = (version: string) => ["the model server is too old", { version, oldest: "0.33" }]
+    assert.deepStrictEqual(yield* said("0.24.0"), { tooOld: "0.24.0" })
+    yield* said("0.24.0")
+    assert.deepStrictEqual(yield* said("0.9.6-rc1"), { tooOld: "0.9.6-rc1" })
+    assert.deepStrictEqual(lines, [line("0.24.0"), line("0.9.6-rc1")])
+    // A build from the sources says 0.0.0.
+    for (const version of ["0.33.0", "0.33.3-rc2", "0.100.0", "1.0.0", "0.0.0", "", 24, null])
+      assert.deepStrictEqual(yield* said(version), {}, String(version))
+    assert.lengthOf(lines, 2)
   })
 
   test("when the backend's address has a path, then the call goes below it", function* (backend) {

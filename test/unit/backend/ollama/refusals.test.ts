@@ -40,10 +40,6 @@ const texts: Readonly<Record<keyof typeof errorTexts, ReadonlyArray<string>>> = 
     "unable to make llava embedding from image",
     "Failed to load image or audio file"
   ],
-  level: [
-    'think value "high" is not supported for this model',
-    'think value \\"low\\" is not supported for this model'
-  ],
   feature: [
     "registry.ollama.ai/library/x:latest does not support tools",
     '"x" does not support thinking',

@@ -1,6 +1,7 @@
+import { guards } from "../../../../src/backend/ollama/guards/guards.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { Result } from "effect"
-import type { ImageInfo, Json } from "../../../../src/domain/Inference.ts"
+import type { Json } from "../../../../src/domain/Inference.ts"
 import type { Model } from "../../../../src/domain/Model.ts"
 import { prepare } from "../../../../src/domain/prepare.ts"
 import { checkCapabilities } from "../../../../src/gates/models/resolveModel.ts"
@@ -13,7 +14,7 @@ const { capabilities: _unknown, ...silent } = plain
 const wanting = (think: Json, thinkIfAble: boolean) =>
   requestOf({ body: { messages: [], think }, ...(thinkIfAble ? { thinkIfAble } : {}) })
 const refused = (think: Json, model: Model, wish = false): boolean =>
-  Result.isFailure(checkCapabilities(wanting(think, wish), model))
+  Result.isFailure(checkCapabilities(wanting(think, wish), model, guards))
 
 describe("a request and its model", () => {
   it("when it must think and the model is known not to, then it is refused", () => {
@@ -26,40 +27,14 @@ describe("a request and its model", () => {
     assert.isFalse(refused(false, plain))
   })
 
-  it("when an image would end the runner of a model with a projector or of Qwen, then it is refused", () => {
-    const png: ImageInfo = { format: "png", width: 64, height: 64, complete: true }
-    const fails = (families: Json, ...images: ReadonlyArray<ImageInfo>) =>
-      Result.isFailure(
-        checkCapabilities(requestOf({ body: { messages: [] }, images }), {
-          ...plain,
-          details: { families }
-        })
-      )
-    const llava = ["llama", "clip"]
-    for (const format of ["webp", "sound"] as const) assert.isTrue(fails(llava, png, { ...png, format }))
-    assert.isTrue(fails(llava, { ...png, complete: false }))
-    assert.isFalse(fails(llava, png, { ...png, format: "jpeg", width: 1 }))
-    for (const family of ["qwen25vl", "qwen3vl", "qwen3vlmoe", "qwen2.5vl"]) {
-      assert.isFalse(fails([family], png, { ...png, width: 32, height: 6400, complete: false }))
-      for (const sides of [
-        { width: 31, height: 64 },
-        { width: 64, height: 31 },
-        { width: 32, height: 6401 },
-        { width: 0, height: 0 }
-      ])
-        assert.isTrue(fails([family], png, { ...png, ...sides }))
-    }
-    const odd = { ...png, format: "webp", width: 1, complete: false } as const
-    for (const families of [["gemma3"], ["qwen2"], null, "clip"]) assert.isFalse(fails(families, odd))
-  })
-
   it("when the tokenizer overflows on a run of the text, then it is refused", () => {
     const body = { messages: [{ role: "user", content: "7".repeat(5000) }] }
     const check = (tokenizer: Model["tokenizer"]) =>
-      checkCapabilities(requestOf({ body }), {
-        ...plain,
-        ...(tokenizer === undefined ? {} : { tokenizer })
-      })
+      checkCapabilities(
+        requestOf({ body }),
+        { ...plain, ...(tokenizer === undefined ? {} : { tokenizer }) },
+        guards
+      )
     const refusal = check({ kind: "gpt2", split: "qwen2" })
     assert.strictEqual(
       Result.isFailure(refusal) ? refusal.failure.detail : "",

@@ -5,7 +5,7 @@ import * as messages from "../../../../src/http/dialect/messages/dialect.ts"
 import * as native from "../../../../src/http/dialect/native/dialect.ts"
 import * as openai from "../../../../src/http/dialect/openai/dialect.ts"
 import { responses } from "../../../../src/http/dialect/responses/dialect.ts"
-import { smallest } from "../../../../src/backend/ollama/guards/options.ts"
+import { smallest } from "../../../../src/http/dialect/sampling.ts"
 import { ranges } from "../../../../build/openapi/generated.ts"
 import { cap, decoding } from "../decoding.ts"
 

@@ -1,4 +1,5 @@
 /** What a body can become in memory, beside what V8 takes for it, from its bytes to the text of its call. */
+import { guards } from "../../../../src/backend/ollama/guards/guards.ts"
 import { assert, it } from "@effect/vitest"
 import * as fc from "fast-check"
 import { Result } from "effect"
@@ -32,7 +33,7 @@ const figuresOf = (place: (typeof places)[string], text: string): Figures | unde
   const becomes = () => {
     const body = parsed()
     if (Result.isFailure(body)) return [body]
-    const decoded = place.decoder.decode(body.success, bounds)
+    const decoded = place.decoder.decode(body.success, bounds, guards)
     if (Result.isFailure(decoded)) return [utf8.decode(bytes), body, decoded]
     const request = withPromptSize(decoded.success)
     // The text of the call is written as a string before it is bytes.
@@ -46,7 +47,7 @@ const figuresOf = (place: (typeof places)[string], text: string): Figures | unde
   }
   const keeps = () =>
     Result.map(
-      Result.flatMap(parsed(), (body) => place.decoder.decode(body, bounds)),
+      Result.flatMap(parsed(), (body) => place.decoder.decode(body, bounds, guards)),
       (decoded) => prepare(withPromptSize(decoded), modelNamed("m"))
     )
   if (Result.isFailure(parsed())) return undefined

@@ -1,3 +1,4 @@
+import { guards } from "../../../../../src/backend/ollama/guards/guards.ts"
 import { randomBytes } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect } from "effect"
@@ -108,9 +109,9 @@ describe("a sealed context", () => {
   test("when it belongs to another version of the model, then it is refused before anything is consumed", function* () {
     const model = modelNamed("m:latest")
     const base = request([])
-    yield* Effect.fromResult(checkCapabilities({ ...base, contextDigest: model.digest }, model))
+    yield* Effect.fromResult(checkCapabilities({ ...base, contextDigest: model.digest }, model, guards))
     const refused = yield* Effect.flip(
-      Effect.fromResult(checkCapabilities({ ...base, contextDigest: "older" }, model))
+      Effect.fromResult(checkCapabilities({ ...base, contextDigest: "older" }, model, guards))
     )
     assert.include(refused.detail, "context: expected one of this model")
   })
