@@ -67,8 +67,9 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const key = yield* authenticate(context, incoming)
     const { caller } = key.facts
     // 429, 503. Memory for the request, before anything of it is kept. A client that does not read its answer may be cut.
-    const share = yield* Effect.fromResult(memory.share({ caller, cut: () => incoming.socket.destroy() }))
-    context.share = share
+    const share = yield* Effect.fromResult(
+      memory.share(context, { caller, cut: () => incoming.socket.destroy() })
+    )
     // 413, 400, 403. Before the gates that hold something. What the body was parsed to is not kept.
     const model = yield* resolveModel(key, yield* readRequest(exchange, key, share, decode))
     context.resolved = model.facts

@@ -107,9 +107,8 @@ export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSu
     const isShared = extras.has("messages") && route.path.startsWith("/v1/")
     const key = yield* authenticate(context, incoming, isShared)
     const share = yield* Effect.fromResult(
-      memory.share({ caller: key.facts.caller, cut: () => incoming.socket.destroy() })
+      memory.share(context, { caller: key.facts.caller, cut: () => incoming.socket.destroy() })
     )
-    context.share = share
     context.headroom = yield* limiter.headroom(key)
     const asked = {
       id: idOf(route, incoming.url ?? ""),

@@ -75,6 +75,11 @@ export interface RequestShare extends BodyShare, AnswerShare {
   close(): void
 }
 
+/** Who gives a share back at its own end. */
+export interface Holder {
+  share: RequestShare | undefined
+}
+
 export interface ShareOptions {
   readonly caller: Pick<Caller, "keyId" | "limits" | "tenantId">
   /** Ends the connection of the client, because its memory is needed for others. */
@@ -251,8 +256,8 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       }
       return { grow, close: () => void grow(0) }
     },
-    /** The memory of a request, until it is closed. Fails when its key has no room for another one. */
-    share: (options: ShareOptions): Result.Result<RequestShare, NoRoom> => {
+    /** The memory of a request, until `holder` closes it. Fails when its key has no room for another one. */
+    share: (holder: Holder, options: ShareOptions): Result.Result<RequestShare, NoRoom> => {
       const request: Request = {
         ...options,
         body: 0,
@@ -264,7 +269,7 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
       }
       if (!shares.fits(options.caller, ownBytes)) return Result.fail(noRoom(request))
       setBody(request, ownBytes)
-      return Result.succeed({
+      const share: RequestShare = {
         grow: (bytes) => {
           const before = request.body
           setBody(request, ownBytes + bytes)
@@ -282,7 +287,9 @@ const make = Effect.fnUntraced(function* (options: MemoryOptions) {
           counted(bytes) === request.collected ? Effect.void : collect(request, counted(bytes)),
         hold: (bytes) => hold(request, bytes),
         close: () => end(request)
-      })
+      }
+      holder.share = share
+      return Result.succeed(share)
     }
   }
 })

@@ -88,7 +88,10 @@ test("when a body is unpacked, then the ledger has it beside the packed one, and
   ] as const) {
     for (const coding of codings) {
       const packed = pack[coding](Buffer.alloc(zeros))
-      const [share, size] = [yield* Effect.fromResult(ledger.share(owner)), packed.length]
+      const [share, size] = [
+        yield* Effect.fromResult(ledger.share({ share: undefined }, owner)),
+        packed.length
+      ]
       let most = 0
       const grow: BodyShare["grow"] = (bytes) => {
         const problem = share.grow(bytes)

@@ -19,7 +19,7 @@ const request = Effect.fnUntraced(function* (keyId: string, tenantId = keyId, ex
   const memory = yield* MemoryLedger
   let isCut = false
   const share = yield* Effect.fromResult(
-    memory.share({ caller: callerOf(keyId, tenantId), cut: () => void (isCut = true) })
+    memory.share({ share: undefined }, { caller: callerOf(keyId, tenantId), cut: () => void (isCut = true) })
   )
   share.expect(expected)
   return {
