@@ -62,7 +62,7 @@ const choices = (expected: string): string => {
   return parts.length === 1 ? expected : `${parts.slice(0, -1).join(", ")} or ${parts.at(-1)}`
 }
 
-/** Each of the two names of an option for a key may have been written (`flags.prefix`). */
+/** The option for a key has two names (`flags.key`), and the error does not tell which one was typed. */
 const optionText = (option: string): string => {
   const name = option.replace(/^-+/, "")
   return name === "prefix" || name === "key" ? "--key (or --prefix)" : `--${name}`

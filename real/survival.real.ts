@@ -37,7 +37,17 @@ const schemas: Readonly<Record<string, unknown>> = {
   "if and else": { if: { type: "string" }, else: { minimum: 1 } },
   "a property that is true": { type: "object", properties: { a: true } },
   "a reference to nothing": { $ref: "#/$defs/none" },
-  "an unknown type": { type: "text" }
+  "an unknown type": { type: "text" },
+  "a reference that leads to itself": { $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } },
+  "a reference that leads to itself, of a part": {
+    allOf: [{ $ref: "#/$defs/a" }, { type: "object", properties: { b: { type: "string" } } }],
+    $defs: { a: { $ref: "#/$defs/a" } }
+  },
+  "very many optional properties": {
+    type: "object",
+    properties: Object.fromEntries(Array.from({ length: 2000 }, (_, i) => [`p${i}`, { type: "null" }]))
+  },
+  "a name of very many signs": { type: "object", properties: { ["!".repeat(100_000)]: { type: "null" } } }
 }
 
 const bodies = [

@@ -1,17 +1,9 @@
 /**
  * Corrects audit rows that differ from what the client saw. A row never changes: the difference becomes a row of
- * `audit_corrections` and is added to the ledger in the same statement. Then it is charged to the live counters. There are
- * two such rows:
+ * `audit_corrections` and is added to the ledger in the same statement. Then the difference is charged to the live counters.
  *
- * - Another replica has closed the request as aborted, because its process was paused past its lease or cut off from the
- *   database. The process ended or refused the request after all.
- * - The row took too long to write, so the client got a 503, but the database had already stored the row as it was.
- *
- * The difference may be negative: the row has the estimate of the prompt and the frames of the last heartbeat, and the
- * backend may count fewer, or the request may be refunded. The ledger then goes down. The counters are not lowered here:
- * they are compared with the ledger as soon as the key is idle.
- *
- * Only the process of a request corrects its row, and at most once. A row that is sent twice changes nothing.
+ * Another replica may have closed the request as aborted, because its process was paused past its lease or cut off from the
+ * database. Or the row took too long to write, so the client got a 503, and the database had stored the row as it was.
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
@@ -43,7 +35,11 @@ const decodeCorrections = Schema.decodeUnknownEffect(Schema.Array(Correction))
 /**
  * Corrects the stored rows of the requests of `rows`, and returns the corrections it made. It locks the ledger's rows in
  * the same order as `writeRows`. The row of a request that was not admitted has no time of admission; the correction
- * then has its time of arrival.
+ * then has its time of arrival. Only the process of a request corrects its row, and at most once.
+ *
+ * The difference may be negative: the row has the estimate of the prompt and the frames of the last heartbeat, and the
+ * backend may count fewer, or the request may be refunded. The ledger then goes down. The counters are not lowered here:
+ * they are compared with the ledger as soon as the key is idle.
  */
 export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   Effect.flatMap(

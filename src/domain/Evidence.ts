@@ -5,10 +5,6 @@
  * last link is the `Permit`. It contains the call itself, so the backend gets what was admitted, and it is good for
  * one call.
  *
- * The classes are private to this module and have private fields, so a link cannot be written as a literal. `seal`
- * makes links. Each of its functions is for the layers of one gate only (`test/unit/architecture.test.ts`);
- * `test/types/forgeries.ts` tries to bypass it.
- *
  * A new name in `gates` does not compile until `Carried` names its link. A link does not compile until another link
  * follows it, and `http/handle.ts` does not until it calls the new gate.
  */
@@ -86,6 +82,7 @@ export type Carried = Complete<
 /** A table that names a link for each of `Gates`. */
 export type Complete<Gates extends string, Table extends { readonly [G in Gates]: Link }> = Table
 
+/** It is private to this module and has a private field, so a link cannot be written as a literal (`test/types/forgeries.ts` tries it). */
 class Sealed<L extends Link> {
   readonly #link: L
   readonly facts: Facts<L>
@@ -126,7 +123,10 @@ type Seals = {
 /** Every link except the last must have a next one; otherwise its gate could be left out. */
 export type Followed = Complete<Exclude<Link, "Audit">, { readonly [L in Link as `${Chain[L]["after"]}`]: L }>
 
-/** Makes the link of a gate from the link before it and from what the gate decided. */
+/**
+ * Makes the link of a gate from the link before it and from what the gate decided. Each function is for the layers of one gate only
+ * (`test/unit/architecture.test.ts`).
+ */
 export const seal: Seals = {
   KeyStore: (adds) => new Sealed("KeyStore", adds),
   Discovery: (key, adds) => new Sealed("Discovery", { ...key.facts, ...adds }),

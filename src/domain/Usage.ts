@@ -3,8 +3,8 @@ import type { Frame } from "./Frame.ts"
 
 /**
  * `backend`: the counts of the final frame. `counted`: the gateway counted frames and their text, because the stream had
- * no usable counts, was cut, or has the counts of only one of two runs. `estimated`: from the prompt, or from the time
- * that the model ran.
+ * no usable counts, was cut, or has the counts of only one of two runs. `estimated`: from the prompt, or from
+ * what the request holds.
  */
 export type UsageSource = "backend" | "counted" | "estimated"
 

@@ -5,9 +5,6 @@
  * is seen while it is generated, so the part is small. Some requests make the backend collect its output first: tool calls, a
  * schema, a stop sequence, reasoning. The gateway sees nothing of it for a long time, so it holds what the model's last
  * answers of this kind used (`ModelHabits`). docs/threat-model.md says by how much such output can be more than the budget.
- *
- * An allow-list of fields decides whether a request is streamed token by token. A new field is not on the list, so the output
- * of a request with it counts as unseen.
  */
 import type { DecodedRequest, OutputPlan, PreparedRequest } from "./Inference.ts"
 import { cannotThink, type Model } from "./Model.ts"
@@ -25,7 +22,7 @@ export const expectedOutput = 256
 /** Output tokens held at least at admission for a request whose output is not seen: a usual call of a tool, with a file in it. */
 export const leastUnseen = 2048
 
-/** Fields of the body that do not make a backend collect its output. */
+/** Fields of the body that do not make a backend collect its output. With a field that is on no list, the output counts as unseen. */
 const streamingFields: ReadonlySet<string> = new Set([
   "messages",
   "prompt",

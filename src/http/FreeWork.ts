@@ -2,16 +2,9 @@
  * Limits the work for a key that its limits do not count: lists, the version, and refusals of its requests. When a key has
  * used it up, all its requests are refused for a while, directly after authentication.
  *
- * *Details* Each key has a bucket: 100 a second and 200 at once. Each tenant has one of three times as much, so that
- * many keys of one tenant do not use the whole process. A list or a refusal takes 1, and 1 more for each 16 KiB of
- * body that was read for it. An admitted request takes nothing, because the limits of the key count it. A bucket is
- * overdrawn by ten seconds at most.
- *
- * A refusal for this reason comes a second late, so that a key that does not wait as it is told slows itself down. At most 256
- * refusals of one key wait; further ones are answered at once, and their connection is closed.
- *
- * *Gotchas* The buckets belong to this process. The 10,000 most recently used keys have one; a key that returns after
- * that starts with a full one.
+ * Each key has a bucket, and each tenant has one of three times as much, so that many keys of one tenant do not use the whole
+ * process. A list or a refusal takes 1, and 1 more for each 16 KiB of body that was read for it. An admitted request takes nothing,
+ * because the limits of the key count it.
  */
 import { Context, Effect, Layer, Result } from "effect"
 import type { Caller } from "../domain/Caller.ts"
@@ -26,7 +19,7 @@ export interface FreeWorkOptions {
   readonly perSecond?: number
   /** default 200 */
   readonly burst?: number
-  /** default 10 000 */
+  /** keys with a bucket in this process: those that were used last; default 10 000 */
   readonly keys?: number
   /** delayed refusals of one key at a time; default 256 */
   readonly maxWaiting?: number
@@ -36,6 +29,7 @@ export interface FreeWorkOptions {
 export type Spender = Pick<Caller, "keyId" | "tenantId">
 
 const bytesPerUnit = 16_384
+/** A bucket is overdrawn by so many seconds at most. */
 const overdraftS = 10
 /** A tenant has this many times as much as a key. */
 const keysPerTenant = 3
@@ -80,7 +74,10 @@ const make = Effect.fnUntraced(function* ({
     spend: ({ keyId, tenantId }: Spender, bodyBytes: number): void => {
       for (const bucket of bucketsOf(tenantId, keyId)) bucket.take(1 + bodyBytes / bytesPerUnit)
     },
-    /** Delays a refusal. Returns false when too many of the key wait; then its connection must be closed. */
+    /**
+     * Delays a refusal by a second, so that a key that does not wait as it is told slows itself down. Returns false when too many
+     * refusals of the key wait; then its connection must be closed.
+     */
     delay: (keyId: string) =>
       Effect.suspend(() => {
         if ((delayed.get(keyId) ?? 0) >= maxWaiting) return Effect.succeed(false)

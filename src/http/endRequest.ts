@@ -44,7 +44,7 @@ export const makeEndRequest = Effect.gen(function* () {
       : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
   }
 
-  /** Charges and audits a refusal. One that cannot be audited is told as that, and logged. */
+  /** Charges and audits a refusal. Without its row the client gets a 503, and the failure is logged. */
   const finishRefusal = (
     context: RequestContext,
     refusal: Refusal

@@ -1,15 +1,8 @@
 /**
  * Brings the database schema up to date, and checks its version.
  *
- * *Details* Each pending migration runs in a transaction of its own. An advisory lock makes processes that start at once take
- * turns, so each migration runs once. A migration waits for a lock of a table for half a second at most, because all later
- * statements of the gateways queue behind it. Then it is rolled back and tried again, for two minutes.
- *
  * Expand, then contract: a migration only adds, so that the previous version runs on the new schema, and an upgrade can be
- * taken back. A later release may remove what `minimumVersion` and newer versions do not use. The schema states in
- * `schema_migrations.minimum_version` which versions may run on it, because an old version cannot know what came after it.
- *
- * *Gotchas* The statements of a released migration never change. A program must not run on a schema that is older than it
+ * taken back. The statements of a released migration never change. A program must not run on a schema that is older than it
  * knows, or that excludes it: call `assertSchema`.
  */
 import { Data, Effect, Schedule, Schema, Struct } from "effect"
@@ -41,7 +34,8 @@ const idOf = (name: string): number => Number(name.split("_")[0])
 export const knownVersion = Math.max(...names.map(idOf))
 
 /**
- * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. Raise it
+ * The oldest version of the program that may run on the schema of this version, as the id of its newest migration. The schema has it
+ * (`schema_migrations.minimum_version`), because an old version cannot know what came after it. Raise it
  * only with a migration that removes or changes something that this old version uses (contract), and say so in the
  * CHANGELOG, because a rollback cannot go back beyond it. The migration that raises it to 2 drops `model_pins`: only version 1.0.0
  * uses that table.
@@ -68,10 +62,17 @@ export class SchemaMismatch extends Data.TaggedError("SchemaMismatch")<{
   }
 }
 
-/** The id of the advisory lock for migrations: any fixed number. */
+/**
+ * The id of the advisory lock for migrations: any fixed number. Processes that start at once take turns, so each migration runs
+ * once, in a transaction of its own.
+ */
 const lockId = 7_309_453
 
-/** Less than Postgres waits before it ends a deadlock (1 s), so that a migration gives way and no gateway's statement does. */
+/**
+ * How long a migration waits for a lock of a table, because all later statements of the gateways queue behind it. Then the migration
+ * is rolled back and tried again. It is less than Postgres waits before it ends a deadlock (1 s), so that a migration gives way and
+ * no gateway's statement does.
+ */
 const lockTimeout = "500ms"
 const lockTries = 40
 

@@ -2,13 +2,8 @@
  * Ends the requests of processes that died. The first replica that finds an intent with an expired lease closes it as
  * aborted, with the tokens of its last heartbeat.
  *
- * The counters still hold the tokens of such a request. Its account is compared with the ledger soon, and that gives them
+ * The counters still hold the tokens of such a request. Its account is compared with the ledger soon, and that gives the tokens
  * back (`expiredHolds.ts`). If this process dies in between, the next request of the account makes the same comparison.
- *
- * Leases of living processes expire too: while the database does not answer, when its clock is set, and while this
- * process is paused. After each of these, every process gets the time of one heartbeat before it counts as dead.
- *
- * A request that cannot be closed does not block the others: it is tried again, it is logged once with its id, and `tollgate_intents_stuck` counts it.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Data, Effect, Layer, Schema } from "effect"
@@ -56,7 +51,10 @@ const make = (options: CrashRecoveryOptions) =>
       read: Effect.sync(() => stuckIntents)
     })
 
-    /** Returns how many requests it ended. */
+    /**
+     * Returns how many requests it ended. A request that cannot be closed does not block the others: it is tried again, it is logged once
+     * with its id, and `tollgate_intents_stuck` counts it.
+     */
     const endAll = Effect.gen(function* () {
       const again = [...stuck].slice(0, stuckTries)
       const ids = [...again, ...(yield* readExpired(pg, [...stuck]))]
@@ -76,7 +74,10 @@ const make = (options: CrashRecoveryOptions) =>
 
     let last: { readonly now: number; readonly at: number } | undefined
     let trustedSince = 0
-    /** Whether an expired lease means that its process died. */
+    /**
+     * Whether an expired lease means that its process died. Leases of living processes expire too: while the database does not answer,
+     * when its clock is set, and while this process is paused. After each of these, every process gets the time of one heartbeat.
+     */
     const trusted = (at: number): boolean => {
       const now = nowMs()
       const passed = last === undefined ? Number.NaN : now - last.now

@@ -137,7 +137,7 @@ export const makeFinish = Effect.gen(function* () {
     context.end(outcome, now)
     const hasLeft = outcome.status === outcomes.clientLeft.status
     const used = hasLeft ? cost.usageWhenLeft : charge(context)
-    // A defect may come after the call was recorded and before it was made.
+    // A defect may stop a request between the record of its call and the call.
     const usage = free ? noUsage : used
     cost.settle()
     // Several requests may wait for one load. The queue says which one reports it.

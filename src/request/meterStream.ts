@@ -6,8 +6,7 @@
  * the final frame shows. When it may cost more than is held, or less, it waits for that frame.
  *
  * A stream whose limit or budget is used up ends with `length`. A stream whose Meter does not answer fails with
- * `Unavailable` when its hold is used up. The final frame has the charged counts; the request is finished before the
- * client gets it.
+ * `Unavailable` when its hold is used up. The final frame has the charged counts.
  */
 import { Array as Arr, Cause, Effect, Exit, Pull } from "effect"
 import type { Answer, Broken, Frame, Frames } from "../domain/Frame.ts"

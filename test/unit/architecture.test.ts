@@ -151,7 +151,7 @@ it("when a file declares a service, then it imports no adapter", () => {
 it("when a gate or a surface asks what the model server survives, then it asks the port: no file of src imports its adapter", () => {
   const users = imports.filter(
     ({ from, to }) =>
-      /^src\/backend\/ollama\//.test(to) &&
+      to.startsWith("src/backend/ollama/") &&
       !within("src/backend", "src/startup")(from) &&
       from !== "src/App.ts" &&
       within("src")(from)

@@ -2,13 +2,9 @@
  * The states of keys in the database. A state is returned only if a read that started at most `freshnessMs` ago confirmed
  * it.
  *
- * *Details* One poll asks for all recently used keys again, so that a busy key is answered from memory. Other keys are read on
+ * One poll asks for all recently used keys again, so that a busy key is answered from memory. Other keys are read on
  * demand: requests for one prefix share a read that starts after them. While two reads run, further requests wait for the
- * next read together, so a flood of unknown prefixes costs few queries. A read names the version of each state that is known
- * here, and the database returns only those that have another one.
- *
- * *Gotchas* Eviction also fences running reads: their result for the evicted prefix may be older than the change, so it is
- * not used, and the waiting requests read again.
+ * next read together, so a flood of unknown prefixes costs few queries.
  */
 import { Array as Arr, Deferred, Effect, Exit, type Scope } from "effect"
 import type { Metrics } from "../../observability/Metrics.ts"
@@ -73,6 +69,10 @@ interface Cached {
   usedAt: number
 }
 
+/**
+ * A read that runs. Eviction fences it: what it finds of the evicted prefix may be older than the change, so it is not used, and the
+ * requests that wait for it read again.
+ */
 interface Flight {
   readonly startedAt: number
   readonly fenced: Set<string>

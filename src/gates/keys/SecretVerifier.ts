@@ -1,14 +1,10 @@
 /**
  * Checks whether a secret matches the argon2id hash of its prefix, with bounded CPU.
  *
- * *Details* Two lines wait for argon2: prefixes without recent wrong secrets, and suspect ones, of which one is verified at a
+ * Two lines wait for argon2: prefixes without recent wrong secrets, and suspect ones, of which one is verified at a
  * time and for half of the time. So the first use of a good key does not wait behind a flood of wrong ones. Address groups
- * take turns, and a group may have as many places of a line as are left for all others: one group alone gets half, and there
- * is one for the next group. So the owner of a prefix that another address floods is verified at the first try. The result
+ * take turns, so the owner of a prefix that another address floods is verified at the first try. The result
  * "this secret matches (or does not match) this hash" is cached under a digest of both, salted at start: 1 µs for each request.
- *
- * *Gotchas* An unknown prefix takes as long as a known one: a random hash is verified when nothing else is; otherwise
- * the request sleeps as long as a turn takes, within the same bounds. An owner who shares the flood's address competes with it.
  */
 import * as argon2 from "@node-rs/argon2"
 import { Deferred, Effect, Exit, PartitionedSemaphore, Random, type Scope } from "effect"
@@ -137,10 +133,17 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
 
   const inLine = (line: Line) => [...jobs.values()].filter((job) => job.line === line)
 
-  /** It is verified only when no other verify waits for that. */
+  /**
+   * An unknown prefix takes as long as a known one: a random hash is verified when no other verify waits for that; otherwise the
+   * request sleeps as long as a turn takes, within the same bounds.
+   */
   const lineOfUnknown = (): Line =>
     inLine("suspect").length > 0 || inLine("clean").length >= concurrency ? "asleep" : "suspect"
 
+  /**
+   * A group may have as many places of a line as are left for all others: one group alone gets half, and there is a place for the next
+   * group.
+   */
   const hasPlace = ({ from, line, prefix }: Job): boolean => {
     // An unknown prefix finds a place where a known one would.
     const others = inLine(line === "asleep" ? "suspect" : line)

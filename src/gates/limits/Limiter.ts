@@ -107,12 +107,12 @@ const make = Effect.gen(function* () {
       const reserving = Effect.matchCauseEffect(meter.reserve(claims, ask), {
         onFailure: (cause) => {
           reconciler.compare(claims)
-          // The Meter may have reserved, and its answer was lost.
+          // The store may have made the reservation, and its answer was lost.
           const cancelling = settlements.retry(`cancel ${ask.id}`, meter.cancel({ id: ask.id, claims }))
           return Effect.andThen(cancelling, Effect.failCause(cause))
         },
         onSuccess: (verdict) => {
-          // After a refusal too: a process that died may hold the tokens that are missing.
+          // After a refusal too: a process that died may hold the tokens that were missing.
           reconciler.compare(claims)
           return Effect.succeed(verdict)
         }

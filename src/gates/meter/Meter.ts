@@ -3,17 +3,6 @@
  *
  * The Meter does not know keys, tenants or HTTP. The Limiter and the Budget make the claims and read the verdict.
  *
- * **Guarantees** (both twins; `test/contract/Meter.ts` holds them to it)
- * - `reserve` writes everything or nothing; a refusal consumes nothing.
- * - Every mutation is idempotent by request id: repeated, late or reordered calls change nothing more. A
- *   `reserve` that arrives after its own `settle` or `cancel` is a no-op.
- * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`. A request or token counts for
- *   60 to 60.5 s, so a steady client gets at least 0.99 of its limit (`bounds.ts`). Tokens enter a window when they are used;
- *   what is held but not yet used counts until it is used or released.
- * - A lease that ends frees its slot and nothing else: a process that is cut off from the store may still use what it
- *   holds. The tokens are released by `settle`, by `cancel`, or when the ledger does not know the request.
- * - Time is the store's own, never the host's.
- *
  * A counter that the store does not know is never read as zero: `reserve` and `peek` return `Missing`, and the caller
  * loads the counter from the ledger first.
  */
@@ -107,6 +96,18 @@ export interface Snapshot {
   readonly mark: number
 }
 
+/**
+ * Guarantees of both twins, to which `test/contract/Meter.ts` holds them
+ * - `reserve` writes everything or nothing; a refusal consumes nothing.
+ * - Every mutation is idempotent by request id: repeated, late or reordered calls change nothing more. A
+ *   `reserve` that arrives after its own `settle` or `cancel` is a no-op.
+ * - In no 60-second span are more requests admitted than `rpm`, nor more tokens used than `tpm`. A request or token counts for
+ *   60 to 60.5 s, so a steady client gets at least 0.99 of its limit (`bounds.ts`). Tokens enter a window when they are used;
+ *   what is held but not yet used counts until it is used or released.
+ * - A lease that ends frees its slot and nothing else: a process that is cut off from the store may still use what it
+ *   holds. The tokens are released by `settle`, by `cancel`, or when the ledger does not know the request.
+ * - Time is the store's own, never the host's.
+ */
 export class Meter extends Context.Service<
   Meter,
   {

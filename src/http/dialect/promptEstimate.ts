@@ -2,15 +2,6 @@
  * Estimates the tokens of a prompt before the backend has counted them: four UTF-8 bytes for each token, some tokens of
  * template for each message, and a thousand or more for each image, by its pixels.
  *
- * It measures the decoded request that the backend gets, not a list of fields: every string in `body` and `options`, and
- * every key and number inside them. So a field that is added later counts too. The names of the gateway's own fields do
- * not count. Images and the ids of a `context` are found by their place, because a tool argument may also be called
- * `images`.
- *
- * Objects, such as the arguments of a tool call or the definition of a tool, are JSON text in the prompt. Ollama writes
- * JSON as Go does: `<`, `>`, `&`, U+2028, U+2029 and control characters take six bytes. Fields of text, and lists of
- * texts, are in the prompt unchanged.
- *
  * The error against two public tokenizers (bench/RESULTS.md, text without templates): English -15 %, program text +3 %,
  * indented JSON -32 %, German, French and Polish -27 to +19 %, Chinese and Japanese -35 to -11 %, Cyrillic and Devanagari
  * -31 to +131 %, and at worst -64 % for Base64 and digits. A request that spends the rest of a budget can exceed the
@@ -24,7 +15,7 @@ import { bytesPerToken, tokensOfBytes, tokensPerMessage } from "../../domain/Usa
 const tokensPerImage = 1024
 const pixelsPerToken = 28 * 28
 
-/** The characters that Go escapes in a string of JSON. */
+/** The characters that Go escapes in a string of JSON, as Ollama writes it. */
 // eslint-disable-next-line no-control-regex
 const escapedInJson = /["\\<>&\u0000-\u001f\u2028\u2029]/
 
@@ -44,6 +35,14 @@ const jsonBytes = (text: string): number => {
   return bytes
 }
 
+/**
+ * The decoded request that the backend gets is measured, not a list of fields: every string in `body` and `options`, and every key and
+ * number inside them. So a field that is added later counts too. The names of the gateway's own fields do not count. Images and the
+ * ids of a `context` are found by their place, because a tool argument may also be called `images`.
+ *
+ * Objects, such as the arguments of a tool call or the definition of a tool, are JSON text in the prompt. Fields of text, and lists of
+ * texts, are in the prompt unchanged.
+ */
 class Size {
   bytes = 0
   tokens = 0

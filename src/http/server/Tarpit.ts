@@ -2,12 +2,9 @@
  * Limits the rate of refusals of unknown callers. Beyond the rate each refusal waits, and so does its connection. A
  * flood of bad keys or paths then slows itself down, and not the paying clients. Below the rate nothing waits.
  *
- * *Details* Addresses take turns, so that a flood from one address delays a refusal of another by at most one turn. A
- * client that leaves gives its place back; one that left before its request was read has no address and takes no
- * turn. After `maxMs` a refusal is answered without a turn.
- *
- * A few refusals of each address have audit rows of their own, and ten times as many of all addresses together. All
- * others, and refusals that waited that long, share one row a second (`audit/Tally.ts`).
+ * Addresses take turns, so that a flood from one address delays a refusal of another by at most one turn. A few refusals of each
+ * address have audit rows of their own, and ten times as many of all addresses together. All others share one row a second
+ * (`audit/Tally.ts`).
  */
 import { Context, Effect, Layer, Option, PartitionedSemaphore } from "effect"
 import { makeMonotonicMs } from "../../infra/time.ts"
@@ -19,7 +16,7 @@ export interface TarpitOptions extends Rate {
   readonly rowsPerMinute: number
 }
 
-/** No refusal waits longer than this. */
+/** No refusal waits longer than this. It is then answered without a turn, and has no row of its own. */
 const maxMs = 3000
 /** Rows of all addresses together, as a multiple of those of one. */
 const allAddresses = 10

@@ -1,16 +1,9 @@
 /**
  * Bounds the connections of clients, so that those which are silent, slow or many cannot shut out others.
  *
- * - An address (of IPv6 a /64) has a number of connections, and the server has one. When it is reached, a new connection
- *   replaces the one that has waited longest for a request: of the same address, else of all. A connection with a running
- *   request is never cut for another one; when all have one, the new connection is cut.
- * - An address may open so many connections a second. The first byte of those beyond is read later, up to a second.
- * - A client that takes no byte of its answer for `stallMs` is cut, and the request ends as for a client that left: otherwise
- *   it would keep its hold for ever. Answers are written in pieces, so the bytes that the kernel took show whether a client
- *   reads.
- *
- * Trusted proxies are no addresses in this sense, because they bring the requests of all. A connection waits until the whole
- * head of a request is in, so a slow head is bounded too. The limits of Node (`ClientTimeouts.ts`) apply as well.
+ * An address (of IPv6 a /64) has a number of connections, and the server has one. A connection waits until the whole head of a request
+ * is in, so a slow head is bounded too. Trusted proxies are no addresses in this sense, because they bring the requests of all. The
+ * limits of Node (`ClientTimeouts.ts`) apply as well.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
@@ -63,6 +56,14 @@ const maxDelayS = 1
 
 const now = () => performance.now()
 
+/**
+ * - When a number is reached, a new connection replaces the one that has waited longest for a request: of the same address, else of
+ *   all. A connection with a running request is never cut for another one; when all have one, the new connection is cut.
+ * - An address may open so many connections a second. The first byte of those beyond is read later, up to a second.
+ * - A client that takes no byte of its answer for `stallMs` is cut, and the request ends as for a client that left: otherwise
+ *   the request would keep its hold for ever. Answers are written in pieces, so the bytes that the kernel took show whether a client
+ *   reads.
+ */
 export const limitConnections = (server: Server, limits: ConnectionLimits): Connections => {
   const all = makeGroup(limits.max)
   const byAddress = new Map<string, Group>()

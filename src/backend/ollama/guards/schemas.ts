@@ -4,10 +4,8 @@
  *
  * A keyword that only narrows the answer, and that Ollama cannot use, is left out and reported. A schema that nothing can
  * match, or that would have another meaning without the keyword, is refused. A `$ref` is replaced by its target; where one
- * refers to itself, everything of its type is allowed. docs/protocol.md has the table ("Schemas").
- *
- * Shown by `real/survival.real.ts` (schemas by name) and `real/schemas.real.ts`
- * (random schemas, and those of clients).
+ * refers to itself, everything of its type is allowed. docs/protocol.md has the table ("Schemas"). Shown by
+ * `real/survival.real.ts` (schemas by name) and `real/schemas.real.ts` (random schemas, and those of clients).
  */
 import { Result } from "effect"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"

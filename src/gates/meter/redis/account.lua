@@ -335,7 +335,14 @@ local function unused_on(record, i)
   return record.gen[i] == counters[i].generation and record.held - record.used or 0
 end
 
--- How many tokens of a request counter i has at least, and whether the number is exact.
+-- How many tokens of a request counter i has at least, and whether the number is exact, when the request ends:
+-- - the counter was charged with the hold at the admission (the generations match): the exact difference counts;
+-- - the counter was loaded later, and long enough after the admission for the intent to be in the ledger that was read: only what
+--   exceeds the hold counts, because the ledger's figure has at least the hold;
+-- - the counter was loaded within LEDGER_LAG of the admission: the ledger may have been read before the intent was written, so the
+--   request is charged in full.
+-- A counter may have a request too high until it is repaired or loaded anew. It is never too low by more than what the ledger's
+-- view of an open intent was behind.
 local function charged_on(record, i)
   local counter = counters[i]
   if record.gen[i] == counter.generation then return record.held, true end

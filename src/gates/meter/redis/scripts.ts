@@ -2,34 +2,8 @@
  * The operations of the Meter: each is one Lua script, one round trip and one atomic step. Its cost is mostly the number of
  * Redis commands that it calls (bench/RESULTS.md). So the numbers of an account are one packed field, and each call writes it once.
  *
- * A script of an account is joined here from `start.lua`, `state.lua`, and a function `main`: `account.lua`, the file of its
- * operation as the function `operate`, and `batch.lua`, which runs it for each request of the call. A script of a group has
- * `group.lua` instead and runs once. The first line of an operation's file has the flags with which Redis runs the script.
- *
- * Redis makes all functions of a script at each call. Lua looks for each variable that a function uses in the list of all
- * variables of the enclosing function. In `main` the variables of `start.lua` and `state.lua` need no such search, because
- * `main` has them already: a call takes 5 µs less.
- *
- * Keys of an account
- * - account, a hash: field `w` packs sums and what is due; fields `r` and `t` are the windows of requests and tokens, as text
- *   (`state.lua`); fields `h<id>` are what running requests hold (`slot:tokens:until`; `0:tokens:0` once the lease has ended and
- *   only the hold is left). One key, so it is lost as a whole or not at all.
- * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
- * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
- *   for the budgets that its accounts share.
- * - users, a sorted set: the users of the account that have accounts of their own, by the time until which these are kept.
- *
- * A generation starts with the run id of the Redis process. A counter of another process comes from a snapshot or a replica
- * and may be older than earlier decisions, so it counts as missing and is loaded from the ledger.
- *
- * What a counter already has of a request, when the request ends
- * - it was charged with the hold when the request was admitted (the generations match): the exact difference;
- * - it was loaded later, and long enough after the admission for the intent to be in the ledger that was read: only
- *   what exceeds the hold, because the ledger's figure already has at least the hold;
- * - it was loaded within `ledgerLag` of the admission: the ledger may have been read before the intent was
- *   written, so the request is charged in full.
- * These can count a request too high until the counter is repaired or loaded anew, never too low by more than
- * what the ledger's view of an open intent was behind.
+ * A generation of a counter starts with the run id of the Redis process. A counter of another process comes from a snapshot or a
+ * replica and may be older than earlier decisions, so it counts as missing and is loaded from the ledger.
  */
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
@@ -63,6 +37,16 @@ const read = (name: string): string =>
     String(figures[word] ?? word)
   )
 
+/**
+ * Keys of an account
+ * - account, a hash: field `w` packs sums and what is due; fields `r` and `t` are the windows of requests and tokens, as text
+ *   (`state.lua`); fields `h<id>` are what running requests hold (`slot:tokens:until`; `0:tokens:0` once the lease has ended and
+ *   only the hold is left). One key, so it is lost as a whole or not at all.
+ * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
+ * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
+ *   for the budgets that its accounts share.
+ * - users, a sorted set: the users of the account that have accounts of their own, by the time until which these are kept.
+ */
 const start = read("start")
 const state = read("state")
 const account = read("account")
@@ -76,6 +60,14 @@ const scriptOf = (verb: string, before: string, after = ""): string => {
   return text.slice(0, end) + before + text.slice(end) + after
 }
 
+/**
+ * A script of an account: `start.lua`, `state.lua`, and a function `main` of `account.lua`, the file of its operation as the function
+ * `operate`, and `batch.lua`, which runs it for each request of the call. A script of a group has `group.lua` instead.
+ *
+ * Redis makes all functions of a script at each call. Lua looks for each variable that a function uses in the list of all
+ * variables of the enclosing function. In `main` the variables of `start.lua` and `state.lua` need no such search: a call takes 5 µs
+ * less.
+ */
 const aboutAccount = (verb: string): string =>
   scriptOf(
     verb,
