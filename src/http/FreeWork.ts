@@ -65,10 +65,12 @@ const make = Effect.fnUntraced(function* ({
   return {
     /** A failure when the key, or its tenant, has nothing left. */
     check: ({ keyId, tenantId }: Spender): Result.Result<void, FreeWorkExhausted> => {
-      const empty = bucketsOf(tenantId, keyId).find(({ units }) => units <= 0)
-      if (empty === undefined) return Result.void
-      const retryAfterS = Math.max(1, Math.ceil(empty.msUntil(1) / 1000))
-      return Result.fail(new FreeWorkExhausted({ value: empty.rate.perSecond, retryAfterS }))
+      for (const bucket of bucketsOf(tenantId, keyId)) {
+        if (bucket.units > 0) continue
+        const retryAfterS = Math.max(1, Math.ceil(bucket.msUntil(1) / 1000))
+        return Result.fail(new FreeWorkExhausted({ value: bucket.rate.perSecond, retryAfterS }))
+      }
+      return Result.void
     },
     /** Takes the cost of one unmetered request that read a body of `bodyBytes`. */
     spend: ({ keyId, tenantId }: Spender, bodyBytes: number): void => {
