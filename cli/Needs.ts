@@ -4,6 +4,7 @@ import type { SqlClient } from "effect/sql"
 import type { Books } from "../src/admin/books/Books.ts"
 import type { Records } from "../src/admin/records/Records.ts"
 import type { Registry } from "../src/admin/Registry.ts"
+import type { Calendar } from "../src/domain/Calendar.ts"
 import type { BackendFailed } from "../src/domain/Errors.ts"
 import type { Model } from "../src/domain/Model.ts"
 import type { Replicas } from "../src/replicas/Replicas.ts"
@@ -22,6 +23,8 @@ export interface Parts {
   readonly database: Made<SqlClient.SqlClient>
   /** what the model server has */
   readonly models: Effect.Effect<ReadonlyArray<Model>, BackendFailed | Error>
+  /** that of the gateways, on a database with the current schema */
+  readonly calendar: Made<Calendar>
   readonly replicas: Made<Replicas["Service"]>
   /** what `status` and `doctor` check; none of them fails */
   readonly status: ReadonlyArray<Effect.Effect<ReadonlyArray<Check>>>

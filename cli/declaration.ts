@@ -26,12 +26,13 @@ const inFile = <F extends Schema.Struct.Fields>(fields: F) =>
 const keyFields = Struct.map(KeyChange.fields, Schema.toType)
 const tenantFields = Struct.map(TenantChange.fields, Schema.toType)
 
-const budgetNames = { daily: budgetOf.day, monthly: budgetOf.month, total: budgetOf.total } as const
-const Budgets = Schema.Struct({
-  daily: keyFields[budgetNames.daily],
-  monthly: keyFields[budgetNames.monthly],
-  total: keyFields[budgetNames.total]
-})
+const budgetNames = {
+  daily: budgetOf.day,
+  weekly: budgetOf.week,
+  monthly: budgetOf.month,
+  total: budgetOf.total
+} as const
+const Budgets = Schema.Struct(Record.map(budgetNames, (field) => keyFields[field]))
 
 /** An attribute is a field, but for those that have another form here. */
 const Key = inFile({
@@ -131,11 +132,8 @@ export const tenantChangeOf = ({
     : { modelAliases: Object.entries(aliases).map(([alias, model]) => ({ alias, model })) })
 })
 
-const declaredBudgets = (row: Pick<TenantInfo, (typeof budgetFields)[number]>) => ({
-  daily: row[budgetNames.daily],
-  monthly: row[budgetNames.monthly],
-  total: row[budgetNames.total]
-})
+const declaredBudgets = (row: Pick<TenantInfo, (typeof budgetFields)[number]>) =>
+  Record.map(budgetNames, (field) => row[field])
 
 const declaredKey = ({ promptLog, promptLogDays, ...key }: KeyOverview): DeclaredKey => ({
   ...key,

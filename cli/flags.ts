@@ -12,7 +12,7 @@ import {
 import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
 import { isWithin } from "../src/infra/environment.ts"
 import { Needs } from "./Needs.ts"
-import { aLifetime, readLifetime } from "./times.ts"
+import { aDeadline, aLifetime, readDeadline, readLifetime } from "./times.ts"
 
 /** undefined: it is not given. */
 export const optional = <A>(flag: Flag.Flag<A>): Flag.Flag<A | undefined> =>
@@ -44,6 +44,10 @@ export const count = (name: string, description: string) =>
 /** A time such as `12h`, in milliseconds. */
 export const lifetime = (name: string, description: string) =>
   text(name, "time", description).pipe(Flag.filterMap(readLifetime, () => aLifetime))
+
+/** An end in the future. */
+export const deadline = (name: string, description: string) =>
+  text(name, "when", description).pipe(Flag.filterMap(readDeadline, () => aDeadline))
 
 export const tenant = text("tenant", "name", "Name of the tenant")
 

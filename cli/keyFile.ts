@@ -8,7 +8,7 @@ import { FileInvalid } from "./errorMessages.ts"
 import { readText } from "./files.ts"
 import * as flags from "./flags.ts"
 import { litellmTable } from "./litellm.ts"
-import { anInstant, readInstant } from "./times.ts"
+import { aDeadline, readDeadline } from "./times.ts"
 
 const maxBytes = 4 * 1024 * 1024
 const maxNames = 10_000
@@ -28,7 +28,7 @@ const header = ["name", "prefix", "key"]
 /** The columns that are no attribute with an option: a list of models, and the end of the key. */
 const listed: Readonly<Record<string, readonly [attribute: string, read: (text: string) => unknown]>> = {
   models: ["ownModels", flags.commaList],
-  "expires-at": ["expiresAt", (text) => Option.getOrUndefined(readInstant(text))]
+  "expires-at": ["expiresAt", (text) => text]
 }
 
 /**
@@ -67,10 +67,11 @@ export const readPeople = Effect.fnUntraced(function* (file: string, tokensPerDo
     }
     const name = row[column] ?? ""
     const { expiresAt, ...attributes } = Object.fromEntries(own)
-    if (expiresAt !== undefined && !(expiresAt instanceof Date))
-      return Effect.fail(invalid(`${JSON.stringify(name)}: expires-at must be ${anInstant}`))
+    const ends = Option.getOrUndefined(readDeadline(String(expiresAt ?? "")))
+    if (expiresAt !== undefined && ends === undefined)
+      return Effect.fail(invalid(`${JSON.stringify(name)}: expires-at must be ${aDeadline}`))
     return Effect.mapBoth(Values.keyChange(attributes), {
-      onSuccess: (change) => ({ name, own: { ...change, ...(expiresAt && { expiresAt }) }, more }),
+      onSuccess: (change) => ({ name, own: { ...change, ...(ends && { expiresAt: ends }) }, more }),
       onFailure: ({ expected, field }) => invalid(`${JSON.stringify(name)}: ${field} must be ${expected}`)
     })
   }

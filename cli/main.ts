@@ -20,6 +20,7 @@ const backend = from(() => import("./live/backend.ts"))
 const needs: Parts = {
   registry: database(({ registry }) => registry),
   records: database(({ records }) => records),
+  calendar: database(({ calendar }) => calendar),
   books: cache(({ books }) => books),
   database: database((live) => live.database),
   models: backend(({ models }) => models),

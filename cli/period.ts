@@ -2,9 +2,8 @@
 import { Effect, Option } from "effect"
 import { Flag } from "effect/cli"
 import { mustBe } from "../src/admin/Errors.ts"
-import type { Bounds, Period } from "../src/admin/records/period.ts"
+import type { Bounds, Period } from "../src/admin/period.ts"
 import * as flags from "./flags.ts"
-import { minute } from "./terminal.ts"
 import { aMoment, readMoment, readMonth } from "./times.ts"
 
 const moment = (name: string, description: string) =>
@@ -17,11 +16,14 @@ const moment = (name: string, description: string) =>
 export const periodFlags = (since: string) => ({
   since: moment(
     "since",
-    `Begin: 12h or 30d ago, yesterday, 23:00, 2027-01-31, 2027-01-31T22:00+01:00; UTC without a zone; default: ${since}`
+    `Begin: 12h or 30d ago, yesterday, 23:00, 2027-01-31, 2027-01-31T22:00+01:00; without an offset in TIMEZONE; default: ${since}`
   ),
-  until: moment("until", "End, in the same forms; a day is included; default: now"),
-  month: flags.text("month", "month", "A month, such as 2027-01, and no --since or --until").pipe(
-    Flag.filterMap(readMonth, () => "a month such as 2027-01"),
+  until: moment(
+    "until",
+    "End, in the same forms; a day is included; what is not over yet ends now; default: now"
+  ),
+  month: flags.text("month", "month", "A month: 2027-01, last or this, and no --since or --until").pipe(
+    Flag.filterMap(readMonth, () => "a month such as 2027-01, last or this"),
     flags.optional
   )
 })
@@ -49,9 +51,5 @@ export const selection = {
   )
 }
 
-/** Its two ends, as a table and as CSV name them. The last day is included, an instant is not. */
-export const endsOf = ({ days, from, to }: Period): readonly [since: string, until: string] =>
-  days === undefined ? [`${minute(from)}`, `${minute(to)}`] : [days.since, days.until]
-
-export const periodLine = (period: Period): string =>
-  `${endsOf(period).join(" to ")}, ${period.days === undefined ? "UTC" : "UTC days"}`
+export const periodLine = ({ days, ends, zone }: Period): string =>
+  `${ends.join(" to ")}${days === undefined ? "" : `, ${zone} days`}`

@@ -18,6 +18,7 @@ import * as tenants from "./commands/tenants.ts"
 import { makePresenter, reportFailure, wantsJson } from "./exit.ts"
 import { layerHelp, withoutHelpCommand } from "./help.ts"
 import { Needs, type Parts } from "./Needs.ts"
+import { Zone } from "./zone.ts"
 import { Json, Wide } from "./terminal.ts"
 
 const program = Command.make("tollgate").pipe(
@@ -50,6 +51,7 @@ const program = Command.make("tollgate").pipe(
         keys.disableKey,
         keys.enableKey,
         attributes.setBudget,
+        attributes.addBudget,
         attributes.showBudget,
         attributes.setEndUser,
         users.blockUser,
@@ -84,6 +86,7 @@ export const runCommandLine = (
   return Command.runWith(program, { version })(withoutHelpCommand(args, commands)).pipe(
     Effect.scoped,
     Effect.provideServiceEffect(Needs, Needs.once(needs)),
+    Effect.provideServiceEffect(Zone, Effect.cached(needs.calendar)),
     Effect.as(0),
     Effect.catchCause((cause) => reportFailure(cause, json)),
     Effect.provide(Layer.mergeAll(NodeServices.layer, makePresenter(json, commands), layerHelp))

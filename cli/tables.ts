@@ -4,7 +4,7 @@ import type { BudgetState, KeyInfo, KeyOverview, TenantInfo } from "../src/admin
 import type { EffectiveLimits } from "../src/domain/Limits.ts"
 import { eachUserFields, keyTexts } from "../src/domain/attributes.ts"
 import { disabledTenant, noKeyModels, noModels } from "./modelHints.ts"
-import { amount, factsOf, minute, tableOf } from "./terminal.ts"
+import { amount, type Cell, endCell, factsOf, tableOf } from "./terminal.ts"
 
 /** `num_ctx 32,768, think off, system` */
 const defaultsText = ({ name: _name, system, ...values }: TenantInfo["aliasDefaults"][number]): string =>
@@ -30,8 +30,8 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>) =>
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */
 const tightest = (states: ReadonlyArray<BudgetState>): string => {
-  const left = states.flatMap(({ budget, period, spent }) =>
-    budget === null ? [] : [{ budget, period, left: Math.max(0, budget - spent) }]
+  const left = states.flatMap(({ budget, extra, period, spent }) =>
+    budget === null ? [] : [{ budget: budget + extra, period, left: Math.max(0, budget + extra - spent) }]
   )
   const [first] = left.toSorted((one, other) => one.left - other.left)
   if (first === undefined) return "-"
@@ -51,8 +51,8 @@ export const keyOverviewTable = (keys: ReadonlyArray<KeyOverview>) =>
     SCOPES: ({ scopes }) => scopes.join(","),
     LIMITS: ({ effective: { concurrent, rpm, tpm } }) => [rpm, tpm, concurrent].map(amount).join(" / "),
     "BUDGET LEFT": ({ budgets }) => tightest(budgets),
-    "LAST USED (UTC)": ({ lastUsed }) => lastUsed,
-    "EXPIRES (UTC)": ({ expires }) => expires,
+    "LAST USED": ({ lastUsed }) => lastUsed,
+    EXPIRES: ({ expires }) => endCell(expires),
     PROMPTS: ofPromptLog
   })
 
@@ -86,6 +86,18 @@ const ruleText = ({ blocked, ...rule }: KeyInfo["userRules"][number]) =>
     ...Object.entries(Struct.omit(rule, ["name"])).map(([option, value]) => `${option} ${plainly(value)}`)
   ].join(", ")
 
+/** An extra budget that adds something. */
+export const extraFacts = ({
+  budgets,
+  extraBudget
+}: Pick<KeyOverview, "budgets" | "extraBudget">): ReadonlyArray<[string, Cell]> =>
+  extraBudget === null || budgets.every(({ extra }) => extra === 0)
+    ? []
+    : [
+        ["extra budget", `${amount(extraBudget.tokens)} tokens`],
+        ["it ends", endCell(extraBudget.until)]
+      ]
+
 /** One key, a line for each fact and attribute. */
 export const keyFacts = (key: KeyOverview) =>
   factsOf([
@@ -94,7 +106,7 @@ export const keyFacts = (key: KeyOverview) =>
     ["tenant", key.tenantDisabled ? `${key.tenant} (disabled)` : key.tenant],
     ["name", key.name],
     ["scopes", key.scopes],
-    ...Record.toEntries(keyTexts).flatMap(([attribute, { label }]): ReadonlyArray<[string, string]> =>
+    ...Record.toEntries(keyTexts).flatMap(([attribute, { label }]): ReadonlyArray<[string, Cell]> =>
       label === undefined
         ? []
         : [[label, shownAttributes[attribute]?.(key) ?? plainly(Reflect.get(key, attribute))]]
@@ -103,13 +115,14 @@ export const keyFacts = (key: KeyOverview) =>
       key[field] === null ? [] : [["each user", `${optionOfEach(field)} ${amount(key[field])}`]]
     ),
     ...key.userRules.map((rule): [string, string] => [`user ${rule.name}`, ruleText(rule)]),
-    ...key.budgets.map(({ budget, period, spent }): [string, string] => [
+    ...key.budgets.map(({ budget, extra, period, spent }): [string, string] => [
       `budget, ${period}`,
-      `${amount(spent)} of ${amount(budget)} spent`
+      `${amount(spent)} of ${amount(budget)}${extra === 0 ? "" : ` and ${amount(extra)} more`} spent`
     ]),
-    ["created", `${minute(key.created)} UTC`],
-    ["expires", key.expires === null ? "never" : `${minute(key.expires)} UTC`],
-    ["last used", key.lastUsed === null ? "never" : `${minute(key.lastUsed)} UTC`]
+    ...extraFacts(key),
+    ["created", key.created],
+    ["expires", endCell(key.expires, "never")],
+    ["last used", key.lastUsed ?? "never"]
   ])
 
 /** Why a key that looks right does not work. */
@@ -118,8 +131,8 @@ export const keyHints = (key: KeyOverview): ReadonlyArray<string> => [
   ...(key.tenantDisabled ? [disabledTenant(key.tenant)] : []),
   ...(key.tenantWithoutModels ? [noModels] : []),
   ...(key.ownModels?.length === 0 ? [noKeyModels] : []),
-  ...key.budgets.flatMap(({ budget, period, spent }) =>
-    budget !== null && spent >= budget ? [`The budget (${period}) is spent: model requests get 429.`] : []
+  ...key.budgets.flatMap(({ period, state }) =>
+    state === "spent" ? [`The budget (${period}) is spent: model requests get 429.`] : []
   )
 ]
 
@@ -128,8 +141,8 @@ export const keyTable = (keys: ReadonlyArray<KeyInfo>) =>
     PREFIX: ({ prefix }) => prefix,
     STATUS: ({ status }) => status,
     NAME: ({ name }) => name,
-    "CREATED (UTC)": ({ created }) => created,
-    "EXPIRES (UTC)": ({ expires }) => expires
+    CREATED: ({ created }) => created,
+    EXPIRES: ({ expires }) => endCell(expires)
   })
 
 const inherited = (value: number | null) => value ?? "tenant's"
@@ -167,7 +180,8 @@ export const budgetTable = (states: ReadonlyArray<BudgetState>) =>
   tableOf(states, {
     PERIOD: ({ period }) => period,
     BUDGET: ({ budget }) => budget,
+    ...(states.every(({ extra }) => extra === 0) ? {} : { EXTRA: ({ extra }: BudgetState) => extra }),
     SPENT: ({ spent }) => spent,
-    LEFT: ({ budget, spent }) => (budget === null ? null : Math.max(0, budget - spent)),
+    LEFT: ({ budget, extra, spent }) => (budget === null ? null : Math.max(0, budget + extra - spent)),
     STATE: ({ state }) => state
   })

@@ -1,8 +1,10 @@
 /** The output of commands: results on stdout, as a table or as JSON; everything else on stderr. */
 import { Console, Effect, Predicate } from "effect"
 import { CliOutput, Flag, GlobalFlag } from "effect/cli"
+import { utc } from "../src/domain/Calendar.ts"
 import { unsplit } from "../src/domain/json.ts"
 import { escapeControls, snakeCase } from "../src/domain/text.ts"
+import { times } from "./zone.ts"
 
 export { counted } from "../src/domain/text.ts"
 
@@ -51,14 +53,19 @@ const toJson = (value: unknown, indent = 2): string =>
 /** For lists that grow: one object a line. */
 export const toJsonLine = (value: unknown): string => toJson(value, 0)
 
+const isTime = (cell: Cell): boolean => Predicate.isObject(cell) && !Array.isArray(cell)
+
 /** Prints the result of a command: `json` with `--json`, else the parts of a text. */
 export const show = Effect.fnUntraced(function* (json: unknown, ...parts: ReadonlyArray<string | Table>) {
   if (yield* Json) return yield* Console.log(toJson(json))
   // Without limit when the output is no terminal.
   const isLimited = process.stdout.isTTY && !(yield* Wide)
   const width = isLimited ? process.stdout.columns : Number.POSITIVE_INFINITY
+  // A table without times needs no database.
+  const hasTimes = parts.some((part) => typeof part !== "string" && part.rows.flat().some(isTime))
+  const timeText = hasTimes ? yield* times : undefined
   return yield* Console.log(
-    parts.map((part) => (typeof part === "string" ? part : render(part, width))).join("\n")
+    parts.map((part) => (typeof part === "string" ? part : render(part, width, timeText))).join("\n")
   )
 })
 
@@ -93,22 +100,36 @@ export const duration = (ms: number): string => {
   return parts.slice(first, first + 2).join(" ")
 }
 
-/** What a table shows: a number with its thousands, a time to the minute, no value as "-". */
-export type Cell = string | number | Date | ReadonlyArray<string> | null | undefined
+/** What a table shows: a number with its thousands, a time to the minute or as `form` says, no value as "-". */
+export type Cell =
+  | string
+  | number
+  | Date
+  | { readonly at: Date; readonly form: "second" | "end" }
+  | ReadonlyArray<string>
+  | null
+  | undefined
 
-const shown = (cell: Cell): string =>
-  typeof cell === "number"
-    ? amount(cell)
-    : typeof cell === "string"
-      ? escapeText(cell)
-      : cell instanceof Date
-        ? minute(cell)
-        : escapeText(cell?.join(", ") || "-")
+/** The end of a life, or what there is instead. */
+export const endCell = (at: Date | null, none: string | null = null): Cell =>
+  at === null ? none : { at, form: "end" }
+
+type TimeText = (date: Date, form?: "second" | "end") => string
+
+const inUtc: TimeText = (date, form) => utc.textOf(date.getTime(), form)
+
+export const shown = (cell: Cell, timeText: TimeText = inUtc): string => {
+  if (typeof cell === "number") return amount(cell)
+  if (typeof cell === "string") return escapeText(cell)
+  if (cell instanceof Date) return timeText(cell)
+  if (Predicate.hasProperty(cell, "form")) return timeText(cell.at, cell.form)
+  return escapeText(cell?.join(", ") || "-")
+}
 
 export interface Table {
   /** undefined: the first cell of each row is a name */
   readonly headers: ReadonlyArray<string> | undefined
-  readonly rows: ReadonlyArray<ReadonlyArray<string>>
+  readonly rows: ReadonlyArray<ReadonlyArray<Cell>>
 }
 
 /** A table of `rows` by its columns. */
@@ -117,13 +138,13 @@ export const tableOf = <A>(
   columns: { readonly [header: string]: (row: A) => Cell }
 ): Table => ({
   headers: Object.keys(columns),
-  rows: rows.map((row) => Object.values(columns).map((cell) => shown(cell(row))))
+  rows: rows.map((row) => Object.values(columns).map((cell) => cell(row)))
 })
 
 /** Names and values, a line for each. */
 export const factsOf = (facts: ReadonlyArray<readonly [name: string, value: Cell]>): Table => ({
   headers: undefined,
-  rows: facts.map(([name, value]) => [name, shown(value)])
+  rows: facts
 })
 
 const gap = 2
@@ -133,7 +154,8 @@ const leastColumn = 8
  * Left-aligned columns. When they are wider than the terminal, the widest are broken into lines. The first column stays: it names
  * the row. Where there are too many columns for that, each row is a block of lines.
  */
-export const render = ({ headers, rows }: Table, width: number): string => {
+export const render = ({ headers, rows: cells }: Table, width: number, timeText = inUtc): string => {
+  const rows = cells.map((row) => row.map((cell) => shown(cell, timeText)))
   const lines = headers === undefined ? rows : [headers, ...rows]
   const partsOf = (cell: string) => cell.split("\n")
   const widths = (lines[0] ?? []).map((_, column) =>
@@ -163,10 +185,6 @@ export const render = ({ headers, rows }: Table, width: number): string => {
     })
     .join("\n")
 }
-
-/** `2026-11-21 05:10`, in UTC. */
-export const minute = (date: Date | null): string =>
-  date === null ? "-" : date.toISOString().slice(0, 16).replace("T", " ")
 
 /** `1234567` as `1,234,567`. */
 export const amount = (value: number | null): string => (value === null ? "-" : value.toLocaleString("en-US"))

@@ -72,7 +72,7 @@ const ofBudget = (what: string, row: Row): string => {
     return `Running requests hold what is left of the ${budget}: the client may try again at once, or ${raise}`
   return option === "total"
     ? `The ${budget} is spent: ${raise}`
-    : `The ${budget} a ${period} is spent: wait for the next ${period} (UTC), or ${raise}`
+    : `The ${budget} a ${period} is spent: wait for the next ${period}, or ${raise}`
 }
 
 const ofGate = (what: string): string => {

@@ -12,6 +12,7 @@ import { layerAuditMonths } from "./audit/months.ts"
 import { layerPostgres as layerAudit } from "./audit/postgres.ts"
 import { layerFromSettings as layerRegistry } from "./admin/Registry.ts"
 import { layerPostgres as layerLedger } from "./ledger/postgres.ts"
+import { makeCalendar, TimeZone } from "./domain/Calendar.ts"
 import * as Metrics from "./observability/Metrics.ts"
 import { layerPostgres as layerPromptLog, layerRetention } from "./promptlog/PromptLog.ts"
 import { layerCrashRecovery } from "./ledger/CrashRecovery.ts"
@@ -60,6 +61,8 @@ export interface Outside<E, R> {
 
 const layerRedis = (url: Redacted.Redacted) =>
   Layer.unwrap(Effect.map(StoreTimeouts, ({ command }) => layerRedisAt({ url, commandTimeoutMs: command })))
+
+const layerTimeZone = ({ timezone }: SettingsValues) => Layer.succeed(TimeZone, makeCalendar(timezone))
 
 /** Counters in Redis. Without Redis they are in this process, and only one process may run. */
 const layerMeter = (settings: SettingsValues) => {
@@ -167,7 +170,8 @@ export const layerRequests = <E, R>(
     ),
     Layer.provideMerge(layerQueue(settings, queueStore)),
     Layer.provideMerge(MemoryLedger.layer({ maxBytes: planOf(settings.memoryMaxBytes).ledger })),
-    Layer.provideMerge(Drain.layer)
+    Layer.provideMerge(Drain.layer),
+    Layer.provideMerge(layerTimeZone(settings))
   )
 
 /** This process among the others, for commands. */
@@ -191,7 +195,8 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
     layerAuditMonths({ retentionDays: settings.auditRetentionDays })
   ).pipe(
     Layer.provideMerge(layerRequests(settings, outside(settings, backendUrl))),
-    Layer.provideMerge(Metrics.layer)
+    Layer.provideMerge(Metrics.layer),
+    Layer.provideMerge(layerTimeZone(settings))
   )
 
 /** Administration, for the first start of embedded mode. */

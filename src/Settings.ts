@@ -3,7 +3,7 @@
  * setting, the kind of the given value and the expected one. The value itself is never repeated, because it may be a secret.
  */
 import { BlockList, isIP } from "node:net"
-import { Redacted, Result, Schema, Struct } from "effect"
+import { DateTime, Option, Redacted, Result, Schema, Struct } from "effect"
 import { errorBodyForms, type ExtraSurface, extraSurfaces } from "./domain/Surface.ts"
 import { isRedisUrl, readPostgresTls, readRedisTls, type TlsProblem } from "./infra/tls.ts"
 import { type Environment, findMisspelt, type Problem, readSecretFiles } from "./infra/environment.ts"
@@ -132,6 +132,9 @@ export const table = {
     "unset"
   ),
   dataDir: setting<string>("DATA_DIR", "a folder", "./.tollgate", (text) => text),
+  timezone: setting<string>("TIMEZONE", "an IANA time zone, such as Europe/Berlin", "UTC", (text) =>
+    /^[A-Za-z]/.test(text) ? DateTime.zoneMakeNamed(text).pipe(Option.getOrUndefined)?.id : undefined
+  ),
   keyNamespace: setting<string>(
     "KEY_NAMESPACE",
     "three characters: two letters or digits, then _",

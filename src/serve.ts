@@ -23,15 +23,16 @@ import { makeMonotonicMs } from "./infra/time.ts"
 import { OutageLog } from "./infra/OutageLog.ts"
 import { layerPostgres } from "./infra/Postgres.ts"
 import { removeRuntime, writeRuntime } from "./infra/embedded/RuntimeFile.ts"
+import { takeTimeZone, watchTimeZone } from "./replicas/timeZone.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /**
- * Fails with a `StartupError` when the database has a schema that this version does not know. A database that is down does
+ * Fails with a `StartupError` when the database has a schema that this version does not know, or another time zone. A database that is down does
  * not stop the gateway: until it answers, every request is a 503.
  */
-const watchSchema = Effect.gen(function* () {
+const watchDatabase = Effect.fnUntraced(function* (zone: string) {
   const log = new OutageLog(yield* makeMonotonicMs)
-  yield* assertSchema.pipe(
+  return yield* assertSchema.pipe(
     Effect.tapErrorTag("MigrationFailed", (error) =>
       log.failed(() => Effect.logWarning("database does not answer", error.cause))
     ),
@@ -40,16 +41,23 @@ const watchSchema = Effect.gen(function* () {
       schedule: Schedule.spaced("2 seconds")
     }),
     Effect.andThen(log.over(Effect.logInfo("database answers"))),
+    Effect.andThen(watchTimeZone(zone)),
     Effect.mapError((error) => startupError(error.message))
   )
-  return yield* Effect.never
 })
 
-/** Checks the schema once before listening. A database that is down does not stop the start: `watchSchema` decides later. */
-const refuseWrongSchema = assertSchema.pipe(
-  Effect.catchTag("MigrationFailed", () => Effect.void),
-  Effect.mapError((error) => startupError(error.message))
-)
+/**
+ * Checks schema and time zone once before listening. A database that is down does not stop the start: `watchDatabase` decides later.
+ */
+const refuseWrongDatabase = (zone: string) =>
+  Effect.andThen(assertSchema, takeTimeZone(zone)).pipe(
+    Effect.catchTags({
+      MigrationFailed: () => Effect.void,
+      SqlError: () => Effect.void,
+      TimeoutError: () => Effect.void
+    }),
+    Effect.mapError((error) => startupError(error.message))
+  )
 
 const listen = (settings: SettingsValues, backendUrl: URL) =>
   Layer.build(layerApp(settings, backendUrl)).pipe(
@@ -74,9 +82,13 @@ const runEmbedded = Effect.fnUntraced(function* (
   { backend }: Dependencies,
   { dataDir, exited, socket }: NonNullable<Dependencies["embedded"]>
 ) {
-  const key = yield* Effect.andThen(migrate, seedDemo).pipe(
+  const [, , key] = yield* Effect.all([migrate, takeTimeZone(settings.timezone), seedDemo]).pipe(
     Effect.provide(layerAdmin(settings)),
-    Effect.mapError((error) => startupError(`the embedded database cannot be used: ${explain(error)}`))
+    Effect.mapError((error) =>
+      startupError(
+        `the embedded database cannot be used: ${error._tag === "OtherTimeZone" ? error.message : explain(error)}`
+      )
+    )
   )
   const baseUrl = yield* listen(settings, backend.url)
   yield* Effect.acquireRelease(
@@ -91,10 +103,10 @@ const runEmbedded = Effect.fnUntraced(function* (
 })
 
 const runWithServers = Effect.fnUntraced(function* (settings: SettingsValues, { backend }: Dependencies) {
-  yield* refuseWrongSchema
+  yield* refuseWrongDatabase(settings.timezone)
   const baseUrl = yield* listen(settings, backend.url)
   yield* Effect.logInfo(`listening on ${baseUrl}`)
-  return yield* watchSchema
+  return yield* watchDatabase(settings.timezone)
 })
 
 /** Says what the process may take, and whether that is enough. */

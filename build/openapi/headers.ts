@@ -20,7 +20,7 @@ export const headers = {
       "the same for tokens; tokens that running requests hold count as used now"
     ),
     "X-Budget-Period": text(
-      "the budget period with the fewest tokens left: day, month or total; only where a budget is set"
+      "the budget period with the fewest tokens left: day, week, month or total; only where a budget is set"
     ),
     "X-Budget-Scope": text(
       "whose budget it is: `key`, `tenant` for the one that all keys of the tenant share, or `user` for that of one end user of the key"

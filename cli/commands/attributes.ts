@@ -1,5 +1,5 @@
 /** The commands that change the attributes of keys and tenants, and show their budgets. */
-import { Effect, Schema, Struct } from "effect"
+import { Effect, Option, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
@@ -11,7 +11,8 @@ import * as flags from "../flags.ts"
 import { inForce } from "../gateways.ts"
 import { eachUserOf } from "../../src/domain/attributes.ts"
 import { budgetTable, eachUserTable, limitTable, plainly, ruleTable } from "../tables.ts"
-import { counted, notesAsText, show } from "../terminal.ts"
+import { amount, counted, noteAsText, notesAsText, show } from "../terminal.ts"
+import { times } from "../zone.ts"
 
 const eachUser = flags.toggle("each-user", "Of each end user of the key, instead of the key itself")
 
@@ -24,6 +25,7 @@ const valuesOfRules = {
   tpm: "tpm",
   concurrent: "concurrent",
   budgetDaily: "daily",
+  budgetWeekly: "weekly",
   budgetMonthly: "monthly",
   budgetTotal: "total"
 } as const satisfies Record<keyof typeof eachUserOf, keyof RuleChange>
@@ -170,7 +172,7 @@ export const setBudget = Command.make(
 ).pipe(
   described(
     "Set the token budgets of a key, or those that all keys of a tenant share; other periods do not change",
-    "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --monthly 2000000",
+    "tollgate set-budget --key tg_4fJ2kQ9sX --daily 100000 --weekly 400000",
     "tollgate set-budget --tenant acme --monthly 50000000",
     ["tollgate set-budget --key tg_4fJ2kQ9sX --daily none", "Remove the daily budget"],
     [
@@ -178,6 +180,50 @@ export const setBudget = Command.make(
       "Give each person behind one key a budget"
     ],
     ["tollgate set-budget --key webui --user ada@example.com --daily 100k", "Give one of them another"]
+  )
+)
+
+/** How an extra budget is given: more tokens, or `none`, which ends one. */
+const extraTokens = flags
+  .text("tokens", "n|none", 'More tokens for each of its budgets; "none" ends an extra budget')
+  .pipe(
+    Flag.filterMap(
+      (text) => (text === "none" ? Option.some(undefined) : flags.readNumber(text)),
+      () => "a whole number of tokens, or none"
+    )
+  )
+
+export const addBudget = Command.make(
+  "add-budget",
+  {
+    ...flags.owner,
+    tokens: extraTokens,
+    until: flags.optional(
+      flags.deadline("until", "When it ends: the end of fri, tomorrow or 2027-01-31; 18:00; 3d")
+    )
+  },
+  Effect.fnUntraced(function* ({ tokens, until, ...given }) {
+    const registry = yield* Needs.registry
+    if ((tokens === undefined) !== (until === undefined))
+      return yield* mustBe("until", tokens === undefined ? "left out with --tokens none" : "given")
+    const owner = yield* flags.readOwner(given, "key")
+    const extra = tokens === undefined || until === undefined ? null : { tokens, until }
+    const added = yield* "key" in owner
+      ? registry.addBudget(owner.key, extra)
+      : registry.addTenantBudget(owner.tenant, extra)
+    yield* showBudgets(owner)
+    yield* noteAsText(
+      added === null
+        ? "No extra budget is in force."
+        : `${amount(added.tokens)} tokens more until ${(yield* times)(added.until, "end")}: what is used from now on counts against them first.`
+    )
+  })
+).pipe(
+  described(
+    "Give a key or a tenant more tokens until a time; then its budgets are what they were",
+    ["tollgate add-budget --key anna --tokens 50000 --until fri", "In the place of another extra budget"],
+    "tollgate add-budget --tenant acme --tokens 2M --until 2026-12-24T18:00",
+    ["tollgate add-budget --key anna --tokens none", "End it now"]
   )
 )
 

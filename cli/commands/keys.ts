@@ -4,14 +4,15 @@ import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import * as Values from "../../src/admin/Values.ts"
+import type { Deadline } from "../../src/admin/period.ts"
 import { keyStatuses } from "../../src/admin/rows.ts"
 import { scopes } from "../../src/domain/Caller.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { anInstant, readInstant } from "../times.ts"
 import { keyFacts, keyHints, keyOverviewTable, keyTable } from "../tables.ts"
 import { inForce, stopRequests } from "../gateways.ts"
-import { counted, escapeText, minute, notes, noteAsText, notesAsText, show, showList } from "../terminal.ts"
+import { counted, escapeText, notes, noteAsText, notesAsText, show, showList } from "../terminal.ts"
+import { times } from "../zone.ts"
 
 /** A key that cannot work yet surprises its user. */
 const showHints = Effect.fnUntraced(function* (prefix: string) {
@@ -23,9 +24,8 @@ const showHints = Effect.fnUntraced(function* (prefix: string) {
 export const keyCreation = {
   scopes: flags.text("scopes", "list", "What the key may do").pipe(Flag.withDefault(scopes.join(","))),
   expiresInMs: flags.optional(flags.lifetime("expires-in", "Lifetime from now: 45m, 12h, 30d, 2w")),
-  expiresAt: flags.text("expires-at", "when", "End of life: 2027-01-31 or 2027-01-31T12:00:00Z").pipe(
-    Flag.filterMap(readInstant, () => anInstant),
-    flags.optional
+  expiresAt: flags.optional(
+    flags.deadline("expires-at", "End of life: the end of 2027-01-31, or 2027-01-31T12:00")
   ),
   attributes: flags.creationFlags("key")
 }
@@ -39,7 +39,7 @@ export const newKeyOf = Effect.fnUntraced(function* ({
 }: {
   readonly scopes: string
   readonly expiresInMs: number | undefined
-  readonly expiresAt: Date | undefined
+  readonly expiresAt: Deadline | undefined
   readonly attributes: flags.GivenAttributes
 }) {
   return {
@@ -66,7 +66,7 @@ export const createKey = Command.make(
       allowDuplicate,
       ...(yield* newKeyOf(given))
     })
-    const expiry = key.expires === null ? "never expires" : `expires ${minute(key.expires)} UTC`
+    const expiry = key.expires === null ? "never expires" : `expires ${(yield* times)(key.expires, "end")}`
     yield* noteAsText(
       `Key ${key.prefix} for tenant ${key.tenant} (${key.scopes.join(", ")}; ${expiry}). It is shown this once:`
     )
@@ -103,7 +103,7 @@ export const rotateKey = Command.make(
         ? `is ${replaced.status}`
         : replaced.expires === null
           ? "works until it is revoked"
-          : `works until ${minute(replaced.expires)} UTC`
+          : `works until ${(yield* times)(replaced.expires, "end")}`
     yield* noteAsText(
       `Key ${key.prefix} takes the place of ${replaced.prefix}, which ${end}. It is shown this once:`
     )
@@ -197,7 +197,7 @@ export const revokeKey = Command.make(
     const prefix = yield* flags.keyOf(key)
     const { already } = yield* registry.revokeKey(prefix)
     const { lastUsed, name, tenant } = yield* registry.showKey(prefix)
-    const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${minute(lastUsed)} UTC`}`
+    const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${(yield* times)(lastUsed)}`}`
     const requests = yield* endKey(prefix, stopRunning)
     yield* show(
       { prefix, status: "revoked", already, name, tenant, lastUsed, requests },

@@ -4,8 +4,10 @@ import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
 import type { TenantInfo } from "../../src/admin/rows.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 import { type Model } from "../../src/domain/Model.ts"
-import { maxSystemBytes, thinking } from "../../src/domain/attributes.ts"
+import { maxSystemBytes } from "../../src/domain/attributes.ts"
+import { thinking } from "../../src/domain/storedRules.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import { Catalog } from "../../src/gates/models/Catalog.ts"
 import { grantOf } from "../../src/domain/Caller.ts"
@@ -22,7 +24,7 @@ import {
   tenantHints
 } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { minute, notes, notesAsText, show, showList, tableOf } from "../terminal.ts"
+import { notes, notesAsText, show, showList, tableOf } from "../terminal.ts"
 
 interface Listed {
   readonly name: string
@@ -56,7 +58,7 @@ const listedOf = (models: ReadonlyArray<Model>, tenant: TenantInfo | undefined):
 
 const formatDate = (text: string): string => {
   const date = new Date(text)
-  return Number.isNaN(date.getTime()) ? text : minute(date)
+  return Number.isNaN(date.getTime()) ? text : utc.textOf(date.getTime())
 }
 
 export const listModels = Command.make(
@@ -69,7 +71,7 @@ export const listModels = Command.make(
     yield* showList(listed, "no models", (models) =>
       tableOf(models, {
         MODEL: ({ aliasOf, name }) => (aliasOf === undefined ? name : `${name} = ${aliasOf}`),
-        "MODIFIED (UTC)": ({ modified }) => modified && formatDate(modified),
+        MODIFIED: ({ modified }) => modified && formatDate(modified),
         GB: ({ size }) => size && (size / 1e9).toFixed(2),
         ...(tenant === undefined ? {} : { USABLE: ({ effective }) => (effective ? "yes" : "no") })
       })

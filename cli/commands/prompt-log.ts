@@ -5,14 +5,17 @@ import { Needs } from "../Needs.ts"
 import type { LoggedPrompt } from "../../src/admin/rows.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { counted, escapeText, minute, show, showList } from "../terminal.ts"
+import { counted, escapeText, show, showList } from "../terminal.ts"
+import { times } from "../zone.ts"
 
-const format = (entry: LoggedPrompt): string =>
-  [
-    `${minute(entry.created)}  ${entry.requestId}  ${entry.endpoint}${entry.truncated ? "  (cut)" : ""}`,
-    `> ${escapeText(entry.prompt)}`,
-    escapeText(entry.answer)
-  ].join("\n")
+const formatOf =
+  (timeText: Effect.Success<typeof times>) =>
+  (entry: LoggedPrompt): string =>
+    [
+      `${timeText(entry.created)}  ${entry.requestId}  ${entry.endpoint}${entry.truncated ? "  (cut)" : ""}`,
+      `> ${escapeText(entry.prompt)}`,
+      escapeText(entry.answer)
+    ].join("\n")
 
 export const showPromptLog = Command.make(
   "show-prompt-log",
@@ -24,6 +27,7 @@ export const showPromptLog = Command.make(
   Effect.fnUntraced(function* ({ key: named, ...which }) {
     const registry = yield* Needs.registry
     const key = yield* flags.keyOf(named)
+    const format = formatOf(yield* times)
     // Oldest first, so that a terminal shows the newest at its end.
     yield* showList(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
       found.toReversed().map(format).join("\n\n")

@@ -30,7 +30,9 @@ const fact = (difference: Difference): string => {
     }
     case "counter": {
       const { counter, ledger, period } = difference
-      const name = { day: "of the day", month: "of the month", total: "of all time" }[period]
+      const name = { day: "of the day", week: "of the week", month: "of the month", total: "of all time" }[
+        period
+      ]
       const by =
         counter > ledger ? `${amount(counter - ledger)} too many` : `${amount(ledger - counter)} too few`
       return `The live counter ${name} has ${amount(counter)} tokens; the ledger has ${amount(ledger)}. That is ${by}.`

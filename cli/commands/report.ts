@@ -12,7 +12,7 @@ import {
 import { csv } from "../csv.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
-import { boundsOf, endsOf, periodFlags, periodLine, selection } from "../period.ts"
+import { boundsOf, periodFlags, periodLine, selection } from "../period.ts"
 import { amount, Json, note, show, type Table, tableOf } from "../terminal.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import { readText, yaml } from "../files.ts"
@@ -131,8 +131,8 @@ const toTable = (printed: Printed): Table => {
 const toCsv = (printed: Printed): string => {
   const { currency } = printed.prices ?? {}
   const columns: Columns = {
-    since: () => endsOf(printed.period)[0],
-    until: () => endsOf(printed.period)[1],
+    since: () => printed.period.ends[0],
+    until: () => printed.period.ends[1],
     ...columnsOf(printed),
     ...(currency === undefined ? {} : { currency: () => currency })
   }

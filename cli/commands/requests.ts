@@ -32,14 +32,16 @@ import {
   padded,
   show,
   showList,
+  shown,
   type Table,
   tableOf,
   toJsonLine
 } from "../terminal.ts"
+import { times } from "../zone.ts"
 
 /** `*` marks a corrected row, `×3` a row that stands for three requests. */
 const columns: { readonly [header: string]: (row: RequestRow) => Cell } = {
-  "ARRIVED (UTC)": ({ arrived_at }) => arrived_at.slice(0, 19).replace("T", " "),
+  ARRIVED: ({ arrived_at }) => ({ at: new Date(arrived_at), form: "second" }),
   STATUS: ({ corrected, repeats, status }) =>
     `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
   TENANT: ({ tenant }) => tenant,
@@ -61,12 +63,12 @@ const sumLine = (rows: ReadonlyArray<RequestRow>): string => {
   return `${counted(sum("repeats"), "request")}, ${amount(sum("tokens_in"))} tokens in, ${amount(sum("tokens_out"))} tokens out`
 }
 
-const widths = [19, 6, 12, 12, 12, 12, 20, 7, 7, 7, 36, 0]
+const widths = [26, 6, 12, 12, 12, 12, 20, 7, 7, 7, 36, 0]
 
 /** One line, for a list that grows. */
-const requestLine = (row: RequestRow): string =>
+const requestLine = (row: RequestRow, timeText: Effect.Success<typeof times>): string =>
   (requestTable([row]).rows[0] ?? [])
-    .map((cell, column) => padded(cell, widths[column] ?? 0))
+    .map((cell, column) => padded(shown(cell, timeText), widths[column] ?? 0))
     .join("  ")
     .trimEnd()
 
@@ -121,10 +123,10 @@ const untilAnswered = Effect.fnUntraced(function* <A, E, R>(read: Effect.Effect<
   return found
 })
 
-const printRows = (rows: ReadonlyArray<RequestRow>) =>
-  Effect.flatMap(Json, (json) =>
-    Effect.forEach(rows, (row) => Console.log(json ? toJsonLine(row) : requestLine(row)), { discard: true })
-  )
+const printRows = Effect.fnUntraced(function* (rows: ReadonlyArray<RequestRow>) {
+  const [json, timeText] = [yield* Json, yield* times]
+  for (const row of rows) yield* Console.log(json ? toJsonLine(row) : requestLine(row, timeText))
+})
 
 type Open = OpenRequest & { readonly name: string | null }
 

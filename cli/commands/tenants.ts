@@ -1,5 +1,5 @@
 /** The commands that create, list and disable tenants, and show what they used. */
-import { Effect } from "effect"
+import { Clock, Effect } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
@@ -11,7 +11,8 @@ import * as flags from "../flags.ts"
 import { inForce } from "../gateways.ts"
 import { tenantHints } from "../modelHints.ts"
 import { tenantTable } from "../tables.ts"
-import { counted, escapeText, noteAsText, notesAsText, show, showList, tableOf } from "../terminal.ts"
+import { amount, counted, escapeText, noteAsText, notesAsText, show, showList, tableOf } from "../terminal.ts"
+import { times } from "../zone.ts"
 
 const showTenant = (tenant: TenantInfo) =>
   Effect.andThen(show(tenant, tenantTable([tenant])), notesAsText(tenantHints(tenant)))
@@ -114,7 +115,7 @@ export const showUsage = Command.make(
     ...flags.owner,
     user: flags.optional(flags.endUser.user),
     period: Flag.Literals("period", periods).pipe(
-      Flag.withDescription("The current UTC day or month, or everything"),
+      Flag.withDescription("The current day, week or month, or everything"),
       Flag.withDefault("day")
     )
   },
@@ -138,6 +139,12 @@ export const showUsage = Command.make(
         TOKENS_OUT: ({ tokensOut }) => tokensOut
       })
     )
+    if (!("tenant" in owner)) return
+    const { extraBudget } = yield* registry.tenantExtra(owner.tenant)
+    if (extraBudget !== null && extraBudget.until.getTime() > (yield* Clock.currentTimeMillis)) {
+      const until = (yield* times)(extraBudget.until, "end")
+      yield* noteAsText(`extra budget: ${amount(extraBudget.tokens)} tokens until ${until}`)
+    }
   })
 ).pipe(
   described(

@@ -31,12 +31,12 @@ END $$;
 GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
 
 -- It reads of a row no more than it needs to add it to the ledger once.
-GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, tokens_in, tokens_out, status,
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, day, tokens_in, tokens_out, status,
   error_type, user_account)
 ON audit_log TO tollgate_gateway;
 
 -- Written, never changed, like the log.
-GRANT INSERT, SELECT (request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out) ON audit_corrections
+GRANT INSERT, SELECT (request_id, tenant_id, key_id, admitted_at, day, tokens_in, tokens_out) ON audit_corrections
 TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
@@ -55,6 +55,11 @@ GRANT SELECT ON replicas TO tollgate_cli;
 GRANT SELECT, INSERT, DELETE ON questions TO tollgate_cli;
 
 GRANT SELECT, UPDATE (answers) ON questions TO tollgate_gateway;
+
+-- In which time zone days are counted: a gateway takes its TIMEZONE when no other runs.
+GRANT SELECT, UPDATE ON time_zone TO tollgate_gateway;
+
+GRANT SELECT ON time_zone TO tollgate_cli;
 
 -- It makes the months of the audit log. Dropping them (AUDIT_RETENTION_DAYS) needs a right that whoever steals the role could
 -- misuse. Give it with the setting:

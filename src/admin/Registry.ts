@@ -7,14 +7,14 @@
 import { Context, Effect, Layer, Schema, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { isSqlError } from "effect/sql/SqlError"
+import { TimeZone } from "../domain/Calendar.ts"
 import { scopes } from "../domain/Caller.ts"
 import { defaultNamespace, mintKey, prefixOf } from "../domain/Key.ts"
 import { type EffectiveLimits, type Period } from "../domain/Limits.ts"
 import { KeyChange, KeyAttributes, newKey, newTenant, TenantChange } from "../domain/attributes.ts"
 import { hashSecret } from "../gates/keys/SecretVerifier.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
-import { assigned, columnsOf, inserted, oneRow } from "../infra/rows.ts"
-import { daysOf, inPeriod } from "../ledger/periods.ts"
+import { assigned, columnsOf, inserted } from "../infra/rows.ts"
 import type { SettingsValues } from "../Settings.ts"
 import * as Errors from "./Errors.ts"
 import { readBudgets, readTenantBudgets, readUserBudgets } from "./budgets.ts"
@@ -30,6 +30,8 @@ import {
 } from "./keys.ts"
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
+import { makeExtraBudgets } from "./extraBudgets.ts"
+import { readUsage } from "./usage.ts"
 import { makePersonalData } from "./personalData.ts"
 import { makeUsers, storedRules } from "./users.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
@@ -66,6 +68,7 @@ const maxAttempts = 5
 
 const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const sql = yield* SqlClient.SqlClient
+  const calendar = yield* TimeZone
   const hashOf = options.hash ?? hashSecret
   const mint = options.mint ?? (() => mintKey(options.namespace ?? defaultNamespace))
 
@@ -113,20 +116,6 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     withRegistryDown
   )
 
-  /** From the ledger; day and month are the current ones in UTC. */
-  const usage = Effect.fnUntraced(function* (tenant: string, period: Period) {
-    yield* Rows.requireTenant(sql, tenant)
-    return yield* oneRow(Rows.UsageTotals.fields)(sql`
-        WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
-        SELECT coalesce(sum(l.requests), 0)::float8 AS requests,
-          coalesce(sum(l.tokens_in), 0)::float8 AS "tokensIn", coalesce(sum(l.tokens_out), 0)::float8 AS "tokensOut",
-          (SELECT coalesce(sum(u.tokens_cached), 0)::float8
-            FROM at CROSS JOIN usage_daily u JOIN tenants t ON t.id = u.tenant_id
-            WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "u.day")}) AS "tokensCached"
-        FROM at CROSS JOIN ledger l JOIN tenants t ON t.id = l.tenant_id
-        WHERE t.name = ${tenant} AND ${inPeriod(sql, period, "l.day")}`)
-  }, withRegistryDown)
-
   /** Inserts a key with a new prefix. `insert` returns no row when the prefix is taken. */
   const insertKey = Effect.fnUntraced(function* <E>(
     insert: (prefix: string, hash: string) => Effect.Effect<ReadonlyArray<unknown>, E>
@@ -152,7 +141,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       tenantId: sql`(SELECT id FROM tenants WHERE name = ${key.tenant})`,
       scopes: yield* Values.validate("scopes", Values.scopeList, key.scopes ?? scopes),
       ...(yield* encodeKey(yield* Values.keyChange({ ...newKey, ...key }))),
-      expiresAt: yield* expiryOf(sql, key)
+      expiresAt: yield* expiryOf(sql, key, calendar)
     }
   })
 
@@ -269,10 +258,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   const listKeys = (tenant?: string, filter: KeyFilter = {}) =>
     withRegistryDown(
       tenant === undefined
-        ? readKeys(sql, keysOf(sql, filter))
+        ? readKeys(sql, keysOf(sql, filter), calendar)
         : Effect.andThen(
             Rows.requireTenant(sql, tenant),
-            readKeys(sql, sql`t.name = ${tenant} AND ${keysOf(sql, filter)}`)
+            readKeys(sql, sql`t.name = ${tenant} AND ${keysOf(sql, filter)}`, calendar)
           )
     )
 
@@ -324,9 +313,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
 
   /** Of the key, or of one of its end users by name. */
   const showBudgets = (prefix: string, user?: string) =>
-    withRegistryDown(user === undefined ? readBudgets(sql, prefix) : readUserBudgets(sql, prefix, user))
+    withRegistryDown(
+      user === undefined ? readBudgets(sql, prefix, calendar) : readUserBudgets(sql, prefix, user, calendar)
+    )
 
-  const showTenantBudgets = (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant))
+  const showTenantBudgets = (tenant: string) => withRegistryDown(readTenantBudgets(sql, tenant, calendar))
 
   /** Runs changes in one transaction: all of them are in force, or none is. */
   const atomically = <A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | Errors.RegistryDown> =>
@@ -343,14 +334,15 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
       withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
     ...makeMoves(sql),
     setModels,
-    usage,
+    /** From the ledger, of the current periods. */
+    usage: (tenant: string, period: Period) => withRegistryDown(readUsage(sql, tenant, period, calendar)),
     createKey,
     createKeys,
     rotateKey,
     /** The keys of a tenant, or of all tenants, by name. */
     listKeys,
     showKey: Effect.fnUntraced(function* (prefix: string) {
-      const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`)
+      const [key] = yield* readKeys(sql, sql`k.prefix = ${prefix}`, calendar)
       return key ?? (yield* new Errors.UnknownKey({ prefix }))
     }, withRegistryDown),
     namesOf: (prefixes: ReadonlyArray<string>) => withRegistryDown(namesOf(sql, prefixes)),
@@ -358,7 +350,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     revokeKey,
     setKeyEnabled,
     changeKey,
-    ...makeUsers(sql, keyInfo, changeKey),
+    ...makeUsers(sql, calendar, keyInfo, changeKey),
     ...makePersonalData(sql),
     setBudgets: (prefix: string, change: Rows.BudgetChange) =>
       Effect.andThen(changeKey(prefix, Struct.renameKeys(change, Rows.budgetOf)), showBudgets(prefix)),
@@ -369,6 +361,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
         showTenantBudgets(tenant)
       ),
     showTenantBudgets,
+    ...makeExtraBudgets(sql, calendar, { changeKey, changeTenant, showBudgets, showTenantBudgets }),
     atomically,
     /** The newest `limit` of the key's logged prompts, newest first; `sinceMs` looks back from now. */
     showPromptLog: Effect.fnUntraced(function* (prefix: string, which: Parameters<typeof readPrompts>[2]) {

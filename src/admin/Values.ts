@@ -42,6 +42,12 @@ export const listed = value("a whole number from 1 to 1000", whole(1, 1000))
 
 export const reportRows = value("a whole number from 1 to 10000", whole(1, 10_000))
 
+/** Half of what is exact, because what was used before is added. */
+export const extraTokens = value(
+  "a whole number of tokens from 1 to 4503599627370496",
+  whole(1, 4_503_599_627_370_496)
+)
+
 /** A century. A longer time is a typing error. */
 export const lifetimeMs = value("a time of at most 36500 days", whole(1, 36_500 * dayMs))
 

@@ -1,6 +1,7 @@
 /** Reads keys with all that decides whether they work now, and says when a new key ends. */
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import type { Calendar } from "../domain/Calendar.ts"
 import { makeRowReader } from "../infra/rows.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { readTotals } from "../ledger/totals.ts"
@@ -15,6 +16,7 @@ import {
   nameOfKey,
   type NewKey
 } from "./rows.ts"
+import { type Deadline, deadlineOf, readNow } from "./period.ts"
 import * as Values from "./Values.ts"
 
 /** A disabled key is live, because it may be enabled again. */
@@ -95,7 +97,11 @@ const Row = Schema.Struct({ ...KeyOverview.fields, account: Schema.String, at: S
 const rows = makeRowReader(nameOfKey, Row)
 
 /** The keys that `where` selects, with what the ledger counts of those that have a budget. */
-export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, where: Statement.Fragment) {
+export const readKeys = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  where: Statement.Fragment,
+  { dayAt }: Calendar
+) {
   const found = yield* rows.all(sql`
       SELECT ${keyColumns(sql)}, ${accountOf(sql, "k")}::text AS account, ${sql.literal(now)},
         json_build_object('rpm', coalesce(k.rpm, t.rpm), 'tpm', coalesce(k.tpm, t.tpm),
@@ -108,7 +114,7 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
   const owners = found.flatMap((key) =>
     budgetFields.every((field) => key[field] === null) ? [] : [{ group: "", key: key.account }]
   )
-  const totals = yield* readTotals(sql, owners, found[0]?.at ?? 0)
+  const totals = yield* readTotals(sql, owners, dayAt(found[0]?.at ?? 0))
   return found.map((key): KeyOverview => {
     const states = statesOf(key, totals.get(key.account))
     return { ...Struct.omit(key, ["account", "at"]), budgets: states.filter(({ budget }) => budget !== null) }
@@ -118,10 +124,24 @@ export const readKeys = Effect.fnUntraced(function* (sql: SqlClient.SqlClient, w
 /** Year 10000. Later dates have another text format. */
 const lastInstantMs = 253_402_300_800_000
 
+/** The end that an operator means. */
+export const readDeadline = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  field: string,
+  given: Deadline,
+  calendar: Calendar
+) {
+  const now = yield* readNow(sql)
+  const at = deadlineOf(now, given, calendar)
+  const isFuture = at > now && at < lastInstantMs
+  return isFuture ? new Date(at) : yield* mustBe(field, "a time in the future, before the year 10000")
+})
+
 /** Returns a fragment of SQL: a timestamptz or null. */
 export const expiryOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">
+  { expiresAt, expiresInMs }: Pick<NewKey, "expiresAt" | "expiresInMs">,
+  calendar: Calendar
 ) {
   if (expiresInMs !== undefined && expiresAt !== undefined) {
     return yield* mustBe("expires-at", "left out when --expires-in is given")
@@ -131,12 +151,5 @@ export const expiryOf = Effect.fnUntraced(function* (
     return sql`now() + ${lifetime}::float8 * interval '1 millisecond'`
   }
   if (expiresAt === undefined) return sql`NULL::timestamptz`
-  const inFuture =
-    expiresAt.getTime() < lastInstantMs
-      ? yield* sql`SELECT 1 WHERE ${expiresAt.toISOString()}::timestamptz > now()`
-      : []
-  if (inFuture.length === 0) {
-    return yield* mustBe("expires-at", "a time in the future, before the year 10000")
-  }
-  return sql`${expiresAt.toISOString()}::timestamptz`
+  return sql`${(yield* readDeadline(sql, "expires-at", expiresAt, calendar)).toISOString()}::timestamptz`
 })

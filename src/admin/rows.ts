@@ -10,6 +10,7 @@ import {
   TenantAttributes
 } from "../domain/attributes.ts"
 import { makeRowReader, type Row, selected } from "../infra/rows.ts"
+import type { Deadline } from "./period.ts"
 import { UnknownTenant } from "./Errors.ts"
 
 export const keyStatuses = ["active", "disabled", "revoked", "expired"] as const
@@ -18,11 +19,18 @@ export type KeyStatus = (typeof keyStatuses)[number]
 /** The attributes with the budget of each period. */
 export const budgetOf = {
   day: "budgetDaily",
+  week: "budgetWeekly",
   month: "budgetMonthly",
   total: "budgetTotal"
 } as const satisfies Record<Period, keyof KeyAttributes & keyof TenantAttributes>
 
-export const budgetFields = [budgetOf.day, budgetOf.month, budgetOf.total]
+export const budgetFields = [
+  budgetOf.day,
+  budgetOf.week,
+  budgetOf.month,
+  budgetOf.total,
+  "extraBudget"
+] as const
 
 export const TenantInfo = Schema.Struct({
   name: Schema.String,
@@ -72,6 +80,8 @@ export type UsageTotals = typeof UsageTotals.Type
 export interface BudgetState {
   readonly period: Period
   readonly budget: number | null
+  /** what the extra budget adds now */
+  readonly extra: number
   readonly spent: number
   /** how far it is spent; null when there is none */
   readonly state: BudgetUse | null
@@ -101,14 +111,14 @@ export interface NewKey extends KeyChange {
   readonly scopes?: ReadonlyArray<string>
   /** lifetime from now, by the database's clock; not together with `expiresAt` */
   readonly expiresInMs?: number | undefined
-  readonly expiresAt?: Date | undefined
+  readonly expiresAt?: Deadline | undefined
   /** whether the tenant may have a live key of that name already */
   readonly allowDuplicate?: boolean
 }
 
 /** What one of several keys has of its own. */
 export interface OwnValues extends KeyChange {
-  readonly expiresAt?: Date
+  readonly expiresAt?: Deadline
 }
 
 /** Keys that have most in common. */

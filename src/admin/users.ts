@@ -3,11 +3,14 @@ import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
 import type { KeyAttributes, KeyChange } from "../domain/attributes.ts"
+import { ledgerDay } from "../audit/rows.ts"
+import type { Calendar, Day } from "../domain/Calendar.ts"
 import type { Period } from "../domain/Limits.ts"
 import { endUserOf, hashedUser } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
+import { readNow } from "./period.ts"
 import { type AdminError, UnknownKey, withRegistryDown, withRegistryDownAfter } from "./Errors.ts"
 import {
   type KeyInfo,
@@ -57,11 +60,19 @@ const ofAccount = (sql: SqlClient.SqlClient, prefix: string) =>
 type UsersOwner = { readonly key: string } | { readonly tenant: string }
 
 /** Of an end user of a key or of all keys of a tenant, from the audit: the ledger has no names. */
-const readUserUsage = (sql: SqlClient.SqlClient, owner: UsersOwner, period: Period, user: string) =>
-  largeRead(sql)(
+const readUserUsage = (
+  sql: SqlClient.SqlClient,
+  owner: UsersOwner,
+  period: Period,
+  user: string,
+  day: Day
+) => {
+  const { month, week } = day.dates
+  const first = week.from < month.from ? week.from : month.from
+  return largeRead(sql)(
     120,
     oneRow(UsageTotals.fields)(sql`
-      WITH at AS MATERIALIZED (${daysOf(sql, sql`now()`)})
+      WITH at AS MATERIALIZED (${daysOf(sql, day)})
       SELECT count(*)::float8 AS requests, coalesce(sum(a.tokens_in + coalesce(c.tokens_in, 0)), 0)::float8 AS "tokensIn",
         coalesce(sum(a.tokens_cached), 0)::float8 AS "tokensCached",
         coalesce(sum(a.tokens_out + coalesce(c.tokens_out, 0)), 0)::float8 AS "tokensOut"
@@ -70,13 +81,14 @@ const readUserUsage = (sql: SqlClient.SqlClient, owner: UsersOwner, period: Peri
         "key" in owner
           ? ofAccount(sql, owner.key)
           : sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${owner.tenant})`
-      } AND ${inPeriod(sql, period, "(a.admitted_at AT TIME ZONE 'UTC')::date")} ${
+      } AND ${inPeriod(sql, period, ledgerDay("a"))} ${
         // The ids say which months are read.
         period === "total"
           ? sql``
-          : sql`AND a.request_id >= first_request_id(date_trunc('month', now()) - interval '2 days')`
+          : sql`AND a.request_id >= first_request_id(${first}::text::timestamptz - interval '2 days')`
       }`)
   )
+}
 
 /** Names that are compared. */
 const mostNames = 10_000
@@ -113,6 +125,7 @@ export const storedRules = Effect.fnUntraced(function* (
 
 export const makeUsers = (
   sql: SqlClient.SqlClient,
+  { dayAt }: Calendar,
   keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>,
   changeKey: (prefix: string, change: KeyChange) => Effect.Effect<KeyInfo, AdminError>
 ) => ({
@@ -140,6 +153,6 @@ export const makeUsers = (
 
   usageOfUser: Effect.fnUntraced(function* (owner: UsersOwner, period: Period, user: string) {
     yield* "key" in owner ? keyInfo(owner.key) : requireTenant(sql, owner.tenant)
-    return yield* readUserUsage(sql, owner, period, user)
+    return yield* readUserUsage(sql, owner, period, user, dayAt(yield* readNow(sql)))
   }, withRegistryDownAfter("125 seconds"))
 })

@@ -7,6 +7,7 @@
  */
 import { Effect, type Scope } from "effect"
 import { untraced } from "../observability/Trace.ts"
+import { TimeZone } from "../domain/Calendar.ts"
 import type { AuditRecord } from "../domain/AuditRecord.ts"
 import { auditRow, type AuditRow } from "./rows.ts"
 
@@ -43,6 +44,7 @@ export const makeTally = Effect.fnUntraced(function* (
   offer: (row: AuditRow) => Effect.Effect<boolean>
 ): Effect.fn.Return<Tally, never, Scope.Scope> {
   const scope = yield* Effect.scope
+  const calendar = yield* TimeZone
   let rows = new Map<string, AuditRow>()
   let timed = false
 
@@ -84,7 +86,7 @@ export const makeTally = Effect.fnUntraced(function* (
   return {
     add: (record) =>
       Effect.suspend(() => {
-        count(auditRow(record))
+        count(auditRow(record, null, calendar))
         if (rows.size >= maxRows) return flush
         if (timed) return Effect.void
         timed = true

@@ -11,7 +11,7 @@ import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import { claimsWithoutLimits } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
-import type { AuditRow } from "./rows.ts"
+import { type AuditRow, ledgerDay } from "./rows.ts"
 import { logColumns } from "./statements.ts"
 import type { Reconciler } from "../gates/limits/Reconciler.ts"
 
@@ -47,18 +47,18 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
     WITH r AS (
       ${logColumns(pg).sorted(rows)}
     ), late AS (
-      INSERT INTO audit_corrections (request_id, tenant_id, key_id, key_prefix, admitted_at, tokens_in, tokens_out,
+      INSERT INTO audit_corrections (request_id, tenant_id, key_id, key_prefix, day, admitted_at, tokens_in, tokens_out,
         usage_source, status, error_type)
-      SELECT a.request_id, a.tenant_id, a.key_id, a.key_prefix, coalesce(a.admitted_at, a.arrived_at),
+      SELECT a.request_id, a.tenant_id, a.key_id, a.key_prefix, a.day, coalesce(a.admitted_at, a.arrived_at),
         r.tokens_in - a.tokens_in, r.tokens_out - a.tokens_out, r.usage_source, r.status, r.error_type
       FROM r JOIN audit_log a USING (request_id)
       WHERE a.key_id IS NOT NULL AND a.tenant_id IS NOT NULL
         AND (a.error_type = ${outcomes.aborted.type} OR (r.error_type = ${outcomes.unavailable.type}
           AND a.error_type IS DISTINCT FROM r.error_type AND (a.tokens_in, a.tokens_out) = (r.tokens_in, r.tokens_out)))
       ON CONFLICT (request_id) DO NOTHING
-      RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
+      RETURNING request_id, tenant_id, key_id, day, admitted_at, tokens_in, tokens_out
     ), sums AS (
-      SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date AS day, tenant_id, sum(tokens_in)::bigint AS tokens_in,
+      SELECT key_id, ${pg.literal(ledgerDay("late"))} AS day, tenant_id, sum(tokens_in)::bigint AS tokens_in,
         sum(tokens_out)::bigint AS tokens_out
       FROM late GROUP BY 1, 2, 3
     ), mine AS (

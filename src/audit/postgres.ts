@@ -8,6 +8,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Cause, Effect, Exit, Layer, Predicate, Schedule, Schema } from "effect"
 import type { SqlError } from "effect/sql/SqlError"
+import { TimeZone } from "../domain/Calendar.ts"
 import { Unavailable } from "../domain/Errors.ts"
 import { seal } from "../domain/Evidence.ts"
 import { noUsage } from "../domain/Usage.ts"
@@ -79,6 +80,7 @@ const unavailable = (cause: unknown): Unavailable => new Unavailable({ gate: "Au
 const make = (options: AuditOptions) =>
   Effect.gen(function* () {
     const pg = yield* PgClient.PgClient
+    const calendar = yield* TimeZone
     const metrics = yield* Metrics
     const meter = yield* Meter
     const reconciler = yield* Reconciler
@@ -281,7 +283,7 @@ const make = (options: AuditOptions) =>
       open: (queued) =>
         Effect.suspend(() => {
           if (closing.lagMs() > lateAfterMs) return unavailable("completions are late")
-          const intent = intentRow(queued.facts)
+          const intent = intentRow(queued.facts, calendar)
           return Effect.matchCauseEffect(opening.submit(intent), {
             onFailure: (cause) => Effect.failCause(Cause.map(cause, unavailable)),
             onSuccess: () => {
@@ -302,13 +304,13 @@ const make = (options: AuditOptions) =>
           request.progress = { ...record.usage, held: 0 }
           request.ended = true
         }
-        const row = completionRow(record, request?.intent.admitted_at)
+        const row = completionRow(record, request?.intent.admitted_at, calendar)
         return Effect.flatten(closing.offer(row)).pipe(Effect.mapError(unavailable))
       },
       refuse: (record) => {
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
         open.delete(record.arrival.requestId)
-        const row = auditRow(record)
+        const row = auditRow(record, null, calendar)
         const lane = laneOf(row)
         return Effect.flatten(lane.offer(row)).pipe(
           Effect.catchTags({

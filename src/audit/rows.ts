@@ -3,7 +3,8 @@
  * columns from here. Texts are cleaned and cut, so no text of a client can make an insert fail.
  */
 import { Schema, Struct, type Types } from "effect"
-import { flag, integer, text, time, tokens, uuid } from "../infra/columns.ts"
+import { type Calendar, utc } from "../domain/Calendar.ts"
+import { date, flag, integer, text, time, tokens, uuid } from "../infra/columns.ts"
 import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
 import type { Facts } from "../domain/Evidence.ts"
@@ -11,6 +12,13 @@ import { maxRefusal } from "../domain/Errors.ts"
 import { outcomes } from "../domain/Outcome.ts"
 import type { Usage } from "../domain/Usage.ts"
 import type { AuditRecord, Arrival } from "../domain/AuditRecord.ts"
+
+/**
+ * The day of the ledger of a row `row` of the log, its corrections or the intents. Version 1.0.0 counts UTC days and writes none.
+ * `at`: what a row without a day has of time.
+ */
+export const ledgerDay = (row: string, at = `${row}.admitted_at`): string =>
+  `coalesce(${row}.day, (${at} AT TIME ZONE 'UTC')::date)`
 
 const cleanOrNull = (text: string | undefined, maxLength: number): string | null =>
   text === undefined ? null : clientText(text, maxLength)
@@ -29,6 +37,8 @@ const source = Schema.Literals(["backend", "counted", "estimated"]).annotate({ p
 const request = {
   request_id: uuid,
   arrived_at: time,
+  /** of its admission, else of its arrival: of an admitted request the day of the ledger */
+  day: Schema.NullOr(date),
   method: text,
   endpoint: text,
   client_ip: text,
@@ -92,8 +102,9 @@ const requestColumns = ({ alias, arrival, endUser }: Asked) => ({
   end_user: cleanOrNull(endUser, maxEndUser)
 })
 
-export const intentRow = (facts: Facts<"Queue">): IntentRow => ({
+export const intentRow = (facts: Facts<"Queue">, { dayAt }: Calendar = utc): IntentRow => ({
   ...requestColumns(facts),
+  day: dayAt(facts.reservation.admittedAt).date,
   tenant_id: facts.caller.tenantId,
   key_id: facts.caller.keyId,
   key_prefix: facts.caller.keyPrefix,
@@ -106,7 +117,11 @@ export const intentRow = (facts: Facts<"Queue">): IntentRow => ({
 })
 
 /** `admittedAt`: of a request that was admitted */
-export const auditRow = (record: AuditRecord, admittedAt: string | null = null): AuditRow => ({
+export const auditRow = (
+  record: AuditRecord,
+  admittedAt: string | null = null,
+  { dayAt }: Calendar = utc
+): AuditRow => ({
   ...requestColumns(record),
   tenant_id: record.caller?.tenantId ?? null,
   key_id: record.caller?.keyId ?? null,
@@ -126,12 +141,16 @@ export const auditRow = (record: AuditRecord, admittedAt: string | null = null):
   queued_ms: record.queuedMs === undefined ? null : milliseconds(record.queuedMs),
   load_ms: milliseconds(record.loadMs ?? 0) || null,
   repeats: 1,
-  admitted_at: admittedAt
+  admitted_at: admittedAt,
+  day: dayAt(admittedAt === null ? record.arrival.arrivedAt : Date.parse(admittedAt)).date
 })
 
 /** The row of an admitted request, with the time of its intent. */
-export const completionRow = (record: AuditRecord, admittedAt = isoOf(record.arrival.arrivedAt)): AuditRow =>
-  auditRow(record, admittedAt)
+export const completionRow = (
+  record: AuditRecord,
+  admittedAt = isoOf(record.arrival.arrivedAt),
+  calendar: Calendar = utc
+): AuditRow => auditRow(record, admittedAt, calendar)
 
 /**
  * The row was late. The client of an admitted request then gets a 503, whatever its end was, and so does that of a list; the row

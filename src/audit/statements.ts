@@ -7,7 +7,7 @@ import type { Account } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { columnsOf } from "../infra/columns.ts"
 import { timeoutDetached } from "../infra/time.ts"
-import { AuditRow, IntentRow, ProgressRow } from "./rows.ts"
+import { AuditRow, IntentRow, ledgerDay, ProgressRow } from "./rows.ts"
 
 const decodeIds = Schema.decodeUnknownEffect(Schema.Array(Schema.Struct({ id: Schema.String })))
 const idsOf = Effect.fnUntraced(function* (found: ReadonlyArray<unknown>) {
@@ -77,10 +77,10 @@ const write = (pg: PgClient.PgClient, r: Statement.Fragment, found: Statement.Fr
       ), logged AS (
         INSERT INTO audit_log (${names}) SELECT ${values} FROM r LEFT JOIN ended USING (request_id)
         ON CONFLICT (request_id) DO NOTHING
-        RETURNING request_id, tenant_id, key_id, admitted_at, tokens_in, tokens_out
+        RETURNING request_id, tenant_id, key_id, day, admitted_at, tokens_in, tokens_out
       ), booked AS (
         INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
-        SELECT key_id, (admitted_at AT TIME ZONE 'UTC')::date, tenant_id, count(*), sum(tokens_in), sum(tokens_out)
+        SELECT key_id, ${pg.literal(ledgerDay("logged"))}, tenant_id, count(*), sum(tokens_in), sum(tokens_out)
         FROM logged
         WHERE key_id IS NOT NULL AND admitted_at IS NOT NULL
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3

@@ -9,6 +9,7 @@ import {
   type KeyAttributes,
   type TenantAttributes
 } from "./attributes.ts"
+import { extraBudgetOf, type StoredExtra } from "./storedRules.ts"
 
 export const scopes = ["chat", "embeddings"] as const
 export type Scope = (typeof scopes)[number]
@@ -73,11 +74,30 @@ export interface Caller extends CallerSettings {
   readonly scopes: ReadonlySet<Scope>
 }
 
-const budgetsOf = (day: number | null, month: number | null, total: number | null): Budgets => ({
-  ...(day === null ? {} : { day }),
-  ...(month === null ? {} : { month }),
-  ...(total === null ? {} : { total })
-})
+const budgetsOf = (
+  day: number | null,
+  week: number | null,
+  month: number | null,
+  total: number | null,
+  stored: typeof StoredExtra.Type = null
+): Budgets => {
+  const extra = extraBudgetOf(stored)
+  return {
+    ...(day === null ? {} : { day }),
+    ...(week === null ? {} : { week }),
+    ...(month === null ? {} : { month }),
+    ...(total === null ? {} : { total }),
+    ...(extra === undefined ? {} : { extra })
+  }
+}
+
+const ofOwner = (
+  owner: Pick<
+    KeyAttributes & TenantAttributes,
+    "budgetDaily" | "budgetWeekly" | "budgetMonthly" | "budgetTotal" | "extraBudget"
+  >
+) =>
+  budgetsOf(owner.budgetDaily, owner.budgetWeekly, owner.budgetMonthly, owner.budgetTotal, owner.extraBudget)
 
 /** The rule of an end user. It has a hash when it was made while the key stored hashes. */
 export const userRuleOf = (
@@ -95,12 +115,15 @@ const usersOf = (key: KeyAttributes, limits: EffectiveLimits): UserRules | undef
       tpm: key.eachUserTpm ?? limits.tpm,
       concurrent: key.eachUserConcurrent ?? limits.concurrent
     },
-    budgets: budgetsOf(key.eachUserDaily, key.eachUserMonthly, key.eachUserTotal)
+    budgets: budgetsOf(key.eachUserDaily, key.eachUserWeekly, key.eachUserMonthly, key.eachUserTotal)
   }
   const hasEach = eachUserFields.some((field) => key[field] !== null)
   if (!hasEach && key.userRules.length === 0) return undefined
-  const own = key.userRules.map(({ blocked = false, daily, monthly, name, total, ...given }) => {
-    const budgets = { ...each.budgets, ...budgetsOf(daily ?? null, monthly ?? null, total ?? null) }
+  const own = key.userRules.map(({ blocked = false, daily, monthly, name, total, weekly, ...given }) => {
+    const budgets = {
+      ...each.budgets,
+      ...budgetsOf(daily ?? null, weekly ?? null, monthly ?? null, total ?? null)
+    }
     const isLimited = hasEach || Object.keys({ ...given, ...budgets }).length > 0
     const rule = isLimited
       ? { blocked, limits: { limits: { ...each.limits, ...given }, budgets } }
@@ -127,8 +150,8 @@ export const callerSettings = (
     weight: tenant.weight,
     limits,
     ...(users === undefined ? {} : { users }),
-    budgets: budgetsOf(key.budgetDaily, key.budgetMonthly, key.budgetTotal),
-    tenantBudgets: budgetsOf(tenant.budgetDaily, tenant.budgetMonthly, tenant.budgetTotal),
+    budgets: ofOwner(key),
+    tenantBudgets: ofOwner(tenant),
     models: grantOf(tenant.allowAllModels ? "all" : new Set(tenant.allowedModels), key.ownModels),
     ...(tenant.modelAliases.length === 0
       ? {}

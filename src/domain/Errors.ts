@@ -38,10 +38,12 @@ const ofScope = { key: "", tenant: "the tenant's ", user: "the user's " } as con
   string
 >
 /** The name of a budget, which is that of its option too. */
-export const ofPeriod = { day: "daily", month: "monthly", total: "total" } as const satisfies Record<
-  Period,
-  string
->
+export const ofPeriod = {
+  day: "daily",
+  week: "weekly",
+  month: "monthly",
+  total: "total"
+} as const satisfies Record<Period, string>
 
 const backendUnavailable = "model backend unavailable"
 const serviceUnavailable = "service temporarily unavailable"

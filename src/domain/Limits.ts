@@ -2,9 +2,11 @@
  * Limits, budgets and their remainders. All amounts are whole numbers: requests, tokens, or slots.
  */
 
-export const periods = ["day", "month", "total"] as const
-/** A budget period: the UTC day, the UTC month, or for ever. */
+export const periods = ["day", "week", "month", "total"] as const
+/** A budget period: the day, the ISO week or the month of the time zone (`Calendar.ts`), or for ever. */
 export type Period = (typeof periods)[number]
+
+export const isPeriod = (name: string): name is Period => periods.some((period) => period === name)
 
 /** The limits of one key, its own or its tenant's. They are never null: there is no "unlimited". */
 export interface EffectiveLimits {
@@ -16,8 +18,30 @@ export interface EffectiveLimits {
   readonly concurrent: number
 }
 
+/**
+ * More tokens for a while (`add-budget`). Until its end it raises each budget of its owner by what was left of its tokens when the
+ * period began: all that is used counts against it first. So it needs no counter but the one of all time.
+ */
+export interface ExtraBudget {
+  readonly tokens: number
+  /** what the owner will have used in all when these tokens are used */
+  readonly upTo: number
+  /** its end, epoch ms */
+  readonly until: number
+}
+
+/** What an extra budget adds to the budget of a period now: `spent` of the owner in the period, and `total` for ever. */
+export const extraOf = (
+  extra: ExtraBudget | undefined,
+  now: number,
+  { spent, total }: { readonly spent: number; readonly total: number }
+): number =>
+  extra === undefined || now >= extra.until
+    ? 0
+    : Math.max(0, Math.min(extra.tokens, extra.upTo - (total - spent)))
+
 /** Token budgets of a key or of a tenant. An absent period has no budget. */
-export type Budgets = { readonly [P in Period]?: number }
+export type Budgets = { readonly [P in Period]?: number } & { readonly extra?: ExtraBudget }
 
 /** No budget of any period. */
 export const noBudgets: Budgets = {}
@@ -31,11 +55,9 @@ export interface BudgetName {
 }
 
 /** The budgets that a request can be charged to, the user's last. The counters are stored and checked in this order. */
-export const budgetNames: ReadonlyArray<BudgetName> = [
-  ...periods.map((period) => ({ scope: "key" as const, period })),
-  ...periods.map((period) => ({ scope: "tenant" as const, period })),
-  ...periods.map((period) => ({ scope: "user" as const, period }))
-]
+export const budgetNames: ReadonlyArray<BudgetName> = (["key", "tenant", "user"] as const).flatMap((scope) =>
+  periods.map((period) => ({ scope, period }))
+)
 
 /** Percentages of a budget at which operators are warned. */
 export const budgetThresholds = [80, 95] as const
@@ -81,15 +103,25 @@ export interface Headroom {
 }
 
 /** Nothing is used. For samples and tests. */
-export const noResets: Resets = { requestsMs: 0, tokensMs: 0, budgetsS: { day: 0, month: 0, total: 0 } }
+export const noResets: Resets = {
+  requestsMs: 0,
+  tokensMs: 0,
+  budgetsS: { day: 0, week: 0, month: 0, total: 0 }
+}
+
+/** The place of each period among those that end now, the last one last: a week may end after its month. */
+export const orderOf = (weekIsLater: boolean): ReadonlyArray<Period> =>
+  weekIsLater ? ["day", "month", "week", "total"] : periods
 
 /**
  * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, the key's before
  * the tenant's, and the user's last.
  */
 export const bindingBudget = (
-  headroom: Pick<Headroom, "budgets" | "tenantBudgets" | "userBudgets">
+  headroom: Pick<Headroom, "budgets" | "tenantBudgets" | "userBudgets" | "resets">
 ): (BudgetName & { readonly left: Remaining }) | undefined => {
+  const { month, week } = headroom.resets.budgetsS
+  const order = orderOf(week > month)
   const states = { key: headroom.budgets, tenant: headroom.tenantBudgets, user: headroom.userBudgets }
   let binding: (BudgetName & { readonly left: Remaining }) | undefined
   for (const { period, scope } of budgetNames) {
@@ -97,9 +129,7 @@ export const bindingBudget = (
     if (left === undefined) continue
     const fewer = binding === undefined || left.remaining < binding.left.remaining
     const endsLater =
-      left.remaining === 0 &&
-      binding !== undefined &&
-      periods.indexOf(period) > periods.indexOf(binding.period)
+      left.remaining === 0 && binding !== undefined && order.indexOf(period) > order.indexOf(binding.period)
     if (fewer || endsLater) binding = { period, scope, left }
   }
   return binding

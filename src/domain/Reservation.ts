@@ -49,7 +49,7 @@ export const claimsWithoutLimits = (account: Account, user?: string | null): Cla
   ...(user === undefined || user === null ? {} : { user: { id: user, ...noLimits } })
 })
 
-/** The name of a counter: `2026-11-21` for day, `2026-11` for month, `total` for total. */
+/** The name of a counter: `2026-11-21` for a day, `w2026-11-16` for a week by its Monday, `2026-11` for a month, `total`. */
 export type CounterName = string
 
 /** A counter of each period, where there is one. */

@@ -7,15 +7,12 @@
  */
 import { Schema, SchemaGetter, Struct } from "effect"
 import { endUserOf } from "./EndUser.ts"
-import { isPrintable, storable } from "./text.ts"
+import { isPrintable } from "./text.ts"
+import { AliasDefaults, Limit, StoredExtra, thinking, UserRules, whole } from "./storedRules.ts"
 
 /** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
 const priorities = ["interactive", "batch"] as const
 export type Priority = (typeof priorities)[number]
-
-const whole = (minimum: number, maximum: number) => Schema.Int.check(Schema.isBetween({ minimum, maximum }))
-
-const Limit = whole(1, 2_147_483_647)
 
 export const RetentionDays = whole(1, 3650)
 
@@ -41,57 +38,14 @@ const Aliases = Schema.Record(Schema.String, Schema.String).pipe(
   })
 )
 
-const Tokens = whole(0, Number.MAX_SAFE_INTEGER)
-
-/** What one end user may use, in the words of the options. A value that is absent is that of each end user. */
-const OfUser = {
-  rpm: Schema.optionalKey(Limit),
-  tpm: Schema.optionalKey(Limit),
-  concurrent: Schema.optionalKey(Limit),
-  daily: Schema.optionalKey(Tokens),
-  monthly: Schema.optionalKey(Tokens),
-  total: Schema.optionalKey(Tokens),
-  /** whether its requests are refused */
-  blocked: Schema.optionalKey(Schema.Boolean)
-}
-
-/** Rules by name: like the aliases, an object in the database and a list here. */
-const UserRules = Schema.Record(Schema.String, Schema.Struct(OfUser)).pipe(
-  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfUser })), {
-    decode: SchemaGetter.transform((stored) =>
-      Object.entries(stored).map(([name, rules]) => ({ name, ...rules }))
-    ),
-    encode: SchemaGetter.transform((rules) =>
-      Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))
-    )
-  })
-)
-
-/** Whether, or how hard, a model thinks. */
-export const thinking = ["on", "off", "low", "medium", "high", "max"] as const
-
-/** What an alias adds to a request that does not say it itself. */
-const OfAlias = {
-  num_ctx: Schema.optionalKey(whole(4, 10_000_000)),
-  think: Schema.optionalKey(Schema.Literals(thinking)),
-  system: Schema.optionalKey(
-    Schema.NonEmptyString.check(Schema.makeFilter((text) => storable(text) === text))
-  )
-}
-
-const AliasDefaults = Schema.Record(Schema.String, Schema.Struct(OfAlias)).pipe(
-  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfAlias })), {
-    decode: SchemaGetter.transform((stored) =>
-      Object.entries(stored).map(([name, defaults]) => ({ name, ...defaults }))
-    ),
-    encode: SchemaGetter.transform((all) =>
-      Object.fromEntries(all.map(({ name, ...defaults }) => [name, defaults]))
-    )
-  })
-)
-
 /** Of a key: shared by all keys of its account. Of a tenant: shared by all its keys. null: none. */
-const Budgets = { budgetDaily: Budget, budgetMonthly: Budget, budgetTotal: Budget }
+const Budgets = {
+  budgetDaily: Budget,
+  budgetWeekly: Budget,
+  budgetMonthly: Budget,
+  budgetTotal: Budget,
+  extraBudget: StoredExtra
+}
 
 /** What a row of `api_keys` says beside who the key is. The name of a column is that of the field in snake_case. */
 export const KeyAttributes = Schema.Struct({
@@ -112,6 +66,7 @@ export const KeyAttributes = Schema.Struct({
   eachUserTpm: Schema.NullOr(Limit),
   eachUserConcurrent: Schema.NullOr(Limit),
   eachUserDaily: Budget,
+  eachUserWeekly: Budget,
   eachUserMonthly: Budget,
   eachUserTotal: Budget,
   /** of single end users, by the name that the audit stores; shared by all keys of its account */
@@ -136,7 +91,13 @@ export const TenantAttributes = Schema.Struct({
 export type TenantAttributes = typeof TenantAttributes.Type
 export type AliasDefaults = Omit<TenantAttributes["aliasDefaults"][number], "name">
 
-const noBudgets = { budgetDaily: null, budgetMonthly: null, budgetTotal: null }
+const noBudgets = {
+  budgetDaily: null,
+  budgetWeekly: null,
+  budgetMonthly: null,
+  budgetTotal: null,
+  extraBudget: null
+}
 
 /** The attributes of each end user, by the attribute of the key that is like it. */
 export const eachUserOf = {
@@ -144,6 +105,7 @@ export const eachUserOf = {
   tpm: "eachUserTpm",
   concurrent: "eachUserConcurrent",
   budgetDaily: "eachUserDaily",
+  budgetWeekly: "eachUserWeekly",
   budgetMonthly: "eachUserMonthly",
   budgetTotal: "eachUserTotal"
 } as const satisfies { readonly [S in keyof KeyAttributes]?: keyof KeyAttributes }
@@ -166,6 +128,7 @@ export const newKey: KeyAttributes = {
   eachUserTpm: null,
   eachUserConcurrent: null,
   eachUserDaily: null,
+  eachUserWeekly: null,
   eachUserMonthly: null,
   eachUserTotal: null,
   userRules: []
@@ -286,9 +249,16 @@ const sharedTexts = {
   rpm: limit("rpm", "Requests per minute", "requests a minute"),
   tpm: limit("tpm", "Tokens per minute", "tokens a minute"),
   concurrent: limit("concurrent", "Requests at the same time", "at a time"),
-  budgetDaily: budget("daily", "Tokens per UTC day"),
-  budgetMonthly: budget("monthly", "Tokens per UTC month"),
-  budgetTotal: budget("total", "Tokens for ever")
+  budgetDaily: budget("daily", "Tokens per day"),
+  budgetWeekly: budget("weekly", "Tokens per week, from Monday"),
+  budgetMonthly: budget("monthly", "Tokens per month"),
+  budgetTotal: budget("total", "Tokens for ever"),
+  extraBudget: {
+    name: "extra-budget",
+    expected: "made with add-budget",
+    option: undefined,
+    label: undefined
+  }
 }
 
 /** A command has these options beside --each-user. */
@@ -345,6 +315,7 @@ export const keyTexts: Texts<KeyAttributes, { readonly label: string | undefined
   eachUserTpm: ofEachUser(sharedTexts.tpm),
   eachUserConcurrent: ofEachUser(sharedTexts.concurrent),
   eachUserDaily: ofEachUser(sharedTexts.budgetDaily),
+  eachUserWeekly: ofEachUser(sharedTexts.budgetWeekly),
   eachUserMonthly: ofEachUser(sharedTexts.budgetMonthly),
   eachUserTotal: ofEachUser(sharedTexts.budgetTotal),
   userRules: {

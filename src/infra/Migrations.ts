@@ -13,6 +13,7 @@ import schema from "../../migrations/0001_schema.ts"
 import userRules from "../../migrations/0002_user_rules.ts"
 import aliasDefaults from "../../migrations/0003_alias_defaults.ts"
 import questions from "../../migrations/0004_questions.ts"
+import timeZone from "../../migrations/0005_time_zone.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
@@ -21,7 +22,8 @@ export const migrations = {
   "0001_schema": schema,
   "0002_user_rules": userRules,
   "0003_alias_defaults": aliasDefaults,
-  "0004_questions": questions
+  "0004_questions": questions,
+  "0005_time_zone": timeZone
 }
 
 const names = Struct.keys(migrations)

@@ -6,6 +6,8 @@ export const uuid = Schema.String.annotate({ postgres: "uuid" })
 export const text = Schema.String.annotate({ postgres: "text" })
 /** ISO 8601 */
 export const time = Schema.flip(Schema.DateFromString).annotate({ postgres: "timestamptz" })
+/** `2026-11-23` */
+export const date = Schema.String.annotate({ postgres: "date" })
 export const flag = Schema.Boolean.annotate({ postgres: "boolean" })
 export const tokens = Schema.Finite.annotate({ postgres: "bigint" })
 export const integer = Schema.Finite.annotate({ postgres: "integer" })
@@ -30,7 +32,7 @@ export const columnsOf = <F extends Schema.Struct.Fields>({ fields }: Schema.Str
 }
 
 /** The driver reads these as other types than the schemas do. */
-const casts: Readonly<Record<string, string>> = { uuid: "::text", bigint: "::float8" }
+const casts: Readonly<Record<string, string>> = { uuid: "::text", bigint: "::float8", date: "::text" }
 
 /** Columns of `row` for SELECT. `instead`: what is read in place of a column. */
 export const readColumns = (

@@ -7,6 +7,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Clock, Effect, Layer } from "effect"
+import { TimeZone } from "../domain/Calendar.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { type Budgets, periods } from "../domain/Limits.ts"
 import { Reconciler } from "../gates/limits/Reconciler.ts"
@@ -47,7 +48,7 @@ const logRepair = ({ group, key, user }: CounterOwner, tokens: number) =>
 
 const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   const pg = yield* PgClient.PgClient
-  const comparison = makeComparison(pg, yield* Meter)
+  const comparison = makeComparison(pg, yield* Meter, yield* TimeZone)
   const metrics = yield* Metrics
   const nowMs = yield* makeMonotonicMs
   /** changed since their last successful comparison */

@@ -5,16 +5,11 @@
  */
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { dayMs, dayOf } from "../domain/Calendar.ts"
+import { type Dates, dateNumbered, numberOf } from "../domain/Calendar.ts"
 import { oneRow } from "../infra/rows.ts"
+import { ledgerDay } from "../audit/rows.ts"
 
-/** UTC days, as `2026-11-23`; `to` is not included. */
-export interface Days {
-  readonly from: string
-  readonly to: string
-}
-
-export const nextDay = (day: string): string => dayOf(Date.parse(day) + dayMs)
+export const nextDay = (day: string): string => dateNumbered(numberOf(day) + 1)
 
 const Sums = Schema.Struct({ requests: Schema.Finite, tokensIn: Schema.Finite, tokensOut: Schema.Finite })
 export type Sums = typeof Sums.Type
@@ -37,25 +32,25 @@ export type LedgerDifference = typeof LedgerDifference.Type
  * A query for the entries of the audit. A correction whose audit row is lost stands for one request. A request is admitted within a
  * day of its arrival, so the ids say which months are read.
  */
-const entries = (sql: SqlClient.SqlClient, { from, to }: Days) => {
+const entries = (sql: SqlClient.SqlClient, { from, to }: Dates) => {
   const [start, end] = [
     sql`${`${from}T00:00:00Z`}::text::timestamptz`,
     sql`${`${to}T00:00:00Z`}::text::timestamptz`
   ]
-  const within = (row: "a" | "c") => {
-    const of = sql.literal(row)
-    return sql`${of}.key_id IS NOT NULL AND ${of}.admitted_at >= ${start} AND ${of}.admitted_at < ${end}`
-  }
-  const day = (row: "a" | "c") => sql.literal(`(${row}.admitted_at AT TIME ZONE 'UTC')::date AS day`)
+  const day = (row: "a" | "c") => sql.literal(ledgerDay(row))
+  const within = (row: "a" | "c") =>
+    sql`${sql.literal(row)}.key_id IS NOT NULL AND ${sql.literal(row)}.admitted_at IS NOT NULL
+      AND ${day(row)} >= ${from}::text::date AND ${day(row)} < ${to}::text::date`
   return sql`
-    SELECT a.key_id, a.tenant_id, a.user_account, ${day("a")}, 1 AS requests,
+    SELECT a.key_id, a.tenant_id, a.user_account, ${day("a")} AS day, 1 AS requests,
       a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out
     FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
     WHERE ${within("a")} AND a.request_id >= first_request_id(${start} - interval '2 days')
       AND a.request_id < first_request_id(${end} + interval '2 days')
     UNION ALL
-    SELECT c.key_id, c.tenant_id, NULL, ${day("c")}, 1, c.tokens_in, c.tokens_out FROM audit_corrections c
-    WHERE ${within("c")} AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = c.request_id)`
+    SELECT c.key_id, c.tenant_id, NULL, ${day("c")} AS day, 1, c.tokens_in, c.tokens_out FROM audit_corrections c
+    WHERE ${within("c")} AND c.admitted_at >= ${start} - interval '2 days' AND c.admitted_at < ${end} + interval '2 days'
+      AND NOT EXISTS (SELECT FROM audit_log a WHERE a.request_id = c.request_id)`
 }
 
 /** Of each ledger what its rows are about, how that is shown, and when a row `l` differs from the sums `a`. */
@@ -92,7 +87,7 @@ const readComparison = oneRow({
 export const compareWithAudit = (
   sql: SqlClient.SqlClient,
   name: keyof typeof ledgers,
-  days: Days,
+  days: Dates,
   most: number
 ) => {
   const { by, differs, shown } = ledgers[name]
@@ -124,10 +119,10 @@ export const compareWithAudit = (
 const readKept = oneRow({ complete: Schema.NullOr(Schema.String), dropped: Schema.Finite })
 
 /**
- * The first UTC day of which the audit has all requests, when older months were dropped, and the ledger's days of keys before it
+ * The first day of which the audit has all requests, when older months were dropped, and the ledger's days of keys before it
  * within `days`. A request of the last moment of a dropped month may have been admitted on the next day.
  */
-export const readDropped = (sql: SqlClient.SqlClient, { from, to }: Days) =>
+export const readDropped = (sql: SqlClient.SqlClient, { from, to }: Dates) =>
   readKept(sql`
       WITH kept AS (
         SELECT date_trunc('month', least(

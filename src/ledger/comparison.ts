@@ -8,6 +8,7 @@
  */
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
+import type { Calendar } from "../domain/Calendar.ts"
 import { periods } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
@@ -66,7 +67,7 @@ export interface Looks {
   readonly everyMs?: number
 }
 
-export const makeComparison = (pg: PgClient.PgClient, meter: Meter["Service"]) => {
+export const makeComparison = (pg: PgClient.PgClient, meter: Meter["Service"], { dayAt }: Calendar) => {
   const survey = Effect.fnUntraced(function* <O extends CounterOwner>(owner: O, at: number) {
     const { group, key, user } = owner
     if (key !== undefined) {
@@ -78,7 +79,7 @@ export const makeComparison = (pg: PgClient.PgClient, meter: Meter["Service"]) =
     return { owner, surveyed, survey: isTooLarge ? unread : yield* meter.snapshot(surveyed, at) }
   })
 
-  /** `at`: an instant (epoch ms) of the day, month and total that are compared */
+  /** `at`: an instant (epoch ms) of the periods that are compared */
   const look = Effect.fnUntraced(function* <O extends CounterOwner>(owners: ReadonlyArray<O>, at: number) {
     const found = yield* Effect.forEach(owners, (owner) => survey(owner, at), { concurrency: 8 })
     const resting = found.filter(
@@ -87,7 +88,7 @@ export const makeComparison = (pg: PgClient.PgClient, meter: Meter["Service"]) =
     const totals = yield* readTotals(
       pg,
       resting.map(({ owner }) => owner),
-      at
+      dayAt(at)
     )
     const states = yield* readStates(
       pg,

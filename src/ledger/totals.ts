@@ -1,16 +1,19 @@
-/** What keys, end users and tenants have spent by the ledger, in the day, the month and for ever, and their open intents. */
+/** What keys, end users and tenants have spent by the ledger in each period, and their open intents. */
 import { Array as Arr, type Duration, Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
+import { ledgerDay } from "../audit/rows.ts"
+import type { Day } from "../domain/Calendar.ts"
 import type { Period } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
-import { daysOf, sumsByPeriod } from "./periods.ts"
+import { daysOf, since, sumsByPeriod } from "./periods.ts"
 
 const Row = Schema.Struct({
   owner: Schema.String,
   /** intents */
   open: Schema.Finite,
   day: Schema.Finite,
+  week: Schema.Finite,
   month: Schema.Finite,
   total: Schema.Finite
 })
@@ -34,9 +37,6 @@ const kindOf = ({ key, user }: CounterOwner) =>
 /** The id of the user, the key or the tenant. */
 export const idOf = ({ group, key, user }: CounterOwner): string => user ?? key ?? group
 
-/** The first day that counts in a period, so that the sum of a day does not read all days. */
-const since = { day: "at.day", month: "at.month", total: "'-infinity'::date" } as const
-
 export interface TotalsOptions {
   /** also what open intents hold; default: no */
   readonly held?: boolean
@@ -50,7 +50,7 @@ const readSome = (
   sql: SqlClient.SqlClient,
   owners: ReadonlyArray<CounterOwner>,
   kind: keyof typeof rowsOf,
-  at: number,
+  day: Day,
   { held = false, longest = "total", within = "3 seconds" }: TotalsOptions
 ) => {
   const { column, table } = rowsOf[kind]
@@ -58,14 +58,14 @@ const readSome = (
   return timeoutDetached(within)(sql`
     WITH o AS (SELECT DISTINCT unnest(string_to_array(${owners.map(idOf).join()}, ','))::uuid AS id),
       own AS (SELECT id, id AS part FROM o ${sql.literal(kind === "key" ? keys : "")}),
-      at AS MATERIALIZED (${daysOf(sql, sql`${new Date(at).toISOString()}::text::timestamptz`)}),
+      at AS MATERIALIZED (${daysOf(sql, day)}),
       tokens AS (
         SELECT id, NULL::date AS day, 0 AS n, 0 AS open FROM o
         UNION ALL
         SELECT own.id, l.day, l.tokens_in + l.tokens_out, 0
         FROM at CROSS JOIN own JOIN ${sql.literal(table)} l ON l.${sql.literal(column)} = own.part AND l.day >= ${sql.literal(since[longest])}
         UNION ALL
-        SELECT own.id, (i.admitted_at AT TIME ZONE 'UTC')::date, CASE WHEN ${held} THEN greatest(i.held, i.tokens_in + i.tokens_out) ELSE 0 END, 1
+        SELECT own.id, ${sql.literal(ledgerDay("i"))}, CASE WHEN ${held} THEN greatest(i.held, i.tokens_in + i.tokens_out) ELSE 0 END, 1
         FROM own JOIN intents i ON i.${sql.literal(column)} = own.part
       )
     SELECT id::text AS owner, sum(open)::float8 AS open, ${sumsByPeriod(sql, { day: "tokens.day", tokens: "n" })}
@@ -76,12 +76,12 @@ const readSome = (
 export const readTotals = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   owners: ReadonlyArray<CounterOwner>,
-  at: number,
+  day: Day,
   options: TotalsOptions = {}
 ) {
   const reads = Object.values(Arr.groupBy(owners, kindOf)).flatMap((all) => {
     const kind = kindOf(all[0])
-    return Arr.chunksOf(all, atOnce[kind]).map((some) => readSome(sql, some, kind, at, options))
+    return Arr.chunksOf(all, atOnce[kind]).map((some) => readSome(sql, some, kind, day, options))
   })
   const rows = yield* Effect.all(reads)
   return new Map(rows.flat().map(({ owner, ...totals }): readonly [string, Totals] => [owner, totals]))

@@ -33,7 +33,7 @@ export type Replica = typeof Replica.Type
 /** A process reports this often, in seconds. */
 export const reportEveryS = 5
 /** After this many seconds without a report a process counts as gone. */
-const goneAfterS = 3 * reportEveryS
+export const goneAfterS = 3 * reportEveryS
 /** The row of a process that ended without a word is deleted after this many seconds. */
 export const forgetAfterS = 3600
 

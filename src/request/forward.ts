@@ -7,6 +7,7 @@ import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { Backend } from "../backend/Backend.ts"
 import type { CallError } from "../backend/errors.ts"
 import type { Embeddings } from "../domain/Frame.ts"
+import { TimeZone } from "../domain/Calendar.ts"
 import { BadRequest } from "../domain/Errors.ts"
 import { overflowDetail } from "../domain/promptWindow.ts"
 import type { Permit } from "../domain/Evidence.ts"
@@ -37,7 +38,10 @@ export const makeForward = Effect.gen(function* () {
   const habits = yield* ModelHabits
   const nowMs = yield* makeMonotonicMs
 
-  const restore: Restore = (reservation) => budget.restore(reservation.claims, countersOf(reservation))
+  const { dayAt } = yield* TimeZone
+
+  const restore: Restore = ({ admittedAt, claims }) =>
+    budget.restore(claims, countersOf(claims, dayAt(admittedAt)))
 
   /** Marks the call as sent, and keeps its lease alive. */
   const send = ({ cost }: RequestContext, permit: Permit, timing?: OutputTiming): Hold => {

@@ -185,7 +185,7 @@ test("when a table has options and other columns, then each key has its own, and
     priority: "batch",
     ownModels: ["m:1", "n:1"]
   })
-  assert.strictEqual(ana?.expires?.toISOString(), "2099-01-31T00:00:00.000Z")
+  assert.strictEqual(ana?.expires?.toISOString(), "2099-02-01T00:00:00.000Z")
   assert.deepInclude(ben, {
     budgetDaily: 70,
     budgetMonthly: 900,
@@ -212,7 +212,7 @@ test("when a table has options and other columns, then each key has its own, and
   assert.match(printed.stdout, /^name,prefix,key,mail\nDi,\S+,d@x\n$/)
   for (const [text, expected] of [
     ["name,daily\nEve,many", /"Eve": daily must be a whole number of tokens/],
-    ["name,expires-at\nEve,soon", /"Eve": expires-at must be a date such as/],
+    ["name,expires-at\nEve,soon", /"Eve": expires-at must be a time in the future/],
     ["name,key\nEve,old", /the column "key" would be in the file of keys twice/],
     ["name,mail,Mail\nEve,a,b", /the column "mail" would be in the file of keys twice/]
   ] as const)

@@ -2,6 +2,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
+import { TimeZone } from "../../src/domain/Calendar.ts"
 import { TestConsole } from "effect/testing"
 import { backendStatus } from "../../cli/checks/backend.ts"
 import { ok } from "../../cli/checks/Check.ts"
@@ -54,6 +55,7 @@ export const tollgateWith =
         records: made(Records, Layer.provide(Records.layer, database)),
         books: made(Books, books),
         database: Effect.succeed(sql),
+        calendar: Effect.succeed(yield* TimeZone),
         models: Effect.provide(
           Effect.flatMap(Backend, ({ models }) => models),
           backend

@@ -30,13 +30,14 @@ test("when any combination of budgets is set, then it is shown with what was spe
   const shown = yield* line(`show-budget --key ${prefix} --json`)
   assert.deepStrictEqual(yield* json(States, shown), [
     { period: "day", budget: 0, spent: 15 },
+    { period: "week", budget: null, spent: 15 },
     { period: "month", budget: null, spent: 15 },
     { period: "total", budget: 9_007_199_254_740_991, spent: 30 }
   ])
   const cleared = yield* line(`set-budget --key ${prefix} --daily none --json`)
   assert.deepStrictEqual(
     (yield* json(States, cleared)).map(({ budget }) => budget),
-    [null, null, 9_007_199_254_740_991]
+    [null, null, null, 9_007_199_254_740_991]
   )
   const usage = yield* line("show-usage --tenant budgets --period total --json")
   const Usage = Schema.Struct({
@@ -114,7 +115,7 @@ test("when a key has limits of each user, then they are shown, exported and remo
   succeeds(yield* line(`set-end-user --key ${prefix} --header X-User`))
 
   const set = yield* eachUser("set-limits", "--rpm", "5", "--concurrent", "2")
-  assert.match(set.stdout, /OF\s+RPM\s+TPM\s+CONCURRENT\s+DAILY\s+MONTHLY\s+TOTAL\neach user\s+5\s/)
+  assert.match(set.stdout, /OF\s+RPM\s+TPM\s+CONCURRENT\s+DAILY\s+WEEKLY\s+MONTHLY\s+TOTAL\neach user\s+5\s/)
   assert.include(set.stderr, "--each-user --rpm was none and is 5")
   succeeds(yield* eachUser("set-budget", "--daily", "20k"))
   const shown = yield* line(`show-key --prefix ${prefix}`)

@@ -51,7 +51,10 @@ test("when prompts are shown, then the newest of one key and no other, as many a
   assert.deepStrictEqual(yield* shownPrompts("--key", mine, "--since", "3m"), ["prompt 2"])
 
   const text = (yield* tollgateHere("show-prompt-log", "--key", mine, "--limit", "2")).stdout
-  assert.match(text, /^\d{4}-\d\d-\d\d \d\d:\d\d {2}[0-9a-f-]{36} {2}\/api\/chat\n> prompt 3\nanswer 3\n\n/)
+  assert.match(
+    text,
+    /^\d{4}-\d\d-\d\d \d\d:\d\d UTC {2}[0-9a-f-]{36} {2}\/api\/chat\n> prompt 3\nanswer 3\n\n/
+  )
   assert.match(text, / {2}\(cut\)\n> prompt 2\nanswer 2\n$/)
 
   const none = yield* newKey("none")

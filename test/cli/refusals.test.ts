@@ -26,7 +26,7 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["revoke-key", "--prefix", "%"], /no key has the prefix or the name "%"$/m],
   [["set-budget", "--key", "tg_000000000", "--daily", "5"], /unknown key prefix/],
   [["report", "--by", "keyz"], /^tollgate: --by must be tenant, key, model, user or day \(/],
-  [["show-usage", "--tenant", "t", "--period", "year"], /--period must be day, month or total/],
+  [["show-usage", "--tenant", "t", "--period", "year"], /--period must be day, week, month or total/],
   [["set-budget", "--key", "tg_000000000"], /--daily must be given/],
   [
     ["set-budget", "--tenant", "refusals", "--each-user", "--daily", "5"],

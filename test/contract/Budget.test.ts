@@ -10,7 +10,8 @@ import { Meter, MeterDown, Missing } from "../../src/gates/meter/Meter.ts"
 import { claimsOf, noon } from "./Meter.ts"
 import { testWith } from "../support/testWith.ts"
 
-const spent = { day: 10, month: 200, total: 3000 }
+const spent = { day: 10, week: 50, month: 200, total: 3000 }
+const instant = Date.UTC(2026, 10, 21)
 
 const over = (spentOf: Ledger["Service"]["spent"]) =>
   Budget.layer.pipe(
@@ -89,7 +90,7 @@ it.effect(
 const test = testWith(it.effect)
 
 test("when ledger or Meter do not answer, then nothing is decided", function* () {
-  const missing = new Missing({ counters: { day: "2026-11-21" } })
+  const missing = new Missing({ instant, counters: { day: "2026-11-21" } })
   const restore = Effect.flatMap(Budget, (budget) => Effect.flip(budget.restore(claimsOf({}), missing)))
   const broken = yield* restore.pipe(
     Effect.provide(over(() => Effect.fail(new LedgerDown({ cause: "connection lost" }))))
@@ -125,6 +126,7 @@ it.effect(
       assert.deepStrictEqual(
         missing,
         new Missing({
+          instant,
           counters: { day: "2026-11-21" },
           tenantCounters: { day: "2026-11-21", month: "2026-11" }
         })
@@ -143,7 +145,9 @@ it.effect(
       Effect.provide(
         over((owner, _at, longest) => {
           asked.push([owner.group, owner.key, longest])
-          return Effect.succeed(owner.key === undefined ? { day: 20, month: 400, total: 6000 } : spent)
+          return Effect.succeed(
+            owner.key === undefined ? { day: 20, week: 100, month: 400, total: 6000 } : spent
+          )
         })
       )
     )

@@ -43,6 +43,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       yield* (yield* Audit).open(queuedFor(open))
       assert.deepStrictEqual(yield* ledger.spent(accountOf(first), noon, "total"), {
         day: 20_011,
+        week: 20_111,
         month: 20_111,
         total: 20_111
       })
@@ -51,7 +52,7 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
         yield* ledger.spent(accountOf(first), noon, "total")
       )
       const tenant = yield* ledger.spent({ group: first.tenantId }, noon, "total")
-      assert.deepStrictEqual(tenant, { day: 21_011, month: 21_111, total: 21_111 })
+      assert.deepStrictEqual(tenant, { day: 21_011, week: 21_111, month: 21_111, total: 21_111 })
       const today = yield* ledger.spent({ group: first.tenantId }, noon, "day")
       assert.strictEqual(today.day, 21_011)
       const month = yield* ledger.spent({ group: first.tenantId }, noon, "month")
@@ -86,16 +87,20 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       yield* closed(callerOf(), noon, 5_000_000)
       assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon, "total"), {
         day: 1,
+        week: 11,
         month: 10_111,
         total: 111_111
       })
       assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), first - 1, "total"), {
         day: 1000,
+        // From Monday, the 26th, to Sunday, the 1st.
+        week: 1100,
         month: 1000,
         total: 111_111
       })
       assert.deepStrictEqual(yield* ledger.spent(accountOf(caller), noon + 365 * day, "total"), {
         day: 0,
+        week: 0,
         month: 0,
         total: 111_111
       })

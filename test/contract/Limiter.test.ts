@@ -59,7 +59,7 @@ const answering = (verdict: Verdict) => {
 const test = testWith(it.effect)
 
 test("when totals are missing after they were restored, then nothing is decided", function* () {
-  const { asked, reserve } = answering(new Missing({ counters: { day: "2026-11-21" } }))
+  const { asked, reserve } = answering(new Missing({ instant: 0, counters: { day: "2026-11-21" } }))
   assert.deepInclude(yield* Effect.flip(reserve), { _tag: "Unavailable", gate: "Budget" })
   assert.lengthOf(asked, 2)
 })

@@ -1,6 +1,7 @@
 /** What only a real Redis can do: its own clock, several clients, freezing, forgetting, losing answers, filling up. */
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schedule, Schema } from "effect"
+import { type Calendar, makeCalendar, TimeZone } from "../../src/domain/Calendar.ts"
 import { Meter, MeterDown, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
@@ -116,6 +117,37 @@ test("when Redis is frozen, then calls fail within the command timeout, and what
   granted(yield* meter.reserve(claims, ask("b")))
 })
 
+test("when a request is ended by a process in another zone, then it is charged to the day of its admission", function* () {
+  const redis = Layer.succeed(Redis, yield* Redis)
+  // Whatever the time, these have different dates.
+  const [there, here] = ["Pacific/Kiritimati", "Pacific/Pago_Pago"].map(makeCalendar)
+  if (there === undefined || here === undefined) return
+  const meterIn = (calendar: Calendar) =>
+    Effect.map(
+      Layer.build(
+        layerRedisMeter({ leaseS: 30, prefix: "zones:" }).pipe(
+          Layer.provide([redis, Layer.succeed(TimeZone, calendar)])
+        )
+      ),
+      Context.get(Meter)
+    )
+  const [one, other] = [yield* meterIn(there), yield* meterIn(here)]
+  const claims = claimsOf({ budgets: { day: 1000, week: 1000 } })
+  const load = (calendar: Calendar) =>
+    one.load(
+      claims.account,
+      Object.values(calendar.dayAt(Date.now()).counters).map((counter) => ({ counter, tokens: 0 }))
+    )
+  yield* load(there)
+  yield* load(here)
+  const { reservation } = granted(yield* one.reserve(claims, ask("a", 100)))
+  assert.strictEqual((yield* other.renew(reservation, 20, 200)).held, 200)
+  yield* other.settle(reservation, 30)
+  const now = Date.now()
+  assert.strictEqual((yield* one.snapshot(claims.account, now)).totals.day, 30)
+  assert.strictEqual((yield* other.snapshot(claims.account, now)).totals.day, 0)
+})
+
 test("when Redis comes back with an older snapshot, then its totals do not count", function* () {
   const [meter, server] = [yield* Meter, yield* TestRedisServer]
   const claims = claimsOf({ budgets: { total: 1000 } })
@@ -125,7 +157,10 @@ test("when Redis comes back with an older snapshot, then its totals do not count
   granted(yield* meter.reserve(claims, ask("b", 500)))
   yield* server.kill
   yield* server.start
-  const missing = new Missing({ counters: { total: "total" } })
+  const missing = new Missing({
+    instant: Math.floor(Date.now() / 86_400_000) * 86_400_000,
+    counters: { total: "total" }
+  })
   assert.deepStrictEqual(yield* retried(meter.peek(claims)), missing)
   assert.deepStrictEqual(yield* meter.reserve(claims, ask("c", 1)), missing)
   yield* meter.load(claims.account, [{ counter: "total", tokens: 600 }])

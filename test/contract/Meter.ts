@@ -37,7 +37,7 @@ export const claimsOf = (terms: Terms, account: Account = { group: "g", key: "k"
   budgets: terms.budgets ?? {}
 })
 
-export const buckets = { day: "2026-11-21", month: "2026-11", total: "total" } as const
+export const buckets = { day: "2026-11-21", week: "w2026-11-16", month: "2026-11", total: "total" } as const
 
 export const ask = (id: string, tokens = 0, slot = true): ReserveRequest => ({ id, tokens, slot })
 
@@ -77,11 +77,12 @@ export const left = (claims: Claims) => Effect.map(peek(claims), amounts)
 
 export const load = Effect.fnUntraced(function* (
   claims: Claims,
-  tokens: { day?: number; month?: number; total?: number }
+  tokens: { day?: number; week?: number; month?: number; total?: number }
 ) {
   const meter = yield* Meter
   yield* meter.load(claims.account, [
     ...(tokens.day === undefined ? [] : [{ counter: buckets.day, tokens: tokens.day }]),
+    ...(tokens.week === undefined ? [] : [{ counter: buckets.week, tokens: tokens.week }]),
     ...(tokens.month === undefined ? [] : [{ counter: buckets.month, tokens: tokens.month }]),
     ...(tokens.total === undefined ? [] : [{ counter: buckets.total, tokens: tokens.total }])
   ])

@@ -57,7 +57,10 @@ export const groups = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
 
     test("when counters of the group are missing, then nobody is admitted, and they are named apart", function* () {
       const claims = claimsBy("one", { day: 10, total: 10 }, { day: 10 })
-      const missing = { tenantCounters: { day: buckets.day, total: buckets.total } }
+      const missing = {
+        instant: Date.UTC(2026, 10, 21),
+        tenantCounters: { day: buckets.day, total: buckets.total }
+      }
       assert.deepStrictEqual(
         yield* reserve(claims, ask("a", 5)),
         new Missing({ counters: { day: buckets.day }, ...missing })

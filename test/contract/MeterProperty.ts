@@ -1,13 +1,14 @@
 /**
  * Random interleavings of all verbs, on a Meter and on the twin in memory, which is the definition: several requests, repeats,
- * late calls, steps of time across windows, leases and the end of a day and month, losses of the store, limits and
- * budgets that change between calls, and several calls of one verb in one turn of the event loop.
+ * late calls, steps of time across windows, leases and local midnights that end days, weeks and months, losses of the store, limits and
+ * budgets that change between calls, extra budgets that end, and several calls of one verb in one turn of the event loop.
  */
 import { assert, it } from "@effect/vitest"
-import { Clock, Effect, type Layer } from "effect"
+import { Clock, Effect, Layer, Struct } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import { dayOf, monthOf } from "../../src/domain/Calendar.ts"
+import { type Calendar, makeCalendar, TimeZone } from "../../src/domain/Calendar.ts"
+import type { Budgets } from "../../src/domain/Limits.ts"
 import type { Account, Claims, CounterOwner, Reservation } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
@@ -15,16 +16,31 @@ import { Meter } from "../../src/gates/meter/Meter.ts"
 import { leaseS, Wipe } from "./Meter.ts"
 import { testWith } from "../support/testWith.ts"
 
-/** Three minutes before the end of November. */
-const eve = Date.UTC(2026, 11, 1) - 180_000
+/** Each run begins three minutes before a local midnight. Weeks and months end there, after days of 23, 23.5, 24 and 25 hours. */
+const midnights = [
+  ["UTC", "2026-12-01", 1],
+  ["Europe/Berlin", "2027-03-29", 0.3],
+  ["America/New_York", "2026-11-02", 0.2],
+  ["Australia/Lord_Howe", "2026-10-05", 0.2],
+  ["Asia/Kathmandu", "2027-02-01", 0.2]
+] as const
+const before = 180_000
 
 const amount = fc.integer({ min: 0, max: 60 })
 const which = fc.integer({ min: 0, max: 7 })
 /** The requests of one turn; one may come twice. */
 const turn = fc.array(which, { minLength: 2, maxLength: 6 })
+/** `until` is a time after the beginning of the run. */
+const extra = fc.record({
+  tokens: fc.integer({ min: 1, max: 150 }),
+  upTo: fc.integer({ min: 1, max: 500 }),
+  until: fc.constantFrom(0, 100_000, before, 1e9)
+})
 const budgets = fc.record(
   {
     day: fc.integer({ min: 0, max: 200 }),
+    week: fc.integer({ min: 0, max: 250 }),
+    extra,
     month: fc.integer({ min: 0, max: 300 }),
     total: fc.integer({ min: 0, max: 400 })
   },
@@ -40,7 +56,7 @@ const terms = fc.record({
   limits,
   budgets,
   tenantBudgets: budgets,
-  ofUser: fc.record({ limits, budgets })
+  ofUser: fc.record({ limits, budgets: budgets.map((all) => Struct.omit(all, ["extra"])) })
 })
 type Terms = typeof terms extends fc.Arbitrary<infer A> ? A : never
 
@@ -90,9 +106,15 @@ type Step = typeof step extends fc.Arbitrary<infer A> ? A : never
 const inSections = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => unknown): ReadonlyArray<A> =>
   [...Map.groupBy(items, (item) => JSON.stringify(keyOf(item))).values()].flat()
 
-const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: number) {
+const play = Effect.fnUntraced(function* (
+  steps: ReadonlyArray<Step>,
+  run: number,
+  calendar: Calendar,
+  eve: number
+) {
   const live = yield* Meter
-  const counters = new MemoryMeter({ leaseS, rememberS: 1e6 })
+  const counters = new MemoryMeter({ leaseS, rememberS: 1e6 }, undefined, calendar)
+  const dayOf = (instant: number) => calendar.dayAt(instant).number
   const clock = yield* Clock.Clock
   const twin = makeMemory(counters, () => clock.currentTimeMillisUnsafe())
   const group = `g${run}`
@@ -100,9 +122,19 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
   const accountOf = (which: number) => ({ group, key: which % 2 === 0 ? "k" : "l" })
   /** Requests 2, 3, 6 and 7 are of users, two of each account. */
   const userOf = (which: number) => (which % 4 < 2 ? undefined : which < 4 ? "u" : "v")
-  const claimsOf = ({ ofUser, ...terms }: Terms, which: number): Claims => {
+  const begun = ({ extra, ...budgets }: Terms["budgets"]): Budgets => ({
+    ...budgets,
+    ...(extra === undefined ? {} : { extra: { ...extra, until: eve + extra.until } })
+  })
+  const claimsOf = ({ budgets, ofUser, tenantBudgets, ...terms }: Terms, which: number): Claims => {
     const id = userOf(which)
-    return { account: accountOf(which), ...terms, ...(id === undefined ? {} : { user: { id, ...ofUser } }) }
+    return {
+      account: accountOf(which),
+      ...terms,
+      budgets: begun(budgets),
+      tenantBudgets: begun(tenantBudgets),
+      ...(id === undefined ? {} : { user: { id, ...ofUser } })
+    }
   }
   const reservations = new Map<number, Reservation>()
   let told = ""
@@ -147,7 +179,7 @@ const play = Effect.fnUntraced(function* (steps: ReadonlyArray<Step>, run: numbe
   /** What the Budget does when it meets a new day, or a store that has lost all. */
   const load = Effect.fnUntraced(function* (tokens: number) {
     const now = yield* Clock.currentTimeMillis
-    const totals = [dayOf(now), monthOf(now), "total"].map((counter) => ({ counter, tokens }))
+    const totals = Object.values(calendar.dayAt(now).counters).map((counter) => ({ counter, tokens }))
     for (const owner of owners) yield* askOne((meter) => meter.load(owner, totals))
   })
 
@@ -228,17 +260,21 @@ export const properties = (
   layer: () => Layer.Layer<Meter | Wipe>,
   options: { readonly runs: number }
 ): void => {
-  const test = testWith(it.effect, layer())
-  test(`when calls come in any order, then ${name} answers as the twin does`, function* () {
-    const context = yield* Effect.context<Meter | Wipe>()
-    let run = 0
-    yield* Effect.promise(() =>
-      fc.assert(
-        fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
-          Effect.runPromiseWith(context)(play(steps, run++))
-        ),
-        { numRuns: options.runs }
+  let run = 0
+  for (const [zone, midnight, part] of midnights) {
+    const calendar = makeCalendar(zone)
+    const eve = calendar.instantOf(midnight) - before
+    const test = testWith(it.effect, layer().pipe(Layer.provide(Layer.succeed(TimeZone, calendar))))
+    test(`when calls come in any order before the midnight of ${midnight} in ${zone}, then ${name} answers as the twin does`, function* () {
+      const context = yield* Effect.context<Meter | Wipe>()
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60, size: "max" }), (steps) =>
+            Effect.runPromiseWith(context)(play(steps, run++, calendar, eve))
+          ),
+          { numRuns: Math.ceil(options.runs * part) }
+        )
       )
-    )
-  })
+    })
+  }
 }

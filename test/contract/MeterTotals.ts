@@ -67,6 +67,61 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 50 }), ["day", 43_200])
       assert.deepStrictEqual(yield* retry({ day: 5, month: 5, total: 50 }), ["month", 43_200 + 9 * 86_400])
       assert.deepStrictEqual(yield* retry({ day: 5, month: 50, total: 0 }), ["total", 86_400])
+      // The week ends tomorrow, and in December after the month.
+      yield* load(claimsOf({}), { week: 5 })
+      assert.deepStrictEqual(yield* retry({ week: 5, month: 50 }), ["week", 43_200 + 86_400])
+      assert.deepStrictEqual(yield* retry({ week: 5, month: 5 }), ["month", 43_200 + 9 * 86_400])
+      yield* TestClock.setTime(Date.UTC(2026, 10, 30, 12))
+      const names = ["2026-11-30", "w2026-11-30", "2026-11"]
+      yield* (yield* Meter).load(
+        claimsOf({}).account,
+        names.map((counter) => ({ counter, tokens: 5 }))
+      )
+      assert.deepStrictEqual(yield* retry({ week: 5, month: 5 }), ["week", 43_200 + 6 * 86_400])
+    })
+
+    test("when there is an extra budget, then what is used counts against it first, and at its end the budgets are as before", function* () {
+      const meter = yield* Meter
+      const day = 86_400_000
+      const extra = { tokens: 50, upTo: 1000 + 50, until: noon + 2 * day }
+      const claims = claimsOf({ budgets: { day: 10, extra } })
+      const of = (date: string, tokens: number) =>
+        meter.load(claims.account, [
+          { counter: date, tokens },
+          { counter: "total", tokens: 1000 }
+        ])
+      const leftToday = Effect.map(left(claims), ({ budgets }) => budgets.day)
+      assert.instanceOf(yield* reserve(claims, ask("a", 1)), Missing)
+      // The budget of the day was used up before.
+      yield* of("2026-11-21", 10)
+      assert.deepStrictEqual(yield* leftToday, { limit: 50, remaining: 50 })
+      yield* meter.settle(yield* take(claims, ask("b", 30)), 30)
+      assert.deepStrictEqual(yield* leftToday, { limit: 20, remaining: 20 })
+      // A request that runs at midnight is in the total, and not in the next day.
+      yield* TestClock.setTime(noon + day / 2 - 1000)
+      const night = yield* take(claims, ask("c", 15))
+      yield* TestClock.setTime(noon + day / 2 + 1000)
+      yield* of("2026-11-22", 0)
+      assert.deepStrictEqual(yield* leftToday, { limit: 15, remaining: 15 })
+      yield* meter.settle(night, 5)
+      assert.deepStrictEqual(yield* leftToday, { limit: 25, remaining: 25 })
+      const last = yield* take(claims, ask("d", 100))
+      assert.strictEqual(last.held, 25)
+      assert.deepInclude(refused(yield* reserve(claims, ask("e", 1))), {
+        by: "day",
+        limit: 25,
+        isSpent: false
+      })
+      yield* meter.settle(last, 20)
+      assert.strictEqual((yield* leftToday)?.remaining, 5)
+      // Its end: 20 of 10 are spent.
+      yield* TestClock.setTime(extra.until)
+      yield* of("2026-11-23", 20)
+      assert.deepInclude(refused(yield* reserve(claims, ask("f", 1))), {
+        by: "day",
+        limit: 10,
+        isSpent: true
+      })
     })
 
     test("when a request runs over midnight, then it belongs to the day and month of its admission", function* () {
@@ -82,7 +137,10 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       const a = yield* take(claims, ask("a", 40))
       const b = yield* take(claims, ask("b", 20))
       yield* TestClock.adjust("5 seconds")
-      const after = new Missing({ counters: { day: "2026-12-01", month: "2026-12" } })
+      const after = new Missing({
+        instant: Date.UTC(2026, 11, 1),
+        counters: { day: "2026-12-01", month: "2026-12" }
+      })
       assert.deepStrictEqual(yield* meter.peek(claims), after)
       yield* of("2026-12-01", "2026-12")
       assert.deepStrictEqual(granted(yield* reserve(claims, ask("a", 40))).reservation, a)
@@ -128,7 +186,10 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.deepStrictEqual(yield* meter.renew(a, 10, 40), { held: 40, exhausted: false })
       // Nothing more is given on a total that nobody knows, but nothing says that it is spent.
       assert.deepStrictEqual(yield* meter.renew(a, 10, 70), { held: 40, exhausted: false })
-      assert.deepStrictEqual(yield* meter.peek(claims), new Missing({ counters: { day: buckets.day } }))
+      assert.deepStrictEqual(
+        yield* meter.peek(claims),
+        new Missing({ instant: Date.UTC(2026, 10, 21), counters: { day: buckets.day } })
+      )
       const free = claimsOf({ concurrent: 1, tpm: 100 })
       assert.strictEqual(refused(yield* reserve(free, ask("b"))).by, "concurrency")
       assert.strictEqual((yield* left(free)).tokens.remaining, 60)

@@ -87,7 +87,11 @@ export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       const claims = claimsBy("ada", { budgets: { day: 10, total: 10 } })
       assert.deepStrictEqual(
         yield* reserve(claims, ask("a", 5)),
-        new Missing({ counters: {}, userCounters: { day: buckets.day, total: buckets.total } })
+        new Missing({
+          instant: Date.UTC(2026, 10, 21),
+          counters: {},
+          userCounters: { day: buckets.day, total: buckets.total }
+        })
       )
       yield* loadUser("ada", { day: 0, total: 4 })
       assert.deepStrictEqual((yield* take(claims, ask("a", 50))).held, 6)

@@ -57,7 +57,7 @@ export const windows = (name: string, layer: () => Layer.Layer<Meter | Wipe>): v
       assert.deepStrictEqual(yield* resets(claimsOf({})), {
         requestsMs: 0,
         tokensMs: 0,
-        budgetsS: { day: 43_200, month: 43_200 + 9 * 86_400, total: 86_400 }
+        budgetsS: { day: 43_200, week: 43_200 + 86_400, month: 43_200 + 9 * 86_400, total: 86_400 }
       })
     })
 

@@ -6,6 +6,7 @@ import { randomBytes, randomUUIDv7 } from "node:crypto"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, layer } from "@effect/vitest"
 import { Cause, Effect, type Exit, Layer, References, Result, Schema } from "effect"
+import { utc } from "../../src/domain/Calendar.ts"
 import { SqlClient } from "effect/sql"
 import * as fc from "fast-check"
 import { Process, Simulation } from "../support/seeded/Simulation.ts"
@@ -239,7 +240,7 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         { group, key, user: userAccountId(key, "ann") }
       ])
       yield* withPg((pg) =>
-        Effect.map(readTotals(pg, [{ group }, ...accounts], at), (truths) => inOrder([...truths]))
+        Effect.map(readTotals(pg, [{ group }, ...accounts], utc.dayAt(at)), (truths) => inOrder([...truths]))
       )
       for (const owner of [{ group }, ...accounts])
         yield* ask(

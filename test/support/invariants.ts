@@ -86,6 +86,7 @@ export const rowProblems = (
 const Sums = Schema.Struct({
   name: Schema.String,
   day: Schema.Finite,
+  week: Schema.Finite,
   month: Schema.Finite,
   total: Schema.Finite,
   booked: Schema.Finite
@@ -139,6 +140,7 @@ export const bookProblems: Problems<PgClient.PgClient | Meter | Registry> = Effe
         booked AS (SELECT tenant_id, sum(tokens_in + tokens_out) AS n FROM ledger GROUP BY tenant_id)
       SELECT t.name, coalesce((SELECT n FROM booked b WHERE b.tenant_id = t.id), 0)::float8 AS booked, coalesce(sum(s.n), 0)::float8 AS total,
         coalesce(sum(s.n) FILTER (WHERE s.day >= today.day), 0)::float8 AS day,
+        coalesce(sum(s.n) FILTER (WHERE s.day >= date_trunc('week', today.day)), 0)::float8 AS week,
         coalesce(sum(s.n) FILTER (WHERE s.day >= date_trunc('month', today.day)), 0)::float8 AS month
       FROM tenants t CROSS JOIN today LEFT JOIN spent s ON s.tenant_id = t.id GROUP BY t.id, t.name`
   )

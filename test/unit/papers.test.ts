@@ -218,6 +218,7 @@ const needs: Parts = {
   records: nothing,
   books: nothing,
   database: nothing,
+  calendar: nothing,
   models: nothing,
   replicas: nothing,
   status: [],

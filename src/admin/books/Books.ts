@@ -9,12 +9,11 @@
  * The audit is the truth for the ledger, and the ledger for the counters.
  */
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { Context, Effect, Layer, Record, References, Schema } from "effect"
-import { dayMs, dayOf, monthOf } from "../../domain/Calendar.ts"
+import { Context, Effect, Layer, Record, References } from "effect"
+import { dateNumbered, numberOf, TimeZone } from "../../domain/Calendar.ts"
 import { periods } from "../../domain/Limits.ts"
 import { keysOfAccount, keysOfTenant } from "../../gates/keys/accounts.ts"
 import { type Meter, MeterDown } from "../../gates/meter/Meter.ts"
-import { oneRow } from "../../infra/rows.ts"
 import {
   compareWithAudit,
   type LedgerDifference,
@@ -24,7 +23,7 @@ import {
 } from "../../ledger/audited.ts"
 import { isFinal, type Look, type Looks, makeComparison } from "../../ledger/comparison.ts"
 import { CountersDown, withRegistryDownAfter } from "../Errors.ts"
-import { type Bounds, type Period, readPeriod } from "../records/period.ts"
+import { type Bounds, type Period, readNow, readPeriod } from "../period.ts"
 import { largeRead } from "../rows.ts"
 import { endLeftIntents, readIntents } from "./intents.ts"
 import { forEachOwner, type Owner } from "./owners.ts"
@@ -54,30 +53,29 @@ const mostRounds = 4
 
 const later = (one: string, other: string | null): string => (other !== null && other > one ? other : one)
 
-const readNow = oneRow({ at: Schema.Finite })
-
 /** Of an end user, its account: the name is in the audit. */
 const withUser = (key: string, user: string | null | undefined): string =>
   user === null || user === undefined ? key : `${key}, user ${user}`
 
 const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   const pg = yield* PgClient.PgClient
+  const calendar = yield* TimeZone
+  const { dayAt } = calendar
   const meter = yield* Counters
   const large = largeRead(pg)
-  const comparison = meter === undefined ? undefined : makeComparison(pg, meter)
-  const now = Effect.map(readNow(pg`SELECT (extract(epoch FROM now()) * 1000)::float8 AS at`), ({ at }) => at)
+  const comparison = meter === undefined ? undefined : makeComparison(pg, meter, calendar)
 
   /** Looks at all counters. `wait`: until each owner was seen at rest, for as long as it takes. */
   const lookAtAll = Effect.fnUntraced(function* (wait: boolean) {
     if (comparison === undefined) return undefined
-    const at = yield* now
+    const at = yield* readNow(pg)
     let [compared, busy] = [0, 0]
     const open: Array<Look<Owner>> = []
     const count = ({ kind }: Look) => {
       if (kind === "busy" || kind === "unread") busy += 1
       else if (kind !== "none") compared += 1
     }
-    yield* forEachOwner(pg, (owners) =>
+    yield* forEachOwner(pg, dayAt(at), (owners) =>
       Effect.map(comparison.look(owners, at), (found) => {
         for (const one of found) {
           if (isFinal(one)) count(one)
@@ -129,21 +127,22 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
     })
     const [first] = differing
     if (first === undefined) return []
+    const { dates } = dayAt(at)
     const requests = yield* readRequests(pg, {
       keys: key === undefined ? keysOfTenant(pg, group) : keysOfAccount(pg, key),
-      from: first.period === "day" ? dayOf(at) : `${monthOf(at)}-01`,
-      to: dayOf(at + dayMs),
+      from: dates[first.period === "total" ? "month" : first.period].from,
+      to: dates.day.to,
       exact: pg`tokens_in + tokens_out = ${Math.abs(first.counter - first.ledger)}::float8`
     })
     return differing.map((one) => ({ kind: "counter", ...named, ...one, ...requests }) satisfies Difference)
   })
 
-  /** The whole UTC days of the period: the ledger has no parts of a day. */
+  /** The whole days of the period: the ledger has no parts of a day. */
   const compareDatabase = ({ from, to }: Period) =>
     large(
       600,
       Effect.gen(function* () {
-        const days = { from: dayOf(from.getTime()), to: dayOf(Math.ceil(to.getTime() / dayMs) * dayMs) }
+        const days = { from: dayAt(from.getTime()).date, to: dayAt(to.getTime() - 1).dates.day.to }
         const { complete, dropped } = yield* readDropped(pg, days)
         const first = later(days.from, complete)
         const kept = { from: first, to: later(days.to, first) }
@@ -181,7 +180,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
       return { kind: "intent", ...one, requests, moreRequests, match: "exact" } satisfies Difference
     })
     const proof: Proof = {
-      days: { since: days.from, until: dayOf(Date.parse(days.to) - dayMs) },
+      days: { since: days.from, until: dateNumbered(numberOf(days.to) - 1) },
       compared: { keysAndDays: keys.compared, audit: keys.audit, ledger: keys.ledger },
       dropped: complete === null || dropped === 0 ? undefined : { keysAndDays: dropped, before: complete },
       counters: counted && { compared: counted.compared, busy: counted.busy },
@@ -224,7 +223,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
      * counters of each owner were seen at rest.
      */
     compare: Effect.fnUntraced(function* (bounds: Bounds, wait = false) {
-      const { proof } = yield* compare(yield* readPeriod(pg, bounds), wait)
+      const { proof } = yield* compare(yield* readPeriod(pg, bounds, calendar), wait)
       return proof
     }, bounded),
     /**
@@ -236,7 +235,7 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
      * - Requests of dead processes are ended as crash recovery ends them.
      */
     repair: Effect.fnUntraced(function* (bounds: Bounds, wait = false) {
-      const period = yield* readPeriod(pg, bounds)
+      const period = yield* readPeriod(pg, bounds, calendar)
       const before = yield* compare(period, wait)
       let [found, mended] = [before, noneMended]
       for (let round = 0; round < mostRounds; round += 1) {

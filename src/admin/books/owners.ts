@@ -2,7 +2,9 @@
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { accountOf } from "../../gates/keys/accounts.ts"
+import type { Day } from "../../domain/Calendar.ts"
 import { makeRowReader } from "../../infra/rows.ts"
+import { daysOf, since } from "../../ledger/periods.ts"
 
 const Owner = Schema.Struct({
   group: Schema.String,
@@ -20,9 +22,10 @@ const rows = makeRowReader(() => "a key, a user or a tenant", Owner)
 /** Owners read at once. */
 const batch = 1000
 
-/** Gives them to `use`, some at a time. */
+/** Gives them to `use`, some at a time. `today`: a user has live counters of its periods. */
 export const forEachOwner = Effect.fnUntraced(function* <E, R>(
   sql: SqlClient.SqlClient,
+  today: Day,
   use: (owners: ReadonlyArray<Owner>) => Effect.Effect<void, E, R>
 ) {
   const after = (id: string) => sql`${id}::text::uuid`
@@ -33,11 +36,11 @@ export const forEachOwner = Effect.fnUntraced(function* <E, R>(
     (id: string) => sql`
       SELECT DISTINCT ON (${account}) ${account}::text AS key, ${ofKey} FROM api_keys k ${named}
       WHERE ${account} > ${after(id)} ORDER BY ${account} LIMIT ${batch}`,
-    // Those that used anything this month: the counters of the others are gone, or wait for their next request.
+    // Those that used anything this week or month: the counters of the others are gone, or wait for their next request.
     (id: string) => sql`
       SELECT DISTINCT ON (l.user_account) l.user_account::text AS user, ${account}::text AS key, ${ofKey}
       FROM user_ledger l JOIN api_keys k ON k.id = l.key_id ${named}
-      WHERE l.user_account > ${after(id)} AND l.day >= date_trunc('month', now() AT TIME ZONE 'UTC')
+      WHERE l.user_account > ${after(id)} AND l.day >= (SELECT ${sql.literal(since.month)} FROM (${daysOf(sql, today)}) at)
       ORDER BY l.user_account LIMIT ${batch}`,
     (id: string) =>
       sql`SELECT id::text AS group, name AS tenant FROM tenants WHERE id > ${after(id)} ORDER BY id LIMIT ${batch}`

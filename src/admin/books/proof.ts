@@ -40,11 +40,11 @@ export type Difference = Owner &
   )
 
 export interface Proof {
-  /** UTC days; both are included */
+  /** both are included */
   readonly days: { readonly since: string; readonly until: string }
   /** days of keys that were compared, and their sums */
   readonly compared: { readonly keysAndDays: number; readonly audit: Sums; readonly ledger: Sums }
-  /** the audit of these days of keys was dropped, so they are not compared; `before`: a UTC day */
+  /** the audit of these days of keys was dropped, so they are not compared; `before`: a day */
   readonly dropped: { readonly keysAndDays: number; readonly before: string } | undefined
   /**
    * `compared`: keys and tenants whose counters were compared; `busy`: those that were in use in each look, or have too many keys.

@@ -4,11 +4,11 @@
  */
 import { Context, Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { dayMs } from "../../domain/Calendar.ts"
+import { dayMs, TimeZone } from "../../domain/Calendar.ts"
 import { UnknownKey, withRegistryDownAfter } from "../Errors.ts"
 import { largeRead, requireTenant } from "../rows.ts"
 import * as Values from "../Values.ts"
-import { readPeriod } from "./period.ts"
+import { readPeriod } from "../period.ts"
 import { readReport, type ReportQuery } from "./report.ts"
 import {
   isRequestId,
@@ -22,6 +22,7 @@ import {
 
 const make = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
+  const calendar = yield* TimeZone
 
   const large = largeRead(sql)
 
@@ -35,7 +36,7 @@ const make = Effect.gen(function* () {
   const report = Effect.fnUntraced(function* (query: ReportQuery) {
     const top = yield* Values.validate("top", Values.reportRows, query.top)
     if (query.tenant !== undefined) yield* requireTenant(sql, query.tenant)
-    const period = yield* readPeriod(sql, query)
+    const period = yield* readPeriod(sql, query, calendar)
     return yield* large(120, readReport(sql, { ...query, period, top }))
   }, withRegistryDownAfter("125 seconds"))
 
@@ -48,7 +49,7 @@ const make = Effect.gen(function* () {
     requests: Effect.fnUntraced(function* (query: RequestQuery) {
       const limit = yield* Values.validate("limit", Values.listed, query.limit)
       yield* checkFilter(query)
-      const period = yield* readPeriod(sql, query, { agoMs: dayMs })
+      const period = yield* readPeriod(sql, query, calendar, { agoMs: dayMs })
       return { ...(yield* large(30, readNewest(sql, { ...query, limit, period }))), period }
     }, withRegistryDownAfter("35 seconds")),
     /** Rows written since an instant (epoch ms, by the database's clock), in the order of writing, and what the clock says. */

@@ -1,10 +1,11 @@
 /** Sums of `usage_daily` by tenant, key, model or day, and of the audit by user. Both have the sums of the ledger, to the token. */
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
+import { ledgerDay } from "../../audit/rows.ts"
 import { snakeCase } from "../../domain/text.ts"
 import { makeRowReader } from "../../infra/rows.ts"
+import type { Bounds, Period } from "../period.ts"
 import { isUser } from "../users.ts"
-import type { Bounds, Period } from "./period.ts"
 import { isModel, type RequestFilter } from "./requests.ts"
 
 export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
@@ -112,6 +113,7 @@ const fromAudit = (
   grouped: Statement.Fragment
 ) => {
   const [from, to] = [period.from.toISOString(), period.to.toISOString()]
+  const { days } = period
   // What the ledger counts; or all requests with a status, refused ones too.
   const [at, counted] =
     status === undefined
@@ -120,19 +122,22 @@ const fromAudit = (
           sql`coalesce(a.admitted_at, a.arrived_at)`,
           sql`coalesce(c.status, a.status) BETWEEN ${status[0]}::int AND ${status[1]}::int`
         ]
+  const day = sql.literal(ledgerDay("a", "coalesce(a.admitted_at, a.arrived_at)"))
   return sql`
     SELECT ${grouped}, model, ${sql.literal(figures)} FROM (
       SELECT a.repeats AS requests, a.tokens_in + coalesce(c.tokens_in, 0) AS tokens_in, coalesce(a.tokens_cached, 0) AS tokens_cached,
         a.tokens_out + coalesce(c.tokens_out, 0) AS tokens_out,
         CASE WHEN coalesce(c.status, a.status) >= 400 THEN a.repeats ELSE 0 END AS errors,
         (a.load_ms IS NOT NULL)::integer AS loads, coalesce(a.load_ms, 0) AS load_ms,
-        a.end_user, a.key_id, a.tenant_id, coalesce(a.model, '') AS model, (${at} AT TIME ZONE 'UTC')::date AS day
+        a.end_user, a.key_id, a.tenant_id, coalesce(a.model, '') AS model, ${day} AS day
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id) LEFT JOIN api_keys k ON k.id = a.key_id
       WHERE ${sql.and([
         counted,
         sql`a.request_id >= first_request_id(${from}::text::timestamptz - interval '2 days')`,
         sql`a.request_id < first_request_id(${to}::text::timestamptz + interval '2 days')`,
-        sql`${at} >= ${from}::text::timestamptz AND ${at} < ${to}::text::timestamptz`,
+        days === undefined
+          ? sql`${at} >= ${from}::text::timestamptz AND ${at} < ${to}::text::timestamptz`
+          : sql`${day} BETWEEN ${days.since}::text::date AND ${days.until}::text::date`,
         ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
         ...(model === undefined ? [] : [isModel(sql, "a.model", model)]),
         ...(user === undefined ? [] : [isUser(sql, user)])

@@ -5,8 +5,8 @@ import { AuditRow, IntentRow } from "../../audit/rows.ts"
 import { readColumns, time, tokens } from "../../infra/columns.ts"
 import { makeRowReader, oneRow, type Row } from "../../infra/rows.ts"
 import { withoutDefaultTag } from "../../domain/modelName.ts"
+import type { Bounds, Period } from "../period.ts"
 import { isUser } from "../users.ts"
-import type { Bounds, Period } from "./period.ts"
 
 const Text = Schema.NullOr(Schema.String)
 

@@ -5,7 +5,7 @@
  * Many requests that miss the same counters cause one ledger read: requests that come during the read wait for it. No
  * request is admitted meanwhile. Nothing is cached afterwards; the counter itself exists then.
  */
-import { Clock, Context, Data, Effect, Layer, RcMap } from "effect"
+import { Context, Data, Effect, Layer, RcMap } from "effect"
 import { Ledger } from "./Ledger.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
@@ -18,16 +18,12 @@ class Gap extends Data.Class<{
   readonly group: string
   readonly key: string | undefined
   readonly user: string | undefined
+  readonly instant: number
   readonly day: string | undefined
+  readonly week: string | undefined
   readonly month: string | undefined
   readonly total: string | undefined
 }> {}
-
-/** An instant in the periods of the missing counters; undefined when only `total` is missing, because any instant will do. */
-const instantOf = ({ day, month }: Gap): number | undefined => {
-  if (day !== undefined) return Date.parse(`${day}T00:00:00Z`)
-  return month === undefined ? undefined : Date.parse(`${month}-01T00:00:00Z`)
-}
 
 /** Ledger and Meter together: far less than what a load may lag behind an admission (`scripts.ts`). */
 const patience = "4 seconds"
@@ -38,12 +34,11 @@ const make = Effect.gen(function* () {
   const reconciler = yield* Reconciler
 
   const rebuild = Effect.fnUntraced(function* (gap: Gap) {
-    const instant = instantOf(gap) ?? (yield* Clock.currentTimeMillis)
     const missing = periods.flatMap((period) => {
       const counter = gap[period]
       return counter === undefined ? [] : [{ counter, period }]
     })
-    const spent = yield* ledger.spent(gap, instant, missing.at(-1)?.period ?? "day")
+    const spent = yield* ledger.spent(gap, gap.instant, missing.at(-1)?.period ?? "day")
     yield* meter.load(
       gap,
       missing.map(({ counter, period }) => ({ counter, tokens: spent[period] }))
@@ -65,20 +60,24 @@ const make = Effect.gen(function* () {
       )
   })
 
-  const fill = ({ group, key, user }: CounterOwner, { day, month, total }: Counters = {}) =>
-    day === undefined && month === undefined && total === undefined
+  const fill = (
+    { group, key, user }: CounterOwner,
+    instant: number,
+    { day, month, total, week }: Counters = {}
+  ) =>
+    [day, week, month, total].every((counter) => counter === undefined)
       ? Effect.void
-      : Effect.scoped(RcMap.get(flights, new Gap({ group, key, user, day, month, total })))
+      : Effect.scoped(RcMap.get(flights, new Gap({ group, key, user, instant, day, week, month, total })))
 
   return {
     /** Loads the missing counters of the claims from the ledger and the open intents. Fails when the ledger cannot be read. */
-    restore: (claims: Claims, { counters, tenantCounters, userCounters }: Missing) => {
+    restore: (claims: Claims, { counters, instant, tenantCounters, userCounters }: Missing) => {
       const { account } = claims
       return Effect.all(
         [
-          fill(account, counters),
-          fill({ group: account.group }, tenantCounters),
-          fill(userAccountOf(claims) ?? account, userCounters)
+          fill(account, instant, counters),
+          fill({ group: account.group }, instant, tenantCounters),
+          fill(userAccountOf(claims) ?? account, instant, userCounters)
         ],
         { concurrency: "unbounded", discard: true }
       )

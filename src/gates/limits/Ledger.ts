@@ -9,8 +9,8 @@ export class Ledger extends Context.Service<
   Ledger,
   {
     /**
-     * Tokens of an account, which may have several keys, or of a whole group (the tenant), in the day, in the month and in
-     * total, at the instant `at` (epoch ms): settled requests plus what open intents hold. The sum of all days is only read
+     * Tokens of an account, which may have several keys, or of a whole group (the tenant), in the day, the week, the month
+     * and in total, at the instant `at` (epoch ms): settled requests plus what open intents hold. The sum of all days is only read
      * for `total`, which `longest` asks for; it is 0 otherwise.
      */
     spent(

@@ -7,7 +7,7 @@ import { type Caller, userRuleOf } from "../../domain/Caller.ts"
 import { userAccountId } from "../../domain/EndUser.ts"
 import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.ts"
 import { type Evidence, seal } from "../../domain/Evidence.ts"
-import type { Headroom } from "../../domain/Limits.ts"
+import { type Headroom, isPeriod } from "../../domain/Limits.ts"
 import type { PreparedRequest } from "../../domain/Inference.ts"
 import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
 import type { Claims } from "../../domain/Reservation.ts"
@@ -33,7 +33,7 @@ const refusalOf = ({
   retryAfterS,
   scope
 }: Refused): BudgetExhausted | RateLimited =>
-  by === "day" || by === "month" || by === "total"
+  isPeriod(by)
     ? new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
     : new RateLimited({
         limit: by,

@@ -62,6 +62,8 @@ export class Refused extends Data.TaggedClass("Refused")<{
 
 /** Counters that must be loaded from the ledger before a request can be admitted. */
 export class Missing extends Data.TaggedClass("Missing")<{
+  /** epoch ms, in the periods of the counters */
+  readonly instant: number
   /** of the account */
   readonly counters: Counters
   /** of its group; absent: none */

@@ -1,10 +1,11 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
-import { counterNamesAt, dayMs, secondsFrom, secondsToEndOf } from "../../domain/Calendar.ts"
+import { type Day, dayMs, secondsToEndOf } from "../../domain/Calendar.ts"
 import {
-  type BudgetName,
   budgetNames,
+  type Budgets,
   type BudgetScope,
   type Headroom,
+  isPeriod,
   type Period,
   periods,
   type Remaining
@@ -23,14 +24,18 @@ export const claimNames: ReadonlyArray<{ readonly by: ClaimName; readonly scope:
   { by: "users", scope: "key" }
 ]
 
-/** The budget of each of `budgetNames`; undefined for one that is not claimed. */
-export const budgetsOf = (claims: Claims): ReadonlyArray<number | undefined> =>
-  budgetNames.map((name) => budgetOf(claims, name))
-
-const budgetOf = (claims: Claims, { period, scope }: BudgetName): number | undefined => {
-  if (scope === "user") return claims.user?.budgets[period]
-  return (scope === "key" ? claims.budgets : claims.tenantBudgets)?.[period]
+const ofScope = (claims: Claims, scope: BudgetScope): Budgets | undefined => {
+  if (scope === "user") return claims.user?.budgets
+  return scope === "key" ? claims.budgets : claims.tenantBudgets
 }
+
+/** The budget of each of `budgetNames`; undefined for one that is not claimed. An extra budget claims the counter of all time. */
+export const budgetsOf = (claims: Claims): ReadonlyArray<number | undefined> =>
+  budgetNames.map(({ period, scope }) => {
+    const budgets = ofScope(claims, scope)
+    const isCounted = period === "total" && budgets?.extra !== undefined
+    return budgets?.[period] ?? (isCounted ? Number.MAX_SAFE_INTEGER : undefined)
+  })
 
 /**
  * How long a total is kept, in ms: well past its period, so that it is there when the period's last request
@@ -67,16 +72,16 @@ export interface Left {
 
 type PeriodsLeft = { -readonly [P in Period]?: Remaining }
 
-/** `instant` (epoch ms) is in the periods of the budgets: those of the request's admission. */
-export const headroomOf = (claims: Claims, instant: number, left: Left): Headroom => {
+/** `day`: in the periods of the budgets, that of the request's admission. With an extra budget more may be left than the limit. */
+export const headroomOf = (claims: Claims, day: Day, left: Left): Headroom => {
   const found: { readonly [S in BudgetScope]: PeriodsLeft } = { key: {}, tenant: {}, user: {} }
   for (let i = 0; i < budgetNames.length; i += 1) {
     const name = budgetNames[i]
     const remaining = left.budgets[i]
     if (name === undefined || remaining === undefined || remaining < 0) continue
-    const limit = budgetOf(claims, name)
+    const limit = ofScope(claims, name.scope)?.[name.period]
     if (limit === undefined) continue
-    found[name.scope][name.period] = { limit, remaining }
+    found[name.scope][name.period] = { limit: Math.max(limit, remaining), remaining }
   }
   const { user, limits } = claims
   const { userWindows: ofUser, windows: ofKey } = left
@@ -96,9 +101,10 @@ export const headroomOf = (claims: Claims, instant: number, left: Left): Headroo
       requestsMs: requests.requestsResetMs,
       tokensMs: tokens.tokensResetMs,
       budgetsS: {
-        day: secondsFrom(left.now, "day", instant),
-        month: secondsFrom(left.now, "month", instant),
-        total: secondsFrom(left.now, "total", instant)
+        day: secondsToEndOf("day", day, left.now),
+        week: secondsToEndOf("week", day, left.now),
+        month: secondsToEndOf("month", day, left.now),
+        total: secondsToEndOf("total", day, left.now)
       }
     }
   }
@@ -112,9 +118,8 @@ const isEmpty = (record: object): boolean => {
   return true
 }
 
-/** The counters of `instant` (epoch ms) whose flag is set; flags in the order of `budgetNames`. */
-export const missingOf = (instant: number, flags: ReadonlyArray<boolean>): Missing => {
-  const names = counterNamesAt(instant)
+/** The counters of `day` whose flag is set; flags in the order of `budgetNames`. */
+export const missingOf = ({ counters: names, start }: Day, flags: ReadonlyArray<boolean>): Missing => {
   const some = (scope: BudgetScope): Counters => {
     const found: { -readonly [P in Period]?: CounterName } = {}
     budgetNames.forEach((name, i) => {
@@ -124,16 +129,17 @@ export const missingOf = (instant: number, flags: ReadonlyArray<boolean>): Missi
   }
   const [tenantCounters, userCounters] = [some("tenant"), some("user")]
   return new Missing({
+    instant: start,
     counters: some("key"),
     ...(isEmpty(tenantCounters) ? {} : { tenantCounters }),
     ...(isEmpty(userCounters) ? {} : { userCounters })
   })
 }
 
-/** The counters that `reservation` is charged to, as if the Meter knew none of them. */
-export const countersOf = ({ admittedAt, claims }: Reservation): Missing =>
+/** The counters that a request of `day` is charged to, as if the Meter knew none of them. */
+export const countersOf = (claims: Claims, day: Day): Missing =>
   missingOf(
-    admittedAt,
+    day,
     budgetsOf(claims).map((budget) => budget !== undefined)
   )
 
@@ -167,16 +173,16 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
 
 /**
  * A refusal. Windows, slots and budgets that are only held give `waitMs`. That of a spent budget is 0: its wait is the
- * calendar's, from the store's time `now`.
+ * calendar's: until the period of `day` ends, from the store's time `now`.
  */
 export const refusal = (
   { by, scope }: { readonly by: ClaimName; readonly scope: BudgetScope },
   limit: number,
   waitMs: number,
-  now: number,
+  { day, now }: { readonly day: Day; readonly now: number },
   headroom: Headroom
 ): Refused => {
-  const isSpent = (by === "day" || by === "month" || by === "total") && waitMs === 0
-  const retryAfterS = isSpent ? secondsToEndOf(by, now) : Math.max(1, Math.ceil(waitMs / 1000))
+  const isSpent = isPeriod(by) && waitMs === 0
+  const retryAfterS = Math.max(1, isSpent ? secondsToEndOf(by, day, now) : Math.ceil(waitMs / 1000))
   return new Refused({ by, scope, limit, isSpent, retryAfterS, headroom })
 }

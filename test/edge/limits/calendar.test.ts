@@ -1,14 +1,17 @@
 /**
- * Periods end at midnight UTC, wherever the host is and whatever its clock says: a request belongs to the day and month
+ * Periods end at midnight of TIMEZONE, wherever the host is and whatever its clock says: a request belongs to the day and month
  * in which it was admitted, by the clock of the counters.
  */
+import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert } from "@effect/vitest"
 import { Clock, Effect, Fiber, Layer, Result } from "effect"
 import { HttpServer } from "effect/http"
 import { SqlClient } from "effect/sql"
 import { layerApp } from "../../../src/App.ts"
 import { layerLogging } from "../../../src/observability/logging.ts"
-import { endOf } from "../../../src/domain/Calendar.ts"
+import { makeCalendar, TimeZone, utc } from "../../../src/domain/Calendar.ts"
+import { compareWithAudit } from "../../../src/ledger/audited.ts"
+import { Records } from "../../../src/admin/records/Records.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../../src/admin/Registry.ts"
 import { readSettings } from "../../../src/Settings.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
@@ -53,27 +56,38 @@ const chat = (secret: string) => call("/api/chat", { secret, body: hello({ strea
 
 /** One process with its own counters, so that their clock can be set: the host's. */
 const state = { now: 0 }
-const embedded = Layer.unwrap(
-  Effect.map(Fake, ({ url }) => {
-    const backendUrl = new URL(url)
-    const settings = {
-      ...Result.getOrThrow(readSettings({ PORT: "0", LOG_LEVEL: "fatal", MODEL_DISCOVERY_REFRESH_S: "1" })),
-      backendUrl
-    }
-    return Layer.effect(
-      Gateway,
-      Effect.map(HttpServer.HttpServer, ({ address }) => ({
-        url: HttpServer.formatAddress(address),
-        settings
-      }))
-    ).pipe(Layer.provide(layerApp(settings, backendUrl)), Layer.provide(layerLogging(settings)))
-  })
-).pipe(Layer.provide(clockAt(() => state.now)))
+const embeddedIn = (timezone: string) =>
+  Layer.unwrap(
+    Effect.map(Fake, ({ url }) => {
+      const backendUrl = new URL(url)
+      const settings = {
+        ...Result.getOrThrow(
+          readSettings({ PORT: "0", LOG_LEVEL: "fatal", MODEL_DISCOVERY_REFRESH_S: "1", TIMEZONE: timezone })
+        ),
+        backendUrl
+      }
+      return Layer.effect(
+        Gateway,
+        Effect.map(HttpServer.HttpServer, ({ address }) => ({
+          url: HttpServer.formatAddress(address),
+          settings
+        }))
+      ).pipe(Layer.provide(layerApp(settings, backendUrl)), Layer.provide(layerLogging(settings)))
+    })
+  ).pipe(Layer.provide(clockAt(() => state.now)))
 
-const oneProcess = () =>
-  Layer.fresh(embedded).pipe(
+const layerAdmin = layerRegistry({
+  namespace: "tg_",
+  hash: quickHash,
+  defaults: { rpm: 60, tpm: 100_000, concurrent: 4 }
+})
+
+const oneProcess = (timezone = "UTC") =>
+  Layer.fresh(embeddedIn(timezone)).pipe(
     Layer.provideMerge(
-      layerRegistry({ namespace: "tg_", hash: quickHash, defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } })
+      Layer.mergeAll(Layer.fresh(layerAdmin), Records.layer).pipe(
+        Layer.provide(Layer.succeed(TimeZone, makeCalendar(timezone)))
+      )
     ),
     Layer.provideMerge(Layer.fresh(layerFake)),
     Layer.provideMerge(layerTestPostgres())
@@ -138,8 +152,95 @@ inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test
     let spent = yield* chat(secret)
     for (let i = 0; i < 5 && spent.status === 200; i++) spent = yield* chat(secret)
     assert.strictEqual(spent.status, 429)
-    const wait = ((endOf("day", state.now) ?? 0) - state.now) / 1000
+    const wait = (utc.dayAt(state.now).ends.day - state.now) / 1000
     assert.strictEqual(spent.headers.get("retry-after"), String(wait))
+  })
+})
+
+/** Midnight is at 18:15 UTC. */
+const kathmandu = makeCalendar("Asia/Kathmandu")
+
+inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
+  test("when a local day ends, then budgets begin anew, and all books have the local days", function* () {
+    const [backend, pg, registry] = [yield* Fake, yield* PgClient.PgClient, yield* Registry]
+    // The last one: ids of requests have the time of the host.
+    const [last, first] = [-1, 0].map((days) =>
+      kathmandu.dayNumbered(kathmandu.dayAt(Date.now()).number + days)
+    )
+    const midnight = first?.start ?? 0
+    const [yesterday, today] = [last?.date ?? "", first?.date ?? ""]
+    state.now = midnight - 60_000
+    const { prefix, secret, tenant } = yield* newKey({ concurrent: 2 })
+    yield* registry.setBudgets(prefix, { day: 20, week: 900, month: 1000 })
+    yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes('"m:latest"'))
+    backend.script(wire.atOnce())
+    const spend = Effect.fnUntraced(function* () {
+      let answer = yield* chat(secret)
+      for (let n = 0; n < 9 && answer.status === 200; n += 1) answer = yield* chat(secret)
+      return [answer.status, answer.headers.get("x-budget-period"), answer.headers.get("retry-after")]
+    })
+    assert.deepStrictEqual(yield* spend(), [429, "day", "60"])
+    state.now = midnight
+    const [fresh] = [yield* chat(secret)]
+    assert.deepStrictEqual(
+      [fresh.status, fresh.headers.get("x-budget-period"), fresh.headers.get("x-budget-reset")],
+      [200, "day", "86400"]
+    )
+    const days = yield* ledgerOf(prefix)
+    assert.deepStrictEqual(
+      days.map(([day]) => day),
+      [yesterday, today]
+    )
+    const rows = yield* sql<{ readonly day: string }>`
+      SELECT DISTINCT day::text AS day FROM audit_log WHERE key_prefix = ${prefix} AND admitted_at IS NOT NULL ORDER BY 1`
+    assert.deepStrictEqual(
+      rows.map(({ day }) => day),
+      [yesterday, today]
+    )
+    const report = yield* (yield* Records).report({
+      by: "day",
+      tenant,
+      top: 10,
+      since: { day: yesterday },
+      until: { day: today }
+    })
+    assert.deepStrictEqual(
+      report.rows.map(({ name, tokensIn, tokensOut }) => [name, tokensIn + tokensOut]),
+      days.map(([day, tokens]) => [day, tokens])
+    )
+    const compared = yield* compareWithAudit(
+      pg,
+      "ledger",
+      { from: yesterday, to: first?.dates.day.to ?? "" },
+      9
+    )
+    assert.deepStrictEqual([compared.differing, compared.compared], [0, 2])
+  })
+
+  test("when a key has more budget until tomorrow, then it goes on beyond its budget, and no further when that has ended", function* () {
+    const [backend, registry] = [yield* Fake, yield* Registry]
+    const begin = kathmandu.instantOf("2026-06-10T12:00")
+    state.now = begin
+    const { prefix, secret } = yield* newKey({ concurrent: 2 })
+    yield* registry.setBudgets(prefix, { month: 20 })
+    backend.script(wire.atOnce())
+    const spend = Effect.fnUntraced(function* () {
+      let [answer, served] = [yield* chat(secret), 0]
+      for (; served < 20 && answer.status === 200; served += 1) answer = yield* chat(secret)
+      return { served, message: answer.text }
+    })
+    const first = yield* spend()
+    assert.include(first.message, "monthly budget of 20 tokens is spent")
+    const added = yield* registry.addBudget(prefix, {
+      tokens: 40,
+      until: { at: new Date(begin + 3_600_000_000_000) }
+    })
+    assert.strictEqual(added?.tokens, 40)
+    const more = yield* eventually(spend(), ({ served }) => served > 0)
+    assert.isAtLeast(more.served, 3)
+    assert.include(more.message, "monthly budget of 60 tokens is spent")
+    const month = (yield* registry.showBudgets(prefix)).find(({ period }) => period === "month")
+    assert.isAtMost(month?.spent ?? 0, 61)
   })
 })
 
@@ -161,7 +262,7 @@ for (const hours of [26, -26]) {
       const refused = yield* chat(secret)
       assert.strictEqual(refused.status, 429)
       const now = Date.now()
-      const wait = ((endOf("day", now) ?? 0) - now) / 1000
+      const wait = (utc.dayAt(now).ends.day - now) / 1000
       assert.closeTo(Number(refused.headers.get("retry-after")), wait, 5)
       const days = yield* sql<{ readonly off: number }>`
           SELECT day - (now() AT TIME ZONE 'UTC')::date AS off FROM ledger JOIN api_keys k ON k.id = key_id

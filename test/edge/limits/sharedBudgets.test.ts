@@ -84,6 +84,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
       assert.deepStrictEqual(shown.at(-1), {
         period: "total",
         budget: 300,
+        extra: 0,
         spent: 300,
         state: "spent"
       })

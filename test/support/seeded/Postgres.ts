@@ -143,7 +143,7 @@ export class Postgres extends Store {
       Object.fromEntries(
         Object.entries(settings).map(([name, value]) => [
           name,
-          /^budget|^eachUser(?:Daily|Monthly|Total)$/.test(name) && typeof value === "number"
+          /^budget|^eachUser(?:Daily|Weekly|Monthly|Total)$/.test(name) && typeof value === "number"
             ? BigInt(value)
             : ["modelAliases", "aliasDefaults", "userRules"].includes(name)
               ? {}

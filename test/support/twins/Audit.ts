@@ -90,8 +90,8 @@ const make = (maxRows: number) =>
       spent: (owner, at) =>
         Effect.suspend(() => {
           if (down || ledgerDown) return new LedgerDown({ cause: new Error("down") })
-          const { day, month, total } = tables.spent(owner, new Date(at).toISOString(), true)
-          return Effect.succeed({ day, month, total })
+          const { day, month, total, week } = tables.spent(owner, new Date(at).toISOString(), true)
+          return Effect.succeed({ day, week, month, total })
         })
     })
 

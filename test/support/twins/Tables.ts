@@ -5,8 +5,8 @@
 import { Struct, type Types } from "effect"
 import type { Correction as Corrected } from "../../../src/audit/corrections.ts"
 import type { AuditRow, IntentRow, ProgressRow } from "../../../src/audit/rows.ts"
-import { monthOf } from "../../../src/domain/Calendar.ts"
-import type { Period } from "../../../src/domain/Limits.ts"
+import { numberOf, utc } from "../../../src/domain/Calendar.ts"
+import { type Period, periods } from "../../../src/domain/Limits.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import type { CounterOwner } from "../../../src/domain/Reservation.ts"
 
@@ -37,9 +37,8 @@ type Sums = { [P in Period]: number }
 const dayOf = (iso: string): string => iso.slice(0, 10)
 
 const add = (sums: Sums, day: string, at: string, tokens: number): void => {
-  sums.total += tokens
-  if (monthOf(Date.parse(day)) === monthOf(Date.parse(at))) sums.month += tokens
-  if (day === dayOf(at)) sums.day += tokens
+  const [own, { counters }] = [utc.dayNumbered(numberOf(day)).counters, utc.dayNumbered(numberOf(dayOf(at)))]
+  for (const period of periods) if (own[period] === counters[period]) sums[period] += tokens
 }
 
 export class Tables {
@@ -91,7 +90,8 @@ export class Tables {
       if (this.audit.has(row.request_id)) continue
       onRow(row, intent)
       this.audit.set(row.request_id, row)
-      if (row.admitted_at !== null) this.#book(row, dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
+      if (row.admitted_at !== null)
+        this.#book(row, row.day ?? dayOf(row.admitted_at), row.tokens_in + row.tokens_out, 1)
     }
     return there
   }
@@ -110,7 +110,7 @@ export class Tables {
       if (this.corrections.has(row.request_id) || !(was_aborted || isLate)) return []
       const admitted = logged.admitted_at ?? logged.arrived_at
       const { key_id, tenant_id, user_account } = logged
-      const [day, tokens] = [dayOf(admitted), tokens_in + tokens_out]
+      const [day, tokens] = [logged.day ?? dayOf(admitted), tokens_in + tokens_out]
       this.corrections.set(row.request_id, { key_id, day, tokens_in, tokens_out, status: row.status })
       if (this.ledger.has(`${key_id} ${day}`)) this.#book(logged, day, tokens, 0)
       const [account, admitted_at] = [this.accountOf(key_id), Date.parse(admitted)]
@@ -152,13 +152,13 @@ export class Tables {
         : key === undefined
           ? tenant_id === group
           : this.accountOf(key_id) === key
-    const sums: Sums = { day: 0, month: 0, total: 0 }
+    const sums: Sums = { day: 0, week: 0, month: 0, total: 0 }
     for (const row of (user === undefined ? this.ledger : this.userLedger).values())
       if (isOwn(row)) add(sums, row.day, at, row.tokens)
     const open = [...this.intents.values()].filter(isOwn)
     if (held)
       for (const one of open)
-        add(sums, dayOf(one.admitted_at), at, Math.max(one.held, one.tokens_in + one.tokens_out))
+        add(sums, one.day ?? dayOf(one.admitted_at), at, Math.max(one.held, one.tokens_in + one.tokens_out))
     return { ...sums, open: open.length }
   }
 

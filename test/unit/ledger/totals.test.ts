@@ -1,4 +1,5 @@
 /** What the counters are compared with: the ledger's day, month and whole time of many keys, and their open intents. */
+import { utc } from "../../../src/domain/Calendar.ts"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert, it } from "@effect/vitest"
 import { readTotals } from "../../../src/ledger/totals.ts"
@@ -28,15 +29,15 @@ test("when many keys are read at once, then each gets its own sum", function* ()
       FROM jsonb_array_elements_text(${pg.json(keys.slice(0, -1))}) AS k(id),
         jsonb_to_recordset(${pg.json(days)}) AS d(day text, tokens bigint)`
   const accounts = keys.map((key) => ({ group: "", key }))
-  const found = yield* readTotals(pg, accounts, Date.parse("2026-02-14T23:59:59.999Z"))
+  const found = yield* readTotals(pg, accounts, utc.dayAt(Date.parse("2026-02-14T23:59:59.999Z")))
   assert.deepStrictEqual([...found.keys()].sort(), keys)
   const last = keyAt(249)
   for (const [account, truth] of found) {
     const spent =
       account === last
-        ? { day: 0, month: 0, total: 0 }
-        : { day: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
+        ? { day: 0, week: 0, month: 0, total: 0 }
+        : { day: 3 * 1000, week: 3 * 1000, month: 3 * 11_100, total: 3 * 111_111 }
     assert.deepStrictEqual(truth, { open: 0, ...spent }, account)
   }
-  assert.strictEqual((yield* readTotals(pg, [], 0)).size, 0)
+  assert.strictEqual((yield* readTotals(pg, [], utc.dayAt(0))).size, 0)
 })

@@ -1,5 +1,6 @@
 /** The accounts that a request claims, and the users of each key that have one. */
-import { type BudgetName, type EffectiveLimits, periods } from "../../../domain/Limits.ts"
+import type { Day } from "../../../domain/Calendar.ts"
+import { type BudgetName, type EffectiveLimits, orderOf } from "../../../domain/Limits.ts"
 import { windowMs } from "../bounds.ts"
 import type { ClaimName } from "../Meter.ts"
 import type { WindowsLeft } from "../verdicts.ts"
@@ -44,13 +45,14 @@ interface Remainder {
 }
 
 /** The budget that has nothing left and decides. */
-export const fullBudget = (remainders: ReadonlyArray<Remainder>) => {
+export const fullBudget = (remainders: ReadonlyArray<Remainder>, { ends }: Day) => {
   const empty = remainders.filter(({ left }) => left <= 0)
   const spent = empty.filter(({ held, left }) => left + held <= 0)
   // What is held may be released unused at any moment: a budget that it alone fills decides last.
   const deciding = spent.length > 0 ? spent : empty
   // The one that ends last decides, because the request could not pass before; of equals the account's own.
-  const last = periods.findLast((period) => deciding.some(({ name }) => name.period === period))
+  const order = orderOf(ends.week > ends.month)
+  const last = order.findLast((period) => deciding.some(({ name }) => name.period === period))
   const decisive = deciding.find(({ name }) => name.period === last)
   return decisive && { ...decisive, waitMs: spent.length > 0 ? 0 : 1 }
 }

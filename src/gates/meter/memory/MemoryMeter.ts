@@ -5,7 +5,8 @@
  * Each operation gets the time in ms, which windows and leases are measured by; `epoch` makes the date of it. It runs to its
  * end, so it is atomic. After a restart totals are missing, and come back from the ledger.
  */
-import { budgetNames, type Headroom } from "../../../domain/Limits.ts"
+import { type Calendar, type Day, utc } from "../../../domain/Calendar.ts"
+import { budgetNames, extraOf, type Headroom, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
   type Claims,
@@ -48,6 +49,7 @@ const nameOf = (group: string, name: string, user = ""): string => JSON.stringif
 export class MemoryMeter {
   readonly #lives
   readonly #epoch: (now: number) => number
+  readonly #calendar: Calendar
   readonly #totals = new Totals()
   readonly #accounts = new Map<string, AccountState>()
   readonly #groupMarks = new Map<string, number>()
@@ -58,10 +60,11 @@ export class MemoryMeter {
   #sweptAt = 0
 
   /** `epoch`: the epoch ms of a time that an operation gets; by default it is epoch ms */
-  constructor(options: MeterOptions, epoch: (now: number) => number = (now) => now) {
+  constructor(options: MeterOptions, epoch: (now: number) => number = (now) => now, calendar = utc) {
     this.#lives = livesOf(options)
     this.#users = new Users(mostUsersOf(options))
     this.#epoch = epoch
+    this.#calendar = calendar
   }
 
   /** How much is kept: for tests of what is forgotten. */
@@ -80,22 +83,27 @@ export class MemoryMeter {
     const known = this.#recall(claims.account, ask.id, now)
     if (known === over) return undefined
     const at = known?.admittedAt ?? this.#epoch(now)
+    const day = this.#calendar.dayAt(at)
     const accounts = this.#openAll(claims, now)
     const asked = whole(ask.tokens)
     const full = fullLimit(accounts, asked, ask.slot)
-    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims, at)]
+    const counters = this.#totals.of(claims, day)
+    const budgets = this.#budgets(claims, counters, now)
     // What the key refuses in any case takes no user in and needs no counters: a name costs nothing to invent.
     const keyIsFull = claims.user !== undefined && known === undefined && full?.scope === "key"
     if (!keyIsFull) {
       const wait = known === undefined ? this.#takeUserIn(claims, now) : 0
-      if (wait > 0) return refusal(tooManyUsers, this.#users.most, wait, at, this.#headroom(claims, at, now))
-      const missing = this.#missing(claims, counters, at)
+      if (wait > 0) {
+        const headroom = this.#headroom(claims, day, now)
+        return refusal(tooManyUsers, this.#users.most, wait, { day, now: at }, headroom)
+      }
+      const missing = this.#missing(claims, counters, day)
       if (missing !== undefined) return missing
     }
     if (known !== undefined) return this.#reserved(claims, ask.id, known, now)
 
-    const headroom = this.#headroom(claims, at, now)
-    if (full !== undefined) return refusal(full, full.limit, full.waitMs, at, headroom)
+    const headroom = this.#headroom(claims, day, now)
+    if (full !== undefined) return refusal(full, full.limit, full.waitMs, { day, now: at }, headroom)
 
     const remainders = budgetNames.flatMap((name, i) => {
       const [budget, counter] = [budgets[i], counters[i]]
@@ -103,10 +111,10 @@ export class MemoryMeter {
         ? []
         : [{ name, budget, left: budget - counter.tokens, held: counter.held }]
     })
-    const decisive = asked > 0 ? fullBudget(remainders) : undefined
+    const decisive = asked > 0 ? fullBudget(remainders, day) : undefined
     if (decisive !== undefined) {
       const { budget, name, waitMs } = decisive
-      return refusal({ by: name.period, scope: name.scope }, budget, waitMs, at, headroom)
+      return refusal({ by: name.period, scope: name.scope }, budget, waitMs, { day, now: at }, headroom)
     }
 
     const available = Math.max(0, Math.min(roomOf(accounts), ...remainders.map(({ left }) => left)))
@@ -138,7 +146,8 @@ export class MemoryMeter {
     note(statesOf(accounts), request, Math.max(request.used, whole(used)))
 
     const least = Math.max(request.held, request.used)
-    const [budgets, counters] = [budgetsOf(claims), this.#totals.of(claims, request.admittedAt)]
+    const counters = this.#totals.of(claims, this.#calendar.dayAt(request.admittedAt))
+    const budgets = this.#budgets(claims, counters, now)
     const room = Math.min(
       roomOf(accounts) - (least - request.used),
       ...budgets.flatMap((budget, i) => {
@@ -169,13 +178,15 @@ export class MemoryMeter {
     const { admittedAt, claims, id } = reservation
     const known = this.#recall(claims.account, id, now)
     const accounts = this.#openAll(claims, now)
+    const day = this.#calendar.dayAt(admittedAt)
+    const budgets = this.#budgets(claims, this.#totals.of(claims, day), now)
     if (known === over) for (const { account } of accounts) account.releaseLapsed(id)
     else {
       const request = known ?? revive(reservation)
       for (const { account } of accounts) account.leases.delete(id)
       const unused = request.held - request.used
       note(statesOf(accounts), request, whole(used))
-      for (const counter of this.#totals.of(claims, request.admittedAt)) {
+      for (const counter of this.#totals.of(claims, this.#calendar.dayAt(request.admittedAt))) {
         if (counter === undefined) continue
         const { exact, tokens } = this.#chargedOn(request, counter)
         if (exact) charge(counter, request.used - tokens, -unused)
@@ -183,7 +194,7 @@ export class MemoryMeter {
       }
       this.#remember(claims, id, over, now)
     }
-    return this.#headroom(claims, admittedAt, now)
+    return this.#headroom(claims, day, now, budgets)
   }
 
   cancel(claims: Claims, id: string, now: number): void {
@@ -196,7 +207,7 @@ export class MemoryMeter {
       const unused = request.held - request.used
       note(accounts, request, 0)
       if (request.counted !== undefined) for (const { requests } of accounts) requests.take(request.counted)
-      for (const counter of this.#totals.of(claims, request.admittedAt)) {
+      for (const counter of this.#totals.of(claims, this.#calendar.dayAt(request.admittedAt))) {
         if (counter !== undefined && request.charged.has(counter)) charge(counter, -request.held, -unused)
       }
     }
@@ -204,9 +215,9 @@ export class MemoryMeter {
   }
 
   peek(claims: Claims, now: number): Headroom | Missing {
-    const at = this.#epoch(now)
-    const counters = this.#totals.of(claims, at)
-    return this.#missing(claims, counters, at) ?? this.#headroom(claims, at, now)
+    const day = this.#calendar.dayAt(this.#epoch(now))
+    const counters = this.#totals.of(claims, day)
+    return this.#missing(claims, counters, day) ?? this.#headroom(claims, day, now)
   }
 
   load(
@@ -219,7 +230,7 @@ export class MemoryMeter {
   }
 
   survey(of: Surveyed, instant: number, now: number): Snapshot {
-    const totals = this.#totals.amounts(of, instant)
+    const totals = this.#totals.amounts(of, this.#calendar.dayAt(instant))
     if (of.key === undefined) {
       const { accounts, group } = of
       const open = accounts.filter((key) => (this.#accounts.get(nameOf(group, key))?.leases.size ?? 0) > 0)
@@ -232,7 +243,7 @@ export class MemoryMeter {
   repair(of: Surveyed, instant: number, mark: number, truth: Amounts, now: number): boolean {
     const survey = this.survey(of, instant, now)
     if (survey.mark !== mark || survey.open > 0 || survey.lapsed.length > 0) return false
-    this.#totals.replace(of, instant, truth, this.#epoch(now))
+    this.#totals.replace(of, this.#calendar.dayAt(instant), truth, this.#epoch(now))
     this.#changes += 1
     if (of.key === undefined) this.#groupMarks.set(of.group, this.#changes)
     else this.#open(of, now).mark = this.#changes
@@ -269,7 +280,7 @@ export class MemoryMeter {
       if (leaving.until > now) return leaving.until - now
       this.#users.delete(nameOf(group, key), leaving.user)
       this.#accounts.delete(nameOf(group, key, leaving.user))
-      this.#totals.forget({ group, key, user: leaving.user }, this.#epoch(now))
+      this.#totals.forget({ group, key, user: leaving.user }, this.#calendar.dayAt(this.#epoch(now)))
     }
     this.#users.keep(nameOf(group, key), user, now + this.#users.keptMs(this.#lives.leaseMs))
     return 0
@@ -327,23 +338,37 @@ export class MemoryMeter {
     return { tokens: soon ? 0 : held, exact: false }
   }
 
-  #missing(
-    claims: Claims,
-    counters: ReadonlyArray<Counter | undefined>,
-    instant: number
-  ): Missing | undefined {
+  #missing(claims: Claims, counters: ReadonlyArray<Counter | undefined>, day: Day): Missing | undefined {
     const flags = budgetsOf(claims).map((budget, i) => budget !== undefined && counters[i] === undefined)
-    return flags.includes(true) ? missingOf(instant, flags) : undefined
+    return flags.includes(true) ? missingOf(day, flags) : undefined
   }
 
-  /** What is left. Budgets are those of the periods that contain `instant`. */
-  #headroom(claims: Claims, instant: number, now: number): Headroom {
+  /** The budgets as they are now: an extra budget raises those of its owner. */
+  #budgets(
+    claims: Claims,
+    counters: ReadonlyArray<Counter | undefined>,
+    now: number
+  ): ReadonlyArray<number | undefined> {
+    const extras = { key: claims.budgets.extra, tenant: claims.tenantBudgets?.extra, user: undefined }
+    return budgetsOf(claims).map((budget, i) => {
+      const [name, counter] = [budgetNames[i], counters[i]]
+      const total = counters[i - (i % periods.length) + periods.length - 1]
+      if (name === undefined || budget === undefined || counter === undefined || total === undefined)
+        return budget
+      const spent = { spent: counter.tokens, total: total.tokens }
+      return Math.min(Number.MAX_SAFE_INTEGER, budget + extraOf(extras[name.scope], this.#epoch(now), spent))
+    })
+  }
+
+  /** What is left. Budgets are those of the periods of `day`. */
+  #headroom(claims: Claims, day: Day, now: number, known?: ReadonlyArray<number | undefined>): Headroom {
     const [own, ofUser] = this.#openAll(claims, now)
-    const counters = this.#totals.of(claims, instant)
-    return headroomOf(claims, instant, {
+    const counters = this.#totals.of(claims, day)
+    const budgets = known ?? this.#budgets(claims, counters, now)
+    return headroomOf(claims, day, {
       windows: windowsLeft(own),
       userWindows: ofUser === undefined ? undefined : windowsLeft(ofUser),
-      budgets: budgetsOf(claims).map((budget, i) => {
+      budgets: budgets.map((budget, i) => {
         const counter = counters[i]
         return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)
       }),
@@ -355,7 +380,7 @@ export class MemoryMeter {
     const { admittedAt, available, held, slot } = request
     return new Reserved({
       reservation: { id, claims, held, available, admittedAt, slot },
-      headroom: this.#headroom(claims, admittedAt, now)
+      headroom: this.#headroom(claims, this.#calendar.dayAt(admittedAt), now)
     })
   }
 }

@@ -1,5 +1,5 @@
 /** The tokens of accounts and groups by period: a counter for each that was loaded from the ledger. */
-import { counterNamesAt } from "../../../domain/Calendar.ts"
+import type { Day } from "../../../domain/Calendar.ts"
 import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
@@ -43,8 +43,7 @@ export class Totals {
   }
 
   /** The counters that a request with `claims` is charged to, in the order of `budgetNames`; undefined: missing, or none. */
-  of(claims: Claims, instant: number): ReadonlyArray<Counter | undefined> {
-    const names = counterNamesAt(instant)
+  of(claims: Claims, { counters: names }: Day): ReadonlyArray<Counter | undefined> {
     const { account } = claims
     const owners = { key: account, tenant: { group: account.group }, user: userAccountOf(claims) }
     return budgetNames.map(({ period, scope }) => {
@@ -53,14 +52,12 @@ export class Totals {
     })
   }
 
-  /** Forgets the counters of an account in the periods of `instant`. */
-  forget(account: Account, instant: number): void {
-    for (const counter of Object.values(counterNamesAt(instant)))
-      this.#counters.delete(nameOf(account, counter))
+  /** Forgets the counters of an account in the periods of a day. */
+  forget(account: Account, { counters }: Day): void {
+    for (const counter of Object.values(counters)) this.#counters.delete(nameOf(account, counter))
   }
 
-  amounts(owner: CounterOwner, instant: number): Amounts {
-    const names = counterNamesAt(instant)
+  amounts(owner: CounterOwner, { counters: names }: Day): Amounts {
     const found: { -readonly [P in Period]?: number } = {}
     for (const period of periods) {
       const counter = this.#counters.get(nameOf(owner, names[period]))
@@ -82,8 +79,7 @@ export class Totals {
   }
 
   /** Loads counters again that exist: what was charged to the old ones is in `amounts`. */
-  replace(owner: CounterOwner, instant: number, amounts: Amounts, now: number): void {
-    const names = counterNamesAt(instant)
+  replace(owner: CounterOwner, { counters: names }: Day, amounts: Amounts, now: number): void {
     for (const period of periods) {
       const name = nameOf(owner, names[period])
       const [before, tokens] = [this.#counters.get(name), amounts[period]]

@@ -3,6 +3,7 @@
  * clock, so that a change of the wall clock frees no slot. The wall clock only decides the day.
  */
 import { Clock, Effect, Layer } from "effect"
+import { TimeZone } from "../../../domain/Calendar.ts"
 import { makeMonotonicMs } from "../../../infra/time.ts"
 import type { MeterOptions } from "../bounds.ts"
 import { Meter, MeterDown } from "../Meter.ts"
@@ -37,6 +38,9 @@ export const layerMemory = (options: MeterOptions): Layer.Layer<Meter> =>
     Effect.gen(function* () {
       const clock = yield* Clock.Clock
       const nowMs = yield* makeMonotonicMs
-      return makeMemory(new MemoryMeter(options, () => clock.currentTimeMillisUnsafe()), nowMs)
+      return makeMemory(
+        new MemoryMeter(options, () => clock.currentTimeMillisUnsafe(), yield* TimeZone),
+        nowMs
+      )
     })
   )

@@ -8,6 +8,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer, Record } from "effect"
+import { type Day, TimeZone } from "../../../domain/Calendar.ts"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { type Claims, claimsWithoutLimits, type Reservation } from "../../../domain/Reservation.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
@@ -46,22 +47,29 @@ const decode = (verb: string, value: unknown, ofUser = false): Effect.Effect<Rep
   return reply === undefined ? unexpected(verb, value) : Effect.succeed(reply)
 }
 
-const verdictOf = (claims: Claims, ask: ReserveRequest, reply: Reply): Effect.Effect<Verdict, MeterDown> => {
+const verdictOf = (
+  claims: Claims,
+  ask: ReserveRequest,
+  reply: Reply,
+  dayAt: (instant: number) => Day
+): Effect.Effect<Verdict, MeterDown> => {
   switch (reply.tag) {
     case "reserved": {
       const { admittedAt, available, held, left, slot } = reply
       const reservation = { id: ask.id, claims, held, available, admittedAt, slot }
-      return Effect.succeed(new Reserved({ reservation, headroom: headroomOf(claims, admittedAt, left) }))
+      return Effect.succeed(
+        new Reserved({ reservation, headroom: headroomOf(claims, dayAt(admittedAt), left) })
+      )
     }
     case "refused": {
       const { claim, left, limit, now, waitMs } = reply
-      const name = claimNames[claim - 1]
+      const [name, day] = [claimNames[claim - 1], dayAt(now)]
       return name === undefined
         ? unexpected("reserve", reply)
-        : Effect.succeed(refusal(name, limit, waitMs, now, headroomOf(claims, left.now, left)))
+        : Effect.succeed(refusal(name, limit, waitMs, { day, now }, headroomOf(claims, day, left)))
     }
     case "missing":
-      return Effect.succeed(missingOf(reply.instant, reply.flags))
+      return Effect.succeed(missingOf(dayAt(reply.instant), reply.flags))
     case "ended":
       return new MeterDown({ cause: `request ${ask.id} is over` })
     default:
@@ -88,6 +96,7 @@ export const makeRedis = Effect.fnUntraced(function* (
   time: () => number = () => -1
 ) {
   const clock = yield* Clock.Clock
+  const { dayAt, dayNumbered } = yield* TimeZone
   const keys = makeKeys(options.prefix ?? "tollgate:")
   const { leaseMs, ledgerLagMs, rememberMs } = livesOf(options)
   const ofAccounts = makeAccountCalls(redis, keys, [leaseMs, rememberMs, ledgerLagMs], mostUsersOf(options))
@@ -101,40 +110,39 @@ export const makeRedis = Effect.fnUntraced(function* (
     verb: AccountVerb,
     claims: Claims,
     id: string,
-    instant: number,
+    day: Day,
     own: ReadonlyArray<number>
   ): Effect.Effect<Reply, MeterDown> =>
     Effect.suspend(() =>
-      Effect.matchEffect(ofAccounts[verb]({ claims, id, instant, now: time(), own }), {
+      Effect.matchEffect(ofAccounts[verb]({ claims, id, day, now: time(), own }), {
         onFailure: down,
         onSuccess: (value) => decode(verb, value, claims.user !== undefined)
       })
     )
 
-  /** Uses the counters of `instant`. When Redis answers that another day decides, then those of that day. */
+  /** Uses the counters of `day`: a reservation is charged to those of the day of its admission. When Redis answers that another day decides, then those of that day. */
   const callOnDay = (
     verb: AccountVerb,
     claims: Claims,
     id: string,
-    instant: number,
+    day: Day,
     own: ReadonlyArray<number>,
     left = attempts
   ): Effect.Effect<Reply, MeterDown> =>
     left === 0
       ? new MeterDown({ cause: "the time of the store is unknown" })
       : Effect.filterOrElse(
-          call(verb, claims, id, instant, own),
+          call(verb, claims, id, day, own),
           (reply) => reply.tag !== "stale",
-          (reply) => callOnDay(verb, claims, id, reply.instant, own, left - 1)
+          (reply) => {
+            const right = reply.day < 0 ? dayAt(reply.instant) : dayNumbered(reply.day)
+            return callOnDay(verb, claims, id, right, own, left - 1)
+          }
         )
 
   /** The host's clock guesses the day, and Redis corrects it. */
   const callToday = (verb: AccountVerb, claims: Claims, id: string, own: ReadonlyArray<number>) =>
-    Effect.suspend(() => callOnDay(verb, claims, id, clock.currentTimeMillisUnsafe(), own))
-
-  /** About a reservation: it is charged to the counters of the day of its admission. */
-  const callFor = (verb: AccountVerb, reservation: Reservation, own: ReadonlyArray<number>) =>
-    callOnDay(verb, reservation.claims, reservation.id, reservation.admittedAt, own)
+    Effect.suspend(() => callOnDay(verb, claims, id, dayAt(clock.currentTimeMillisUnsafe()), own))
 
   const callGroup = Effect.fnUntraced(function* (
     verb: keyof typeof ofGroups,
@@ -153,10 +161,11 @@ export const makeRedis = Effect.fnUntraced(function* (
     instant: number,
     own: ReadonlyArray<number>
   ): Effect.Effect<Reply, MeterDown> => {
-    if (of.key !== undefined) return call(verb, claimsWithoutLimits(of), "", instant, own)
+    const day = dayAt(instant)
+    if (of.key !== undefined) return call(verb, claimsWithoutLimits(of), "", day, own)
     const { accounts, group } = of
     const names = accounts.map((key) => keys.accountOf({ group, key }))
-    return callGroup(`${verb}Group`, [...keys.countersOf({ group }, instant), ...names], own)
+    return callGroup(`${verb}Group`, [...keys.countersOf({ group }, day), ...names], own)
   }
 
   return Meter.of({
@@ -164,29 +173,33 @@ export const makeRedis = Effect.fnUntraced(function* (
       const own = [whole(ask.tokens), ask.slot ? 1 : 0, leastOf(ask)]
       return requirements.pipe(
         Effect.andThen(callToday("reserve", claims, ask.id, own)),
-        Effect.flatMap((reply) => verdictOf(claims, ask, reply))
+        Effect.flatMap((reply) => verdictOf(claims, ask, reply, dayAt))
       )
     },
 
     renew: Effect.fnUntraced(function* (reservation, used, want) {
-      const reply = yield* callFor("renew", reservation, [...heldBy(reservation), whole(used), whole(want)])
+      const { admittedAt, claims, id } = reservation
+      const own = [...heldBy(reservation), whole(used), whole(want)]
+      const reply = yield* callOnDay("renew", claims, id, dayAt(admittedAt), own)
       if (reply.tag !== "renewed") return yield* unexpected("renew", reply)
       return { held: reply.held, exhausted: reply.exhausted }
     }),
 
     settle: Effect.fnUntraced(function* (reservation, used) {
-      const reply = yield* callFor("settle", reservation, [...heldBy(reservation), whole(used)])
+      const { admittedAt, claims, id } = reservation
+      const day = dayAt(admittedAt)
+      const reply = yield* callOnDay("settle", claims, id, day, [...heldBy(reservation), whole(used)])
       if (reply.tag !== "left") return yield* unexpected("settle", reply)
-      return headroomOf(reservation.claims, reservation.admittedAt, reply.left)
+      return headroomOf(claims, day, reply.left)
     }),
 
     cancel: ({ claims, id }) => Effect.asVoid(callToday("cancel", claims, id, [])),
 
     peek: Effect.fnUntraced(function* (claims): Effect.fn.Return<Headroom | Missing, MeterDown> {
       const reply = yield* callToday("peek", claims, "", [])
-      if (reply.tag === "missing") return missingOf(reply.instant, reply.flags)
+      if (reply.tag === "missing") return missingOf(dayAt(reply.instant), reply.flags)
       if (reply.tag !== "left") return yield* unexpected("peek", reply)
-      return headroomOf(claims, reply.left.now, reply.left)
+      return headroomOf(claims, dayAt(reply.left.now), reply.left)
     }),
 
     load: (owner, counters) => {

@@ -220,12 +220,17 @@ local function read_account(key, before)
   return account
 end
 
+-- Whether a request that is admitted now counts to the day of the call.
+local function is_today()
+  return now >= DAY_START and now < DAY_END
+end
+
 local function open_accounts()
   if accounts then return end
   local shared = BEFORE_NUMBERS - SHARED_NUMBERS
-  accounts = {read_account(KEYS[BEFORE_KEYS + 1], shared + 2)}
+  accounts = {read_account(KEYS[BEFORE_KEYS + 1], shared + BEFORE_LIMITS)}
   if ACCOUNTS > 1 then
-    local account = read_account(KEYS[BEFORE_KEYS + 2], shared + 8 + COUNTERS)
+    local account = read_account(KEYS[BEFORE_KEYS + 2], shared + BEFORE_CLAIMS + COUNTERS)
     -- Its name in the set of users: its key is `<set>:<name>:account`.
     account.users, account.user = USERS, string.sub(account.key, #USERS + 2, -9)
     accounts[2] = account
@@ -257,7 +262,7 @@ local function take_user_in()
     if wait > 0 then return wait end
     call('ZREM', USERS, last[1])
     call('DEL', left .. ':account')
-    for i = 7, COUNTERS do
+    for i = 2 * PERIODS + 1, COUNTERS do
       call('DEL', left .. string.sub(KEYS[BEFORE_COUNTERS + i], #USERS + 2 + #user))
     end
   end

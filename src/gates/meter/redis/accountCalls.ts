@@ -3,19 +3,20 @@
  * with 32 connections that halves the CPU of Redis for a request.
  */
 import { Effect, Record } from "effect"
-import { counterNamesAt, dayNumber } from "../../../domain/Calendar.ts"
-import { type Budgets, noBudgets, periods } from "../../../domain/Limits.ts"
-import type { Account, Claims, CounterOwner, UserLimits } from "../../../domain/Reservation.ts"
+import type { Day } from "../../../domain/Calendar.ts"
+import { type ExtraBudget, periods } from "../../../domain/Limits.ts"
+import type { Account, Claims, CounterOwner } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { isRefusal, type Redis, RedisFailed } from "../../../infra/Redis.ts"
+import { budgetsOf } from "../verdicts.ts"
 import { parseJson } from "./replies.ts"
 import { accountScripts, type AccountVerb, callsAtOnce } from "./scripts.ts"
 
 export interface AccountCall {
   readonly claims: Claims
   readonly id: string
-  /** names the day and month of the counters, epoch ms */
-  readonly instant: number
+  /** names the counters */
+  readonly day: Day
   /** epoch ms, or -1 for the time of Redis */
   readonly now: number
   /** the numbers of the operation */
@@ -35,9 +36,9 @@ export const makeKeys = (prefix: string) => {
     usersOf: ({ group, key }: Account) => `${nameOf({ group, key })}:users`,
     accountOf: (owner: CounterOwner) => `${nameOf(owner)}:account`,
     counterOf: (owner: CounterOwner, counter: string) => `${nameOf(owner)}:tokens:${counter}`,
-    countersOf: (owner: CounterOwner, instant: number) => {
-      const [name, names] = [nameOf(owner), counterNamesAt(instant)]
-      return periods.map((period) => `${name}:tokens:${names[period]}`)
+    countersOf: (owner: CounterOwner, { counters }: Day) => {
+      const name = nameOf(owner)
+      return periods.map((period) => `${name}:tokens:${counters[period]}`)
     },
     recordsOf: ({ group }: CounterOwner) => `${nameOf({ group })}:request:`
   }
@@ -45,63 +46,62 @@ export const makeKeys = (prefix: string) => {
 
 export type Keys = ReturnType<typeof makeKeys>
 
-const amountsOf = (budgets: Budgets) => periods.map((period) => budgets[period] ?? -1)
-
-const userNumbersOf = ({ budgets, limits }: UserLimits, mostUsers: number) => [
-  ...amountsOf(budgets),
-  limits.rpm,
-  limits.tpm,
-  limits.concurrent,
-  mostUsers
-]
+const extraNumbersOf = (extra: ExtraBudget | undefined) =>
+  extra === undefined ? [0, 0, 0] : [extra.tokens, extra.upTo, extra.until]
 
 /** What is the same for all calls with the same claims on one day. */
 interface Shared {
-  readonly day: number
+  readonly day: Day
   readonly names: ReadonlyArray<string>
   /** names of the records, without the id, and where the id begins: Lua counts bytes, from 1 */
   readonly records: string
   readonly idFrom: number
   /** 1, or 2 with an end user */
   readonly owners: number
-  /** in the order of `state.lua`, after the time and the day */
+  /** in the order of `state.lua`, after the time */
   readonly numbers: ReadonlyArray<number>
 }
 
 /** Returns the keys and numbers of one command, and for each of its replies the index of the call. */
 export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers: number) => {
-  const sharedOf = ({ claims, instant }: AccountCall, day: number): Shared => {
+  const sharedOf = ({ claims, day }: AccountCall): Shared => {
     const { account, user } = claims
     const group = { group: account.group }
     const ofUser = user && { ...account, user: user.id }
     const names = [
       keys.accountOf(account),
       ...(ofUser === undefined ? [] : [keys.accountOf(ofUser), keys.usersOf(account)]),
-      ...keys.countersOf(account, instant),
-      ...keys.countersOf(group, instant),
-      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, instant))
+      ...keys.countersOf(account, day),
+      ...keys.countersOf(group, day),
+      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, day))
     ]
+    const owners = user === undefined ? 1 : 2
     const numbers = [
+      day.number,
+      day.start,
+      day.ends.day,
+      day.ends.week > day.ends.month ? 1 : 0,
+      ...extraNumbersOf(claims.budgets.extra),
+      ...extraNumbersOf(claims.tenantBudgets?.extra),
       claims.limits.rpm,
       claims.limits.tpm,
       claims.limits.concurrent,
       ...lives,
-      ...amountsOf(claims.budgets),
-      ...amountsOf(claims.tenantBudgets ?? noBudgets),
-      ...(user === undefined ? [] : userNumbersOf(user, mostUsers))
+      ...budgetsOf(claims)
+        .slice(0, (owners + 1) * periods.length)
+        .map((budget) => budget ?? -1),
+      ...(user === undefined ? [] : [user.limits.rpm, user.limits.tpm, user.limits.concurrent, mostUsers])
     ]
     const records = keys.recordsOf(group)
-    const owners = user === undefined ? 1 : 2
     return { day, names, records, idFrom: Buffer.byteLength(records) + 1, owners, numbers }
   }
 
   /** The claims of a key are one object until the key is read again (`Limiter.ts`). */
   const known = new WeakMap<Claims, Shared>()
   const shared = (call: AccountCall): Shared => {
-    const day = dayNumber(call.instant)
     const before = known.get(call.claims)
-    if (before?.day === day) return before
-    const made = sharedOf(call, day)
+    if (before?.day.number === call.day.number) return before
+    const made = sharedOf(call)
     known.set(call.claims, made)
     return made
   }
@@ -123,7 +123,7 @@ export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers:
         own.push(...(calls[i]?.own ?? []))
       }
       numbers.push(indices.length, of.idFrom, own.length / indices.length, of.owners)
-      numbers.push(now, of.day, ...of.numbers, ...own)
+      numbers.push(now, ...of.numbers, ...own)
       order.push(...indices)
     }
     return { names, numbers, order }

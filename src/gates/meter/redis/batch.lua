@@ -7,8 +7,8 @@ local replies = {}
 local function begin_section(before_keys, before_numbers)
   local id_from
   REQUESTS_HERE, id_from, OWN_NUMBERS, ACCOUNTS = unpack(NUMBERS, before_numbers + 1, before_numbers + SECTION_NUMBERS)
-  COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 6, 14, before_keys + 1
-  if ACCOUNTS > 1 then COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 9, 21, before_keys + 3 end
+  COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 2 * PERIODS, BEFORE_CLAIMS + 2 * PERIODS, before_keys + 1
+  if ACCOUNTS > 1 then COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 3 * PERIODS, BEFORE_CLAIMS + 3 * PERIODS + 4, before_keys + 3 end
   BEFORE_KEYS, BEFORE_RECORDS = before_keys, BEFORE_COUNTERS + COUNTERS
   BEFORE_NUMBERS = before_numbers + SECTION_NUMBERS + SHARED_NUMBERS
   USERS, MOST_USERS = KEYS[before_keys + 3], NUMBERS[BEFORE_NUMBERS]
@@ -16,11 +16,25 @@ local function begin_section(before_keys, before_numbers)
   for i = 1, REQUESTS_HERE do names[i] = 'h' .. string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
 end
 
+-- An extra budget raises the budgets of its owner by what was left of it when their periods began. The total has what was used
+-- before, because each request is in both counters.
+local function raise_budgets(before, before_extra)
+  local total = counters[before + PERIODS]
+  local tokens, up_to, ends = unpack(NUMBERS, before_extra + 1, before_extra + 3)
+  if now >= ends or not total then return end
+  for i = before + 1, before + PERIODS do
+    local counter = counters[i]
+    if BUDGETS[i] >= 0 and counter then
+      BUDGETS[i] = min(NEVER, BUDGETS[i] + max(0, min(tokens, up_to - total.tokens + counter.tokens)))
+    end
+  end
+end
+
 local function read_section()
   local shared = BEFORE_NUMBERS - SHARED_NUMBERS
-  DAY = NUMBERS[shared + 2]
-  LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + 6, shared + 8)
-  BUDGETS = {unpack(NUMBERS, shared + 9, shared + 8 + COUNTERS)}
+  DAY, DAY_START, DAY_END, WEEK_IS_LATER = unpack(NUMBERS, shared + 2, shared + 5)
+  LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + BEFORE_LIMITS + 4, shared + BEFORE_CLAIMS)
+  BUDGETS = {unpack(NUMBERS, shared + BEFORE_CLAIMS + 1, shared + BEFORE_CLAIMS + COUNTERS)}
   now = clock(NUMBERS[shared + 1])
   THIS_GROUP = floor(now / GROUP_MS)
   local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS + 1, BEFORE_RECORDS + REQUESTS_HERE))
@@ -30,6 +44,8 @@ local function read_section()
     if counters[i] then generations[i] = counters[i].generation end
   end
   for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
+  raise_budgets(0, shared + 5)
+  raise_budgets(PERIODS, shared + 8)
   accounts = nil
   headroom_formats, all_found = {}, false
 end

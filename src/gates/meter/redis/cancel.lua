@@ -7,7 +7,7 @@ if record == 'x' then
   return reply('done', {})
 end
 if record then
-  if record.day ~= DAY then return reply('stale', {record.at}) end
+  if record.day ~= DAY then return reply('stale', {record.at, record.day}) end
   open_accounts()
   release()
   for a = 1, ACCOUNTS do take_from_window(accounts[a].requests, min(record.req, THIS_GROUP), 1) end

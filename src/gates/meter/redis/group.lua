@@ -1,11 +1,11 @@
 -- The part that all scripts of a group share; it follows start.lua.
 --
--- KEYS     the group's counters: day, month and all time; then the accounts of the group
+-- KEYS     the group's counters: day, week, month and all time; then the accounts of the group
 -- Numbers  now in ms or -1; then the numbers of the operation
-local COUNTERS = 3
+local COUNTERS = PERIODS
 local now, time = clock(NUMBERS[1])
 
-local stored = call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local stored = call('MGET', unpack(KEYS, 1, COUNTERS))
 local counters = {}
 for i = 1, COUNTERS do counters[i] = parse_counter(stored[i]) end
 

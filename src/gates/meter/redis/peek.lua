@@ -1,6 +1,6 @@
 #!lua
 -- What is left, without admitting anything.
-if floor(now / DAY_MS) ~= DAY then return reply('stale', {now}) end
+if not is_today() then return reply('stale', {now, -1}) end
 read_record()
 local missing = missing_counters(now)
 if missing then return missing end

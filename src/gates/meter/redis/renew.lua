@@ -6,7 +6,7 @@ local record = read_record()
 if record == 'x' then return reply('renewed', {0, 1}) end
 -- A request that Redis has lost: it is created again from the numbers of its owner.
 record = record or new_record(admitted_at, owner_held, owner_available, owner_slot, -1, {})
-if record.day ~= DAY then return reply('stale', {record.at}) end
+if record.day ~= DAY then return reply('stale', {record.at, record.day}) end
 open_accounts()
 release()
 local unused = {}

@@ -56,7 +56,8 @@ const readers = {
     instant: next(),
     flags: (ofUser ? budgetsOfAll : budgetsOfOthers).map(() => next() === 1)
   }),
-  stale: (next: Next) => ({ tag: "stale" as const, instant: next() }),
+  /** `day`: the number of the day that it was charged to; -1: it was not */
+  stale: (next: Next) => ({ tag: "stale" as const, instant: next(), day: next() }),
   ended: () => ({ tag: "ended" as const }),
   renewed: (next: Next) => ({ tag: "renewed" as const, held: next(), exhausted: next() === 1 }),
   left: (next: Next, ofUser: boolean) => ({ tag: "left" as const, left: leftOf(next, ofUser) }),

@@ -5,9 +5,9 @@ local asked, wants_slot, least = own_numbers()
 local record = read_record()
 if record == 'x' then return reply('ended', {}) end
 if record then
-  if record.day ~= DAY then return reply('stale', {record.at}) end
-elseif floor(now / DAY_MS) ~= DAY then
-  return reply('stale', {now})
+  if record.day ~= DAY then return reply('stale', {record.at, record.day}) end
+elseif not is_today() then
+  return reply('stale', {now, -1})
 end
 open_accounts()
 -- What the key refuses in any case takes no user in and needs no counters: a name costs nothing to invent.
@@ -55,8 +55,9 @@ if asked > 0 then
   --
   -- Held tokens may be released unused at any time. A budget that only they fill decides last, and its wait is not 0.
   local held_by_others
-  for period = 3, 1, -1 do
-    for i = period, COUNTERS, 3 do
+  for n = PERIODS, 1, -1 do
+    local period = WEEK_IS_LATER == 1 and (n == 2 or n == 3) and 5 - n or n
+    for i = period, COUNTERS, PERIODS do
       local counter = counters[i]
       if BUDGETS[i] >= 0 and counter.tokens >= BUDGETS[i] then
         if counter.tokens - counter.held >= BUDGETS[i] then

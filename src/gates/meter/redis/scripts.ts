@@ -8,7 +8,7 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Record } from "effect"
-import type { BudgetScope } from "../../../domain/Limits.ts"
+import { type BudgetScope, periods } from "../../../domain/Limits.ts"
 import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
 import type { ClaimName } from "../Meter.ts"
 import { claimNames } from "../verdicts.ts"
@@ -23,6 +23,10 @@ const figures: { readonly [name: string]: number } = {
   GROUP_MS: groupMs,
   MOST_LAPSED: lapsedMost,
   USERS_KEPT_MS: usersKeptMs,
+  PERIODS: periods.length,
+  // Numbers that the requests of a section share (state.lua), before the limits and before the budgets.
+  BEFORE_LIMITS: 11,
+  BEFORE_CLAIMS: 17,
   BY_REQUESTS: claimOf("requests"),
   BY_TOKENS: claimOf("tokens"),
   BY_SLOTS: claimOf("concurrency"),
@@ -43,7 +47,7 @@ const read = (name: string): string =>
  *   (`state.lua`); fields `h<id>` are what running requests hold (`slot:tokens:until`; `0:tokens:0` once the lease has ended and
  *   only the hold is left). One key, so it is lost as a whole or not at all.
  * - record, a string per request: what it holds and where it was counted; `x` once it is over (a tombstone).
- * - day, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same three,
+ * - day, week, month, total, a string each: `tokens:held:at:generation`, `at` being when it was loaded. The group has the same four,
  *   for the budgets that its accounts share.
  * - users, a sorted set: the users of the account that have accounts of their own, by the time until which these are kept.
  */

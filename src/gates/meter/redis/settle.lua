@@ -3,7 +3,7 @@
 local admitted_at, owner_held, owner_available, owner_slot, used = own_numbers()
 
 local record = read_record()
-if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at}) end
+if record and record ~= 'x' and record.day ~= DAY then return reply('stale', {record.at, record.day}) end
 open_accounts()
 if record == 'x' then
   release_lapsed()

@@ -5,21 +5,22 @@
 -- A call has sections. All requests of a section are of one account, and share all numbers but those of the operation. They may
 -- be of one user of the account, who has an account of the same form: then each operation is done on both.
 --
--- KEYS     for each section: the account; with a user, the account of the user and the set of all users; counters: day, month
---          and all time of the account, then of its group, then of the user; then the record of each request, which ends
+-- KEYS     for each section: the account; with a user, the account of the user and the set of all users; counters: day, week,
+--          month and all time of the account, then of its group, then of the user; then the record of each request, which ends
 --          with the id of the request
 -- Numbers  for each section: how many requests it has; where the id begins in the key of a record; how many numbers of its
---          own a request has; how many accounts, 1 or 2; then those that the requests share: now in ms or -1; the UTC day;
---          limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its
+--          own a request has; how many accounts, 1 or 2; then those that the requests share: now in ms or -1; the day, its
+--          start and its end; 1 when its week ends after its month; extra budgets of the account and of its group: tokens, what is
+--          used in all when they are used, their end; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its
 --          admission a request may be missing in the ledger (ms); the budgets of the counters, -1 for none; with a user, the
 --          limits of the user, and how many users there may be; then the own numbers of each request
 local SECTION_NUMBERS = 4
 local ACCOUNTS, COUNTERS, SHARED_NUMBERS, USERS, MOST_USERS
-local DAY_MS, NEVER = 86400000, 9007199254740991
+local NEVER = 9007199254740991
 
 -- Of the section: set by `begin_section`.
 local BEFORE_KEYS, BEFORE_COUNTERS, BEFORE_RECORDS, BEFORE_NUMBERS, REQUESTS_HERE, OWN_NUMBERS
-local now, DAY, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
+local now, DAY, DAY_START, DAY_END, WEEK_IS_LATER, LEASE, KEEP_RECORD, LEDGER_LAG, BUDGETS, THIS_GROUP
 -- `h<id>` of each request: the field of the account, and the name of the request in tables here.
 local names
 

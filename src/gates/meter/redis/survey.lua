@@ -15,7 +15,7 @@ for i = 1, #fields, 2 do
   end
 end
 local numbers = {#fields > 0 and account.writes or 0, running}
-for i = 1, 3 do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
+for i = 1, PERIODS do numbers[2 + i] = counters[i] and counters[i].tokens or -1 end
 -- An empty table would be encoded as an object.
 local ids = #lapsed > 0 and cjson.encode(lapsed) or '[]'
 return string.sub(reply('surveyed', numbers), 1, -2) .. ',' .. ids .. ']'

@@ -160,7 +160,13 @@ it("when a period has long ended, then its totals are dropped, and those of a ru
   ]
   for (let at = begin; at < begin + 6 * day; at += hour) counters.load(account, at === begin ? first : [], at)
   const missing = counters.peek(claims, begin + 6 * day)
-  assert.deepStrictEqual(missing, new Missing({ counters: { day: "2026-11-27" } }))
+  assert.deepStrictEqual(
+    missing,
+    new Missing({ instant: Date.UTC(2026, 10, 27), counters: { day: "2026-11-27" } })
+  )
   // A clock that goes back to the first day finds no stale total there.
-  assert.deepStrictEqual(counters.peek(claims, begin), new Missing({ counters: { day: "2026-11-21" } }))
+  assert.deepStrictEqual(
+    counters.peek(claims, begin),
+    new Missing({ instant: Date.UTC(2026, 10, 21), counters: { day: "2026-11-21" } })
+  )
 })

@@ -1,11 +1,12 @@
 /** How calls of an account's script become one command: which of them share their keys and numbers. */
 import { assert, it } from "@effect/vitest"
+import { utc } from "../../../../../src/domain/Calendar.ts"
 import type { Claims } from "../../../../../src/domain/Reservation.ts"
 import { makeEncoder, makeKeys } from "../../../../../src/gates/meter/redis/accountCalls.ts"
 
 const midnight = Date.UTC(2026, 10, 22)
 const instant = midnight + 1000
-const day = Math.floor(midnight / 86_400_000)
+const day = utc.dayAt(midnight)
 
 const claims = (changes: Partial<Claims> = {}): Claims => ({
   account: { group: "tenant", key: "key" },
@@ -20,17 +21,32 @@ const encoded = (calls: ReadonlyArray<readonly [Claims, id: string, instant?: nu
     makeKeys("p:"),
     [11, 12, 13],
     10_000
-  )(calls.map(([claims, id, at = instant, now = -1]) => ({ claims, id, instant: at, now, own: [1, 2] })))
+  )(
+    calls.map(([claims, id, at = instant, now = -1]) => ({
+      claims,
+      id,
+      day: utc.dayAt(at),
+      now,
+      own: [1, 2]
+    }))
+  )
 
 /** The numbers of a section. */
-const section = (count: number, now = -1, limits = [60, 1000, 4], budgets = [5, -1, -1, -1, 7, -1]) => {
+const section = (
+  count: number,
+  now = -1,
+  limits = [60, 1000, 4],
+  budgets = [5, -1, -1, -1, -1, -1, 7, -1]
+) => {
   const own = Array.from({ length: count }, () => [1, 2]).flat()
-  return [count, 20, 2, 1, now, day, ...limits, 11, 12, 13, ...budgets, ...own]
+  const today = [day.number, day.start, day.ends.day, 0]
+  const noExtra = [0, 0, 0, 0, 0, 0]
+  return [count, 20, 2, 1, now, ...today, ...noExtra, ...limits, 11, 12, 13, ...budgets, ...own]
 }
 const keysOf = (name: string, group: string, date = "2026-11-22") => [
   `${name}:account`,
   ...[name, group].flatMap((owner) =>
-    [date, date.slice(0, 7), "total"].map((counter) => `${owner}:tokens:${counter}`)
+    [date, "w2026-11-16", date.slice(0, 7), "total"].map((counter) => `${owner}:tokens:${counter}`)
   )
 ]
 
@@ -58,13 +74,13 @@ it("when limits, budgets, the time or the day of an account change, then each ca
     [same, "f", midnight - 1]
   ])
   assert.deepStrictEqual(order, [0, 4, 1, 2, 3, 5])
-  assert.deepStrictEqual(numbers.slice(0, -20), [
+  assert.deepStrictEqual(numbers.slice(0, -31), [
     ...section(2),
     ...section(1, -1, [61, 1001, 5]),
-    ...section(1, -1, undefined, [-1, -1, -1, -1, -1, 8]),
+    ...section(1, -1, undefined, [-1, -1, -1, -1, -1, -1, -1, 8]),
     ...section(1, 5)
   ])
-  assert.deepStrictEqual(names.slice(-8), [
+  assert.deepStrictEqual(names.slice(-10), [
     ...keysOf("p:{tenant}:key", "p:{tenant}", "2026-11-21"),
     "p:{tenant}:request:f"
   ])

@@ -8,10 +8,10 @@ it("when a reply is well-formed, then its numbers and ids have their names", () 
   const left = {
     windows: { requests: 5, tokens: 6, requestsResetMs: 11, tokensResetMs: 12 },
     userWindows: undefined,
-    budgets: [7, -1, 8, -1, -1, 9],
+    budgets: [7, 2, -1, 8, -1, -1, -1, 9],
     now: 10
   }
-  assert.deepStrictEqual(read('["reserved",1,2,3,1,5,6,7,-1,8,-1,-1,9,10,11,12]'), {
+  assert.deepStrictEqual(read('["reserved",1,2,3,1,5,6,7,2,-1,8,-1,-1,-1,9,10,11,12]'), {
     tag: "reserved",
     admittedAt: 1,
     held: 2,
@@ -19,24 +19,24 @@ it("when a reply is well-formed, then its numbers and ids have their names", () 
     slot: true,
     left
   })
-  assert.deepStrictEqual(read('["surveyed",4,2,7,-1,9,["a b","c"]]'), {
+  assert.deepStrictEqual(read('["surveyed",4,2,7,-1,-1,9,["a b","c"]]'), {
     tag: "surveyed",
     mark: 4,
     open: 2,
     totals: { day: 7, total: 9 },
     ids: ["a b", "c"]
   })
-  assert.deepInclude(read('["surveyed",4,2,7,-1,9]'), { ids: [] })
+  assert.deepInclude(read('["surveyed",4,2,7,-1,-1,9]'), { ids: [] })
 })
 
 it("when a reply is about a user too, then it has the windows and budgets of both", () => {
-  const text = '["left",1,2,3,4,5,-1,-1,6,-1,-1,-1,7,-1,8,9,10,11,12]'
+  const text = '["left",1,2,3,4,5,-1,-1,-1,6,-1,-1,-1,-1,7,-1,-1,8,9,10,11,12]'
   assert.deepStrictEqual(readReply(parseJson(text), true), {
     tag: "left",
     left: {
       windows: { requests: 1, tokens: 2, requestsResetMs: 9, tokensResetMs: 10 },
       userWindows: { requests: 3, tokens: 4, requestsResetMs: 11, tokensResetMs: 12 },
-      budgets: [5, -1, -1, 6, -1, -1, -1, 7, -1],
+      budgets: [5, -1, -1, -1, 6, -1, -1, -1, -1, 7, -1, -1],
       now: 8
     }
   })
@@ -52,8 +52,9 @@ it.each([
   '["renewed",1]',
   '["renewed",1,2,3]',
   '["renewed",1,"2"]',
-  '["stale",1.5]',
-  '["stale",9007199254740993]',
+  '["stale",1.5,-1]',
+  '["stale",1]',
+  '["stale",9007199254740993,-1]',
   '["reserved",1,2,3,1,5,6]',
   '["renewed",1,2'
 ])("when a reply is %s, then it is no answer", (text) => assert.isUndefined(read(text)))
