@@ -92,7 +92,7 @@ const typed = (command: string, { key, port }: Reader): string =>
     .replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`)
     .replaceAll(/tg_\w{9}…/g, key)
     .replaceAll(/tg_\w{9}\b/g, key.slice(0, 12))
-    .replaceAll(/(?<=--(?:key|prefix) )…/g, key.slice(0, 12))
+    .replaceAll(/(?<=--(?:key|prefix) )(?:…|anna\b)/g, key.slice(0, 12))
     .replaceAll(/(?<=--tenant )…/g, "demo")
     .replaceAll(/(?<=--daily )…/g, "1000")
     // In the image `tollgate` is a link to this file.
