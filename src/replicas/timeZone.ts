@@ -43,6 +43,7 @@ export const takeTimeZone = (zone: string) =>
 /** Fails when the zone is not this one any more: two gateways started at once, or this one was paused. */
 export const watchTimeZone = (zone: string) =>
   requireZone(zone).pipe(
+    // Readiness tells of a store that cannot be asked.
     Effect.catchIf(
       (error) => error._tag !== "OtherTimeZone",
       () => Effect.void

@@ -21,6 +21,10 @@ const allowed: Readonly<Record<string, readonly [uses: number, why: string]>> = 
     "looks for a model server until there is one; a look that fails is a look that found nothing"
   ],
   "src/startup/dependencies.ts": [1, "the loop of that look"],
+  "src/replicas/timeZone.ts": [
+    1,
+    "another zone ends the process; a store that cannot be asked is told by readiness"
+  ],
   "src/infra/time.ts": [2, "a deadline, whose caller gets the outcome, and the end of its work"],
   "src/infra/Redis.ts": [2, "logs what ioredis says"],
   "src/infra/currentUrl.ts": [1, "logs a file that a client of a store could not use"],

@@ -92,7 +92,6 @@ inWorld(layerGateway({ BREAKER_OPEN_MS: "60000" }))("people who make the backend
 /** What Ollama says when it is the request that cannot be done. */
 const clientCaused: ReadonlyArray<Behaviour> = [
   { does: "answer", status: 500, body: `{"error":"invalid JSON schema in format"}` },
-  { does: "stream", lines: [fake.error("Failed to create new sequence: failed to process inputs: illegal")] },
   { does: "answer", status: 500, body: `{"error":"Failed to create new sequence: no input provided"}` },
   {
     does: "answer",
