@@ -217,6 +217,8 @@ export const addBudget = Command.make(
         ? "No extra budget is in force."
         : `${amount(added.tokens)} tokens more until ${(yield* times)(added.until, "end")}: what is used from now on counts against them first.`
     )
+    // Other keys may share the budgets.
+    yield* inForce(null)
   })
 ).pipe(
   described(

@@ -25,6 +25,7 @@ const tenant = ["--tenant", "acme"]
 const changing: Readonly<Record<string, ReadonlyArray<string>>> = {
   "set-limits": [...key, "--rpm", "7"],
   "set-budget": [...key, "--daily", "7"],
+  "add-budget": [...key, "--tokens", "7", "--until", "3d"],
   "set-models": [...tenant, "--allow-all"],
   "set-end-user": [...key, "--header", "X-User"],
   "set-prompt-log": [...key, "--on"],

@@ -17,9 +17,10 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/http/dialect/responses/answer.ts": [1, "`created_at` of an answer whose backend gave no time"],
   "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
   "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],
-  "src/gates/limits/Budget.ts": [1, "an instant of the periods that are loaded"],
+  "src/ledger/budgetGauges.ts": [1, "an instant of the periods that are shown"],
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [1, "the day of a request"],
+  "cli/commands/tenants.ts": [1, "whether an extra budget still runs"],
   "cli/checks/database.ts": [1, "the clock of the database is compared with it"],
   "cli/checks/cache.ts": [1, "the clock of Redis is compared with it"]
 }
