@@ -56,8 +56,8 @@ export const simplified = (schemas: JsonObject): JsonObject => {
     if (!isObject(schema)) return schema
     const { allOf, ...own } = schema
     const merged = isArray(allOf) ? allOf.reduce<JsonObject>(both, own) : own
-    return Object.fromEntries(
-      Object.entries(merged).map(([key, value]) => {
+    const { anyOf, ...rest } = Object.fromEntries(
+      Object.entries(merged).map(([key, value]): [string, Json] => {
         if (key === "properties" && isObject(value))
           return [
             key,
@@ -71,6 +71,10 @@ export const simplified = (schemas: JsonObject): JsonObject => {
         return [key, value]
       })
     )
+    if (anyOf === undefined) return rest
+    // Of an `anyOf` with one member, generators make a type that has no name.
+    const [only, ...others] = isArray(anyOf) ? anyOf : []
+    return isObject(only) && others.length === 0 ? { ...rest, ...only } : { ...rest, anyOf }
   }
 
   for (const [name, schema] of Object.entries(schemas)) {
