@@ -1,6 +1,6 @@
 /** Calls the backend through the breaker, and reports the result of each call once. */
-import { Context, Effect, Exit, Pull, Scope } from "effect"
-import type { Answer, Frames } from "../domain/Frame.ts"
+import { Context, Effect, Exit, Pull, Scope, Stream } from "effect"
+import type { Answer, AnswerPull, Frames } from "../domain/Frame.ts"
 import type { Facts, Permit } from "../domain/Evidence.ts"
 import type { CircuitBreaker, Guarded } from "./CircuitBreaker.ts"
 import { type CallError, verdictOf } from "./errors.ts"
@@ -15,17 +15,18 @@ export interface Running {
 
 export interface Begun {
   readonly frames: Frames
-  readonly rest: Answer
+  readonly rest: AnswerPull
 }
 
 /** The answer from its first frames on. */
-const answerOf = (first: Frames, rest: Answer): Answer => {
+const answerOf = (first: Frames, rest: AnswerPull): Answer => {
   let ahead: Frames | undefined = first
-  return Effect.suspend(() => {
+  const next = Effect.suspend(() => {
     const frames = ahead
     ahead = undefined
     return frames === undefined ? rest : Effect.succeed(frames)
   })
+  return Stream.fromPull(Effect.succeed(next))
 }
 
 /** `next`, after the line of the log, if there is one. */

@@ -2,7 +2,7 @@
  * One line of the backend's stream. Only the fields named here are copied, so a new field of the backend does not reach
  * clients (docs/protocol.md, "Chat").
  */
-import type { Array as Arr, Pull } from "effect"
+import type { Array as Arr, Pull, Stream } from "effect"
 import type { BackendFailed, ShuttingDown, Unavailable } from "./Errors.ts"
 import type { JsonObject } from "./Inference.ts"
 import { isCount } from "./json.ts"
@@ -58,8 +58,11 @@ export type Frames = Arr.NonEmptyReadonlyArray<Frame>
 /** How an answer can break. */
 export type Broken = BackendFailed | ShuttingDown | Unavailable
 
-/** Pulls the frames of an answer. The last frame, and no other, is `done`. */
-export type Answer<E = Broken> = Pull.Pull<Frames, E>
+/** The frames of an answer, a chunk for each read. The last frame, and no other, is `done`. */
+export type Answer<E = Broken> = Stream.Stream<Frame, E>
+
+/** Reads an answer. */
+export type AnswerPull<E = Broken> = Pull.Pull<Frames, E>
 
 /** Whether a frame has nothing but text, as nearly all frames have. */
 export const hasOnlyText = ({ done, logprobs, thinking, toolCalls }: Frame): boolean =>

@@ -94,7 +94,7 @@ export const makeEndRequest = Effect.gen(function* () {
 
   /** Writes an answer as the model server sends it. Only its final frame waits, for the client and for the end of the request. */
   const writeAnswer = (
-    context: RequestContext,
+    { context, scope }: Exchange,
     { answer, encoder }: StreamReply,
     writer: AnswerWriter
   ): Effect.Effect<void, GatewayError> => {
@@ -104,7 +104,7 @@ export const makeEndRequest = Effect.gen(function* () {
       if (last.done) final = last
       writer.write(encoder.frames(last.done ? Arr.initNonEmpty(frames) : frames))
     }
-    return readAnswer(answer, write, (): Effect.Effect<void, BackendFailed | Unavailable> => {
+    return readAnswer(answer, scope, write, (): Effect.Effect<void, BackendFailed | Unavailable> => {
       const last = final
       if (last === undefined) return Effect.fail(new BackendFailed({ fault: "cut" }))
       // The client has taken everything before it.
@@ -130,10 +130,8 @@ export const makeEndRequest = Effect.gen(function* () {
   }
 
   /** The headers go out with the first frame, which is already in, or when the client is told that it waits. */
-  const respondStream = (
-    { context, response }: Exchange,
-    reply: StreamReply
-  ): Effect.Effect<Response, GatewayError> => {
+  const respondStream = (exchange: Exchange, reply: StreamReply): Effect.Effect<Response, GatewayError> => {
+    const { context, response } = exchange
     const { contentType, encoder, share } = reply
     const writer = new AnswerWriter(response, share, encoder.kept)
     response.writeHead(200, {
@@ -141,7 +139,7 @@ export const makeEndRequest = Effect.gen(function* () {
       "x-accel-buffering": "no",
       ...headersOf(context)
     })
-    return keepAlive(reply, writer, writeAnswer(context, reply, writer)).pipe(
+    return keepAlive(reply, writer, writeAnswer(exchange, reply, writer)).pipe(
       // An interruption stays an interruption.
       Effect.catchCauseIf(
         (cause) => !Cause.hasInterrupts(cause),

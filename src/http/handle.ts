@@ -6,7 +6,7 @@
  * Each gate takes the evidence of the gate before it (`domain/Evidence.ts`), so no gate can be left out and the order
  * cannot be changed by mistake. `endRequest.ts` ends every request.
  */
-import { Effect, Fiber, identity, Option, Scope } from "effect"
+import { Effect, Fiber, Option, Scope, Stream } from "effect"
 import { answerBytesOf } from "../backend/answerBounds.ts"
 import { MemoryLedger, type RequestShare } from "../memory/MemoryLedger.ts"
 import { CircuitBreaker } from "../backend/CircuitBreaker.ts"
@@ -109,7 +109,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
         // 502, 403, 400. Succeeds with the first frame, so that an earlier failure still has a status.
         if (!request.stream)
           return Effect.flatMap(forward(context, permit, share, scope), (answer) =>
-            foldedReply(answer, encoder, share)
+            foldedReply(answer, encoder, { scope, share })
           )
         const { contentType } = dialect
         const reply = { _tag: "Stream", contentType, encoder, share } as const
@@ -129,7 +129,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
       Effect.map(Effect.timeoutOption(Fiber.join(call), silence), (begun) =>
         Option.isSome(begun)
           ? { answer: begun.value }
-          : { answer: Effect.flatMap(Fiber.join(call), identity), isLate: true }
+          : { answer: Stream.unwrap(Fiber.join(call)), isLate: true }
       )
     )
 

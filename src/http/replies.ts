@@ -1,5 +1,5 @@
 /** Answers in one object. */
-import { Effect } from "effect"
+import { Effect, type Scope } from "effect"
 import type { AnswerShare } from "../memory/MemoryLedger.ts"
 import { BackendFailed } from "../domain/Errors.ts"
 import type { Answer, Parts } from "../domain/Frame.ts"
@@ -15,10 +15,15 @@ export const objectReply = (body: Parts, share: AnswerShare): ObjectReply => ({
 })
 
 /** Joins the frames of an answer to one object. */
-export const foldedReply = (answer: Answer, encoder: Encoder, share: AnswerShare) => {
+export const foldedReply = (
+  answer: Answer,
+  encoder: Encoder,
+  { scope, share }: { readonly scope: Scope.Scope; readonly share: AnswerShare }
+) => {
   const fold = new Fold()
   return readAnswer(
     answer,
+    scope,
     (frames) => {
       for (const frame of frames) fold.add(frame)
     },

@@ -8,7 +8,6 @@ import type { CircuitBreaker } from "../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../src/backend/errors.ts"
 import { errorTexts } from "../../src/backend/ollama/errors.ts"
 import { Drain } from "../../src/infra/Drain.ts"
-import { streamOf } from "../support/answers.ts"
 import { callOf, permitFor } from "../support/permits.ts"
 import type { Steps } from "../support/testWith.ts"
 import { comesTrue } from "../support/wait.ts"
@@ -37,9 +36,7 @@ export const suite = (
     it.live(name, () =>
       Effect.flatMap(arrange(situation), (layer) => Effect.provide(Effect.scoped(Effect.gen(steps)), layer))
     )
-  const forward = Effect.flatMap(Backend, (backend) =>
-    Effect.map(backend.forward(permitFor("fake:latest"), uncounted), streamOf)
-  )
+  const forward = Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest"), uncounted))
   const run = Effect.flatMap(forward, Stream.runCollect)
   const embed = Effect.flatMap(Backend, (backend) =>
     backend.embed(

@@ -4,7 +4,7 @@
  */
 import { type Array as Arr, Cause, Effect, Exit, Scope, Stream } from "effect"
 import { BackendFailed } from "../../src/domain/Errors.ts"
-import type { Answer, Frame } from "../../src/domain/Frame.ts"
+import type { AnswerPull, Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
 import { totalTokens, type Usage } from "../../src/domain/Usage.ts"
@@ -46,7 +46,7 @@ export class MeteredRequest {
   over = false
   readonly #model: MeteredModel
   readonly #scope = Scope.makeUnsafe()
-  #pull: Answer | undefined
+  #pull: AnswerPull | undefined
 
   constructor(model: MeteredModel, cost: RequestCost, hold: Hold, numPredict: number, runs: number) {
     this.#model = model
@@ -64,8 +64,8 @@ export class MeteredRequest {
       isWhole ? Stream.empty : Stream.fail(new BackendFailed({ fault: "cut" }))
     )
     const { hold } = this
-    const answer = Effect.runSync(Scope.provide(Stream.toPull(frames), this.#scope))
-    this.#pull = meterStream(answer, { hold, transcript: undefined, over: () => Effect.void })
+    const answer = meterStream(frames, { hold, transcript: undefined, over: () => Effect.void })
+    this.#pull = Effect.runSync(Scope.provide(Stream.toPull(answer), this.#scope))
   }
 
   /** Takes one chunk, as a client that reads. */

@@ -7,7 +7,7 @@
  */
 import { Array as Arr, Cause, Effect, type Pull } from "effect"
 import { BackendFailed } from "../../domain/Errors.ts"
-import type { Answer, Frame } from "../../domain/Frame.ts"
+import type { AnswerPull, Frame } from "../../domain/Frame.ts"
 import type { AnswerShare } from "../../memory/MemoryLedger.ts"
 import { type FrameBounds, foldedBytesOf, isTooDense, maxContainers, maxToolCalls } from "../answerBounds.ts"
 import { decodeFrame, epoch, ErrorLine, type FrameKind, Malformed } from "./decodeFrame.ts"
@@ -30,7 +30,7 @@ export interface AnswerLimits {
 export type Response = Pick<UpstreamCall, "abort" | "bytes" | "discard">
 
 /** Pulls the frames of a response. While there is no memory for its bytes, nothing more is read. */
-export const pullFrames = (call: Response, kind: FrameKind, head: Head, limits: AnswerLimits): Answer => {
+export const pullFrames = (call: Response, kind: FrameKind, head: Head, limits: AnswerLimits): AnswerPull => {
   const decoder = new FrameDecoder(call, kind, head, limits)
   const read = Effect.flatMap(call.bytes, (bytes) =>
     Effect.flatMapEager(limits.share.collect(decoder.memoryWith(bytes)), () => {
@@ -39,7 +39,7 @@ export const pullFrames = (call: Response, kind: FrameKind, head: Head, limits: 
     })
   )
   // Frames that came before the end go out before it.
-  const next: Answer = Effect.suspend(() => decoder.ending ?? read)
+  const next: AnswerPull = Effect.suspend(() => decoder.ending ?? read)
   return next
 }
 

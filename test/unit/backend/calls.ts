@@ -7,7 +7,6 @@ import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import type { CallError } from "../../../src/backend/errors.ts"
 import { layerOllama, type OllamaOptions } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
-import { streamOf } from "../../support/answers.ts"
 import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 import type { Steps } from "../../support/testWith.ts"
@@ -37,9 +36,7 @@ export const test = (
 ) => it.live(name, () => withBackend((backend) => Effect.gen(() => steps(backend)), options))
 
 export const forward = (call = callOf()) =>
-  Effect.flatMap(Backend, (backend) =>
-    Effect.map(backend.forward(permitFor("fake:latest", call), uncounted), streamOf)
-  )
+  Effect.flatMap(Backend, (backend) => backend.forward(permitFor("fake:latest", call), uncounted))
 export const run = (call = callOf()) => Effect.scoped(Effect.flatMap(forward(call), Stream.runCollect))
 export const named = (error: CallError): string => (error._tag === "BackendFailed" ? error.fault : error._tag)
 export const failure = Effect.map(Effect.flip(run()), named)

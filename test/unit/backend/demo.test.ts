@@ -10,7 +10,6 @@ import { ideas } from "../../../src/backend/demo/ideas.ts"
 import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { makePage } from "../../../src/http/playground.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
-import { streamOf } from "../../support/answers.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
@@ -43,13 +42,13 @@ describe("the demo backend", () => {
       const body = { messages: [{ role: "user", content: "marmalade" }] }
       const full = yield* Effect.flatMap(
         backend.forward(permitFor("demo-chat:latest", callOf({ body })), uncounted),
-        (answer) => Stream.runCollect(streamOf(answer))
+        (answer) => Stream.runCollect(answer)
       )
       assert.include(full.map(({ text }) => text).join(""), "“marmalade”")
       assert.deepInclude(full.at(-1), { doneReason: "stop", evalCount: full.length - 1 })
       const cut = yield* Effect.flatMap(
         backend.forward(permitFor("demo-chat:latest", callOf({ body }, 3)), uncounted),
-        (answer) => Stream.runCollect(streamOf(answer))
+        (answer) => Stream.runCollect(answer)
       )
       const embedding = callOf({ kind: "embed", body: { input: ["a", ""] } }, 0)
       const { vectors } = yield* backend.embed(permitFor("demo-embed:latest", embedding), uncounted)

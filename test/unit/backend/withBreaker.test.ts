@@ -4,7 +4,6 @@ import type { CircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { streamWithBreaker } from "../../../src/backend/withBreaker.ts"
 import { BackendFailed, ShuttingDown, type Unavailable } from "../../../src/domain/Errors.ts"
 import type { Frame } from "../../../src/domain/Frame.ts"
-import { streamOf } from "../../support/answers.ts"
 import { permitFor } from "../../support/permits.ts"
 
 const frame: Frame = { createdAt: "2026-01-01T00:00:00Z", text: "x", done: false }
@@ -49,7 +48,7 @@ const told = Effect.fnUntraced(function* <A, E>(
     ),
     close: () => undefined
   }))
-  yield* Effect.exit(Effect.scoped(Effect.flatMap(given, (answer) => read(streamOf(answer)))))
+  yield* Effect.exit(Effect.scoped(Effect.flatMap(given, (answer) => read(answer))))
   return { heard, reports }
 }, Effect.scoped)
 

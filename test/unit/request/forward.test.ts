@@ -7,7 +7,6 @@ import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { Backend } from "../../../src/backend/Backend.ts"
 import { makeForward } from "../../../src/request/forward.ts"
 import { RequestContext } from "../../../src/request/RequestContext.ts"
-import { streamOf } from "../../support/answers.ts"
 import { arrivalOf, permitFor, reservedFor } from "../../support/permits.ts"
 import { layerPorts } from "../../support/ports.ts"
 import { testWith } from "../../support/testWith.ts"
@@ -20,13 +19,13 @@ const final: Frame = { createdAt, text: "", done: true, doneReason: "stop", prom
 const forwardChunks = Effect.fnUntraced(function* (chunks: ReadonlyArray<readonly [Frame, ...Array<Frame>]>) {
   const backend = Backend.of({
     ...(yield* Backend),
-    forward: () => Stream.toPull(Stream.flattenArray(Stream.fromIterable(chunks)))
+    forward: () => Effect.succeed(Stream.flattenArray(Stream.fromIterable(chunks)))
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
   context.cost.hold(reservedFor("m:latest", { reservation: { held: 101 } }), 0)
   const answer = yield* forward(context, permitFor("m:latest"), uncounted, yield* Effect.scope)
-  const frames = yield* Stream.runCollect(streamOf(answer))
+  const frames = yield* Stream.runCollect(answer)
   return { context, frames }
 }, Effect.scoped)
 
@@ -59,9 +58,9 @@ test("when the answer has ended, then the call and its place end too, before the
   const backend = Backend.of({
     ...(yield* Backend),
     forward: () =>
-      Effect.andThen(
+      Effect.as(
         Effect.addFinalizer(() => did("call")),
-        Stream.toPull(Stream.make(word("a"), final))
+        Stream.make(word("a"), final)
       )
   })
   const { forward } = yield* Effect.provideService(makeForward, Backend, backend)
@@ -72,6 +71,6 @@ test("when the answer has ended, then the call and its place end too, before the
   const permit = seal.Audit(seal.Queue(reserved, { place }), {})
   const answer = yield* forward(context, permit, uncounted, yield* Effect.scope)
   assert.deepStrictEqual(ended, [])
-  yield* Stream.runDrain(streamOf(answer))
+  yield* Stream.runDrain(answer)
   assert.deepStrictEqual(ended, ["call", "place"])
 })

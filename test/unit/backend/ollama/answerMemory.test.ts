@@ -5,7 +5,6 @@ import type { AnswerShare } from "../../../../src/memory/MemoryLedger.ts"
 import { parsedFactor } from "../../../../src/backend/answerBounds.ts"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { Unavailable } from "../../../../src/domain/Errors.ts"
-import { streamOf } from "../../../support/answers.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf, permitFor } from "../../../support/permits.ts"
 import { stream, test } from "../calls.ts"
@@ -37,7 +36,7 @@ const forward = (share: AnswerShare, isStreamed: boolean) => {
   return Effect.scoped(
     Effect.flatMap(Backend, (backend) =>
       Effect.flatMap(backend.forward(permitFor("fake:latest", call), share), (answer) =>
-        Stream.runDrain(streamOf(answer))
+        Stream.runDrain(answer)
       )
     )
   )
