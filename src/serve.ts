@@ -27,8 +27,8 @@ import { takeTimeZone, watchTimeZone } from "./replicas/timeZone.ts"
 import type { SettingsValues } from "./Settings.ts"
 
 /**
- * Fails with a `StartupError` when the database has a schema that this version does not know, or another time zone. A database that is down does
- * not stop the gateway: until it answers, every request is a 503.
+ * Fails with a `StartupError` when the database has a schema that this version does not know, or another time zone. A database that is
+ * down does not stop the gateway: until it answers, every request is a 503.
  */
 const watchDatabase = Effect.fnUntraced(function* (zone: string) {
   const log = new OutageLog(yield* makeMonotonicMs)

@@ -39,18 +39,25 @@ import {
 } from "../terminal.ts"
 import { times } from "../zone.ts"
 
-/** `*` marks a corrected row, `×3` a row that stands for three requests. */
-const columns: { readonly [header: string]: (row: RequestRow) => Cell } = {
-  ARRIVED: ({ arrived_at }) => ({ at: new Date(arrived_at), form: "second" }),
-  STATUS: ({ corrected, repeats, status }) =>
-    `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
+type Asked = Pick<RequestRow, "tenant" | "key" | "name" | "end_user" | "model" | "tokens_in" | "tokens_out">
+
+/** Who asked what. */
+const asked: { readonly [header: string]: (row: Asked) => Cell } = {
   TENANT: ({ tenant }) => tenant,
   KEY: ({ key }) => key,
   NAME: ({ name }) => name,
   USER: ({ end_user }) => end_user,
   MODEL: ({ model }) => model,
   IN: ({ tokens_in }) => tokens_in,
-  OUT: ({ tokens_out }) => tokens_out,
+  OUT: ({ tokens_out }) => tokens_out
+}
+
+/** `*` marks a corrected row, `×3` a row that stands for three requests. */
+const columns: { readonly [header: string]: (row: RequestRow) => Cell } = {
+  ARRIVED: ({ arrived_at }) => ({ at: new Date(arrived_at), form: "second" }),
+  STATUS: ({ corrected, repeats, status }) =>
+    `${status}${corrected ? "*" : ""}${repeats > 1 ? ` ×${amount(repeats)}` : ""}`,
+  ...asked,
   MS: ({ latency_ms }) => latency_ms,
   REQUEST: ({ request_id }) => request_id,
   WHY: (row) => whyOf(row) ?? ""
@@ -133,13 +140,7 @@ type Open = OpenRequest & { readonly name: string | null }
 const openColumns: { readonly [header: string]: (row: Open) => Cell } = {
   STATE: ({ waits }) => (waits ? "waits" : "runs"),
   AGE: ({ age_ms }) => duration(age_ms),
-  TENANT: ({ tenant }) => tenant,
-  KEY: ({ key }) => key,
-  NAME: ({ name }) => name,
-  USER: ({ end_user }) => end_user,
-  MODEL: ({ model }) => model,
-  IN: ({ tokens_in }) => tokens_in,
-  OUT: ({ tokens_out }) => tokens_out,
+  ...asked,
   HELD: ({ held }) => held,
   REQUEST: ({ request_id }) => request_id
 }
@@ -147,8 +148,8 @@ const openColumns: { readonly [header: string]: (row: Open) => Cell } = {
 /** What runs and waits now, the oldest first, as the gateways themselves say. */
 const showOpen = Effect.fnUntraced(function* ({ key, model, tenant, user }: RequestFilter) {
   const registry = yield* Needs.registry
-  const asked = yield* listOpen
-  const all = asked.answers.flatMap(({ requests }) => requests)
+  const open = yield* listOpen
+  const all = open.answers.flatMap(({ requests }) => requests)
   const found = all
     .filter(
       (one) =>
@@ -161,11 +162,9 @@ const showOpen = Effect.fnUntraced(function* ({ key, model, tenant, user }: Requ
   const names = yield* registry.namesOf(found.map(({ key }) => key))
   const rows = found.map((one): Open => ({ ...one, name: names.get(one.key) ?? null }))
   yield* showList(rows, "no open requests", (some) => tableOf(some, openColumns))
-  const unlisted = asked.answers.reduce((sum, { open }) => sum + open, 0) - all.length
+  const unlisted = open.answers.reduce((sum, { open }) => sum + open, 0) - all.length
   yield* notes([
-    ...(asked.silent.length === 0
-      ? []
-      : [`Not answered: ${silentNames(asked)}. What it runs is not listed.`]),
+    ...(open.silent.length === 0 ? [] : [`Not answered: ${silentNames(open)}. What it runs is not listed.`]),
     ...(unlisted === 0 ? [] : [`${counted(unlisted, "newer request")} not listed.`])
   ])
 })

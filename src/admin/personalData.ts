@@ -15,7 +15,7 @@ import { mustBe, withRegistryDownAfter } from "./Errors.ts"
 import { largeRead, lockAccount } from "./rows.ts"
 import { readUsersOwner } from "./users.ts"
 
-/** Rows of one statement. */
+/** Rows that are read at a time. */
 const page = 1000
 
 /** All requests, and all uses, of the keys of an account, or those of one of its end users by any of its stored names. */
@@ -42,9 +42,9 @@ const whoOf = Effect.fnUntraced(function* (
 
 const lines = makeRowReader(
   () => "a row of the export",
-  Schema.Struct({ id: Schema.String, line: Schema.Record(Schema.String, Schema.Unknown) })
+  Schema.Struct({ line: Schema.Record(Schema.String, Schema.Unknown) })
 )
-const countOf = oneRow({ running: Schema.Finite })
+const rowsOf = oneRow({ rows: Schema.Finite })
 
 export type Line = { readonly type: string; readonly [field: string]: unknown }
 
@@ -62,21 +62,20 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
         const mine = sql`(SELECT request_id FROM audit_log WHERE ${rows})`
         const inner = sql.literal("ARRAY['tenant_id', 'key_id', 'user_account']")
         const tables = {
-          request: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM audit_log r WHERE ${rows}`,
-          correction: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM audit_corrections r WHERE request_id IN ${mine}`,
-          prompt: sql`SELECT request_id::text AS id, to_jsonb(r) - ${inner} AS line FROM prompt_log r WHERE request_id IN ${mine}`,
-          use: sql`SELECT user_account::text || day AS id, to_jsonb(r) - ${inner} AS line FROM user_ledger r WHERE ${uses}`
+          request: sql`audit_log r WHERE ${rows} ORDER BY request_id`,
+          correction: sql`audit_corrections r WHERE request_id IN ${mine} ORDER BY request_id`,
+          prompt: sql`prompt_log r WHERE request_id IN ${mine} ORDER BY request_id`,
+          use: sql`user_ledger r WHERE ${uses} ORDER BY day, user_account`
         }
-        for (const [type, table] of Object.entries(tables))
-          for (let last = ""; ;) {
-            const found = yield* lines.all(
-              sql`SELECT id, line FROM (${table}) rows WHERE id COLLATE "C" > ${last} ORDER BY id COLLATE "C" LIMIT ${page}`
-            )
+        for (const [type, table] of Object.entries(tables)) {
+          yield* sql`DECLARE stored NO SCROLL CURSOR FOR SELECT to_jsonb(r) - ${inner} AS line FROM ${table}`
+          for (let size = page; size === page;) {
+            const found = yield* lines.all(sql`FETCH ${sql.literal(String(page))} FROM stored`)
             yield* use(found.map(({ line }) => ({ type, ...line })))
-            const end = found.at(-1)
-            if (end === undefined || found.length < page) break
-            last = end.id
+            size = found.length
           }
+          yield* sql`CLOSE stored`
+        }
       }),
       { snapshot: true }
     ).pipe(withRegistryDownAfter("30 minutes")),
@@ -88,8 +87,8 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
       Effect.gen(function* () {
         const { keys, names, rows, uses } = yield* whoOf(sql, prefix, user)
         yield* lockAccount(sql, prefix)
-        const { running } = yield* countOf(sql`SELECT count(*)::float8 AS running FROM intents WHERE ${rows}`)
-        if (running > 0)
+        const running = yield* rowsOf(sql`SELECT count(*)::float8 AS rows FROM intents WHERE ${rows}`)
+        if (running.rows > 0)
           return yield* mustBe(
             "user",
             "one without a running request: block-user, and wait until its requests are over"
@@ -97,13 +96,17 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
         // Nobody knows it afterwards, so nobody finds the name to a pseudonym.
         const secret = randomUUID()
         const pseudonym = sql`md5(${secret} || user_account::text)::uuid`
-        const prompts = yield* sql`
-          DELETE FROM prompt_log WHERE request_id IN (SELECT request_id FROM audit_log WHERE ${rows}) RETURNING 1`
+        const prompts = yield* rowsOf(sql`
+          WITH gone AS (
+            DELETE FROM prompt_log WHERE request_id IN (SELECT request_id FROM audit_log WHERE ${rows}) RETURNING 1
+          ) SELECT count(*)::float8 AS rows FROM gone`)
         yield* sql`UPDATE user_ledger SET user_account = ${pseudonym} WHERE ${uses}`
-        const requests = yield* sql`
-          UPDATE audit_log SET end_user = 'erased:' || left(md5(${secret} || end_user), 16), user_account = ${pseudonym},
+        const requests = yield* rowsOf(sql`
+          WITH changed AS (
+            UPDATE audit_log SET end_user = 'erased:' || left(md5(${secret} || end_user), 16), user_account = ${pseudonym},
             client_ip = 'erased', client_request_id = NULL
-          WHERE ${rows} RETURNING 1`
+            WHERE ${rows} RETURNING 1
+          ) SELECT count(*)::float8 AS rows FROM changed`)
         // A block stays, under the hash of the name.
         const [name = "", hash = ""] = names
         yield* sql`
@@ -111,7 +114,7 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
             CASE WHEN (coalesce(user_rules -> ${hash}::text, user_rules -> ${name}::text) ->> 'blocked')::boolean
               THEN jsonb_build_object(${hash}::text, jsonb_build_object('blocked', true)) ELSE '{}' END
           WHERE id IN ${keys}`
-        return { requests: requests.length, prompts: prompts.length }
+        return { requests: requests.rows, prompts: prompts.rows }
       }),
       { snapshot: true, writes: true }
     ).pipe(

@@ -86,7 +86,7 @@ export const makeTally = Effect.fnUntraced(function* (
   return {
     add: (record) =>
       Effect.suspend(() => {
-        count(auditRow(record, null, calendar))
+        count(auditRow(record, calendar))
         if (rows.size >= maxRows) return flush
         if (timed) return Effect.void
         timed = true

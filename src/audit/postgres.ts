@@ -304,13 +304,13 @@ const make = (options: AuditOptions) =>
           request.progress = { ...record.usage, held: 0 }
           request.ended = true
         }
-        const row = completionRow(record, request?.intent.admitted_at, calendar)
+        const row = completionRow(record, calendar, request?.intent.admitted_at)
         return Effect.flatten(closing.offer(row)).pipe(Effect.mapError(unavailable))
       },
       refuse: (record) => {
         // The intent may be written although its client did not wait for it. The statement of the row deletes it.
         open.delete(record.arrival.requestId)
-        const row = auditRow(record, null, calendar)
+        const row = auditRow(record, calendar)
         const lane = laneOf(row)
         return Effect.flatten(lane.offer(row)).pipe(
           Effect.catchTags({

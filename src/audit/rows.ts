@@ -3,7 +3,7 @@
  * columns from here. Texts are cleaned and cut, so no text of a client can make an insert fail.
  */
 import { Schema, Struct, type Types } from "effect"
-import { type Calendar, utc } from "../domain/Calendar.ts"
+import type { Calendar } from "../domain/Calendar.ts"
 import { date, flag, integer, text, time, tokens, uuid } from "../infra/columns.ts"
 import { clientText } from "../domain/clientText.ts"
 import { maxEndUser } from "../domain/EndUser.ts"
@@ -102,7 +102,7 @@ const requestColumns = ({ alias, arrival, endUser }: Asked) => ({
   end_user: cleanOrNull(endUser, maxEndUser)
 })
 
-export const intentRow = (facts: Facts<"Queue">, { dayAt }: Calendar = utc): IntentRow => ({
+export const intentRow = (facts: Facts<"Queue">, { dayAt }: Calendar): IntentRow => ({
   ...requestColumns(facts),
   day: dayAt(facts.reservation.admittedAt).date,
   tenant_id: facts.caller.tenantId,
@@ -119,8 +119,8 @@ export const intentRow = (facts: Facts<"Queue">, { dayAt }: Calendar = utc): Int
 /** `admittedAt`: of a request that was admitted */
 export const auditRow = (
   record: AuditRecord,
-  admittedAt: string | null = null,
-  { dayAt }: Calendar = utc
+  { dayAt }: Calendar,
+  admittedAt: string | null = null
 ): AuditRow => ({
   ...requestColumns(record),
   tenant_id: record.caller?.tenantId ?? null,
@@ -148,9 +148,9 @@ export const auditRow = (
 /** The row of an admitted request, with the time of its intent. */
 export const completionRow = (
   record: AuditRecord,
-  admittedAt = isoOf(record.arrival.arrivedAt),
-  calendar: Calendar = utc
-): AuditRow => auditRow(record, admittedAt, calendar)
+  calendar: Calendar,
+  admittedAt = isoOf(record.arrival.arrivedAt)
+): AuditRow => auditRow(record, calendar, admittedAt)
 
 /**
  * The row was late. The client of an admitted request then gets a 503, whatever its end was, and so does that of a list; the row

@@ -79,7 +79,7 @@ export interface Answered {
 /** Its payload is the id of a question. */
 export const questionChannel = "tollgate_question"
 const askedAgainMs = 15
-/** A question is deleted after this many seconds. */
+/** A question whose command ended without a word is deleted after this many seconds. */
 const answeredWithinS = 3600
 
 const questions = makeRowReader(() => "a question", Question)
@@ -137,8 +137,11 @@ const make = Effect.gen(function* () {
       for (;;) {
         const { answers = {} } = (yield* read) ?? {}
         const silent = alive.filter((replica) => answers[replica.id] === undefined)
-        if (silent.length === 0 || nowMs() >= end)
+        if (silent.length === 0 || nowMs() >= end) {
+          // Answers may be long. What is left here goes with a later question.
+          yield* Effect.ignore(bounded(pg`DELETE FROM questions WHERE id = ${id}::text::uuid`))
           return { answers: Object.values(answers), silent } satisfies Answered
+        }
         yield* Effect.sleep(askedAgainMs)
       }
     }),

@@ -22,6 +22,7 @@ import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, tollgateWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 import { comesTrue } from "../support/wait.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 
 let looks = 0
 /** Counts how often counters are looked at. */
@@ -93,7 +94,7 @@ const open = Effect.fnUntraced(function* (caller: Caller) {
 const book = Effect.fnUntraced(function* (caller: Caller, out: number) {
   const pg = yield* PgClient.PgClient
   const intent = intentOf({ caller, arrivedAt: Date.now() })
-  yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, out)))])
+  yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, out)), utc)])
   return intent.arrival.requestId
 })
 
@@ -246,7 +247,7 @@ const kinds: ReadonlyArray<{
         const intent = yield* open(caller)
         const sql = yield* SqlClient.SqlClient
         yield* sql`CREATE TABLE kept AS SELECT * FROM intents`
-        yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(0, 0)))])
+        yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(0, 0)), utc)])
         yield* sql`INSERT INTO intents SELECT * FROM kept`
         yield* stale(intent.arrival.requestId)
         return {
@@ -331,7 +332,7 @@ test("when the ledger of an end user was changed or lacks a request, then it is 
   const ids: Array<string> = []
   for (const userAccount of [one, one, two]) {
     const intent = intentOf({ caller, arrivedAt: Date.now() })
-    yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }))])
+    yield* writeRows(pg)([completionRow(endOf(intent, usageOf(5, 10), { userAccount }), utc)])
     ids.push(intent.arrival.requestId)
   }
   const books = pg`SELECT user_account::text AS user, requests::int, tokens_in::int, tokens_out::int FROM user_ledger ORDER BY 2 DESC`
@@ -406,7 +407,7 @@ test("when it waits for a key in use, then it looks on until the request has end
   // More than without --wait.
   assert.isTrue(yield* TestClock.withLive(comesTrue(() => looks > before + 30)))
   assert.isUndefined(waiting.pollUnsafe())
-  yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(5, 10)))])
+  yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(5, 10)), utc)])
   const { counters, differences } = yield* Fiber.join(waiting)
   assert.deepStrictEqual(counters, { compared: 1, busy: 0 })
   assert.match(differences[0]?.text ?? "", /has 400 tokens; the ledger has 30/)

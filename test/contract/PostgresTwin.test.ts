@@ -172,9 +172,13 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
     const some = which.flatMap((n) => intents[n] ?? [])
     const leaseS = isExpired ? -1 : 30
     const ends = some.map((intent) =>
-      completionRow(endOf(intent, usageOf(tokens, 1)), new Date(intent.reservation.admittedAt).toISOString())
+      completionRow(
+        endOf(intent, usageOf(tokens, 1)),
+        utc,
+        new Date(intent.reservation.admittedAt).toISOString()
+      )
     )
-    const refusals = some.map((intent) => auditRow(endOf(intent, usageOf(0, 0), { status: 429 })))
+    const refusals = some.map((intent) => auditRow(endOf(intent, usageOf(0, 0), { status: 429 }), utc))
     const late = ends.map((row) => ({ ...row, status: 503, error_type: outcomes.unavailable.type }))
     const [first = 0] = which
     const secret = secrets[first % secrets.length] ?? ""

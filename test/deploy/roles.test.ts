@@ -17,6 +17,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { inWorld } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 
 const file = readFileSync(path.resolve(import.meta.dirname, "../../deploy/postgres/roles.sql"), "utf8")
 
@@ -117,8 +118,8 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
   test("when an audit row must be corrected, then the role of the gateway may do it", function* () {
     yield* grant
     const intent = intentOf({ caller: callerOf() })
-    const aborted = completionRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }))
-    const ended = completionRow(endOf(intent, usageOf(5, 9)))
+    const aborted = completionRow(endOf(intent, usageOf(5, 1), { status: 500, errorType: "aborted" }), utc)
+    const ended = completionRow(endOf(intent, usageOf(5, 9)), utc)
     const corrected = yield* as(
       "tollgate_gateway",
       Effect.flatMap(PgClient.PgClient, (pg) =>

@@ -15,6 +15,7 @@ import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 
 /** Whether a statement waits for a lock. Within a transaction pg_stat_activity would not change, pg_locks does. */
 const waitsForLock = Effect.gen(function* () {
@@ -33,13 +34,13 @@ inWorld(TestPostgres)("a late end", (test, it) => {
     const [cutId, wholeId] = [cut.arrival.requestId, whole.arrival.requestId]
     yield* insertIntents(pg, 30)([intentRowOf(cut), intentRowOf(whole)])
     const close = writeRows(pg)
-    const done = completionRow(endOf(whole, usageOf(1, 2)))
+    const done = completionRow(endOf(whole, usageOf(1, 2)), utc)
     assert.deepStrictEqual(yield* close([done]), [])
     assert.deepStrictEqual(yield* close([done]), [wholeId], "a row whose answer was lost is sent again")
     const user = "00000000-0000-4000-8000-00000000ada1"
-    const aborted = { ...completionRow(endOf(cut, usageOf(5, 10), abortion)), user_account: user }
+    const aborted = { ...completionRow(endOf(cut, usageOf(5, 10), abortion), utc), user_account: user }
     assert.deepStrictEqual(yield* close([aborted]), [])
-    const late = completionRow(endOf(cut, usageOf(7, 30)))
+    const late = completionRow(endOf(cut, usageOf(7, 30)), utc)
     assert.deepStrictEqual([...(yield* close([late, done]))].toSorted(), [cutId, wholeId].toSorted())
     const [corrected, ...others] = yield* correctAudit(pg)([late, done])
     assert.deepStrictEqual(others, [])
@@ -58,10 +59,10 @@ inWorld(TestPostgres)("a late end", (test, it) => {
     const caller = callerOf()
     const cut = intentOf({ caller })
     yield* insertIntents(pg, 30)([intentRowOf(cut)])
-    const late = completionRow(endOf(cut, usageOf(7, 30)))
+    const late = completionRow(endOf(cut, usageOf(7, 30)), utc)
     const [begun, aborted] = [
       yield* Deferred.make<void>(),
-      completionRow(endOf(cut, usageOf(5, 10), abortion))
+      completionRow(endOf(cut, usageOf(5, 10), abortion), utc)
     ]
     const other = pg.withTransaction(
       Effect.gen(function* () {

@@ -9,6 +9,7 @@ import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { testWith } from "../support/testWith.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 
 const test = testWith(it.live, TestPostgres)
 
@@ -19,7 +20,7 @@ test("when an intent is written after its request was refused, then its lease en
   const { requestId } = refused.arrival
   // Both statements began at the same time, so neither saw what the other wrote.
   const elsewhere = intentOf({ caller })
-  yield* writeRows(pg)([auditRow(endOf(refused, usageOf(0, 0), { status: 429 }))])
+  yield* writeRows(pg)([auditRow(endOf(refused, usageOf(0, 0), { status: 429 }), utc)])
   yield* insertIntents(
     pg,
     30

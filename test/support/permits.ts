@@ -10,6 +10,7 @@ import { prepare } from "../../src/domain/prepare.ts"
 import type { Reservation } from "../../src/domain/Reservation.ts"
 import type { Intent } from "./records.ts"
 import { memoryKey } from "./twins/KeyStore.ts"
+import { utc } from "../../src/domain/Calendar.ts"
 
 export const modelNamed = (name: string): Model => ({
   name,
@@ -138,7 +139,7 @@ export const queuedFor = ({
     { place: undefined }
   )
 
-export const intentRowOf = (intent: Intent) => intentRow(queuedFor(intent).facts)
+export const intentRowOf = (intent: Intent) => intentRow(queuedFor(intent).facts, utc)
 
 export const permitFor = (model: string, call: ModelCall = callOf()): Permit =>
   seal.Audit(seal.Queue(reservedFor(model, { call }), { place: undefined }), {})

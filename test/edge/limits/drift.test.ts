@@ -19,6 +19,7 @@ import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
+import { utc } from "../../../src/domain/Calendar.ts"
 
 const leaseS = 1
 
@@ -183,7 +184,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
         }
         const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
         // It is booked at more than it held, and nobody tells the counters.
-        yield* writeRows(yield* PgClient.PgClient)([completionRow(end)])
+        yield* writeRows(yield* PgClient.PgClient)([completionRow(end, utc)])
         // All that remains, for somebody who is no more.
         yield* reserve(claims, killed, 10_000)
         const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({

@@ -18,6 +18,7 @@ import {
 } from "../../../src/audit/rows.ts"
 import { makeTally } from "../../../src/audit/Tally.ts"
 import { Tables } from "./Tables.ts"
+import { utc } from "../../../src/domain/Calendar.ts"
 
 /** What a test can read and change in the memory twin. */
 export class AuditMemory extends Context.Service<
@@ -73,16 +74,17 @@ const make = (maxRows: number) =>
           if (down) return unavailable("down")
           const { caller } = queued.facts
           accounts.set(caller.keyId, caller.accountId)
-          tables.open([intentRow(queued.facts)], endless)
+          tables.open([intentRow(queued.facts, utc)], endless)
           return Effect.succeed(seal.Audit(queued, {}))
         }),
       progress: (requestId, usage, held = 0) =>
         void tables.renew([progressRow(requestId, { ...usage, held })], endless),
       close: (record) => {
         const admittedAt = tables.intents.get(record.arrival.requestId)?.admitted_at
-        return put(completionRow(record, admittedAt)) ? Effect.void : unavailable("down")
+        return put(completionRow(record, utc, admittedAt)) ? Effect.void : unavailable("down")
       },
-      refuse: (record) => (put(auditRow(record)) || record.status >= 400 ? Effect.void : unavailable("down")),
+      refuse: (record) =>
+        put(auditRow(record, utc)) || record.status >= 400 ? Effect.void : unavailable("down"),
       tally: tally.add
     })
 

@@ -8,6 +8,7 @@ import { intentRowOf } from "../../support/permits.ts"
 import { endOf, intentOf, refusalOf, usageOf } from "../../support/records.ts"
 import { layerTestPostgres, TestPostgres } from "../../support/TestPostgres.ts"
 import { testWith } from "../../support/testWith.ts"
+import { utc } from "../../../src/domain/Calendar.ts"
 
 const test = testWith(it.live, TestPostgres)
 
@@ -23,7 +24,7 @@ test("when a column of a row holds any text, then the row has that text in that 
       (rows) => rows.map(({ name }) => name).filter((name) => name in row && name !== "usage_source")
     )
   const filled = (names: ReadonlyArray<string>) => Object.fromEntries(names.map((name) => [name, hostile]))
-  const [opened, refused] = [intentRowOf(intentOf()), auditRow(refusalOf())]
+  const [opened, refused] = [intentRowOf(intentOf()), auditRow(refusalOf(), utc)]
   const [intents, log] = [yield* textsOf("intents", opened), yield* textsOf("audit_log", refused)]
   assert.isAbove(intents.length, 7)
   assert.isAbove(log.length, 8)
@@ -42,8 +43,8 @@ it.live("when a statement of the audit runs again and again, then Postgres does 
     for (let n = 0; n < 12; n += 1) {
       const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
       yield* open(intents.map(intentRowOf))
-      yield* write(intents.map((intent) => completionRow(endOf(intent, usageOf(1, 1)))))
-      yield* write([auditRow(refusalOf())])
+      yield* write(intents.map((intent) => completionRow(endOf(intent, usageOf(1, 1)), utc)))
+      yield* write([auditRow(refusalOf(), utc)])
     }
     const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
         SELECT generic_plans::integer AS generic, custom_plans::integer AS custom FROM pg_prepared_statements
