@@ -94,10 +94,11 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
       answered.silent.map((one) => one.id),
       [silent]
     )
-    yield* sql`UPDATE questions SET asked_at = now() - interval '2 hours'`
+    assert.lengthOf(yield* ids, 0, "nothing is left of a question whose command has ended")
+    yield* sql`INSERT INTO questions (action, asked_at) VALUES ('list', now() - interval '2 hours'), ('list', now())`
     yield* leave(silent)
     yield* ask(question1, 0)
-    assert.lengthOf(yield* ids, 1, "an old question is deleted")
+    assert.lengthOf(yield* ids, 1, "an old question of a command that was killed is deleted")
     yield* leave(quick)
     assert.lengthOf(yield* list, 0)
   })
