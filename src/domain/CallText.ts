@@ -36,8 +36,8 @@ export class CallText {
     return this.#bytes.subarray(0, end)
   }
 
-  /** The fields of the client, parsed again. */
-  get fields(): JsonObject {
-    return JSON.parse(`${this.#bytes.toString("utf8", 0, this.#size)}}`)
+  /** The fields of the client, as one JSON object. */
+  get json(): string {
+    return `${this.#bytes.toString("utf8", 0, this.#size)}}`
   }
 }

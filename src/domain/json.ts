@@ -1,15 +1,7 @@
 /** Guards for JSON values, where a Schema costs too much for each token (bench/RESULTS.md). */
+import { randomUUID } from "node:crypto"
 import type { Json, JsonObject } from "./Inference.ts"
 import { escapeControls } from "./text.ts"
-
-/** Parses a JSON text. Returns `undefined` when it is not JSON. */
-export const tryParseJson = (text: string): Json | undefined => {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
 
 /** They end a line for readers that split as Python's `splitlines` does, and JSON may have them raw. */
 const lineEnds = /[\u0085\u2028\u2029]/
@@ -59,6 +51,7 @@ export const isDeeperThan = (value: Json, levels: number): boolean => {
 }
 
 const quote = 0x22
+const colon = 0x3a
 const backslash = 0x5c
 
 /** Characters that are looked at one by one before `indexOf` looks for the end of a string. */
@@ -95,3 +88,92 @@ export const afterSpace = (text: string, from: number): number => {
 }
 
 const isSpace = (code: number): boolean => code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09
+
+/** Whether the string that ends before `end` is a key. */
+export const isKey = (text: string, end: number): boolean => text.charCodeAt(afterSpace(text, end)) === colon
+
+const hasEscapedKey = (text: string): boolean => {
+  for (let at = text.indexOf("\\"); at !== -1; at = text.indexOf("\\", at)) {
+    at = endOfString(text, at - 1)
+    if (at === -1) return false
+    if (isKey(text, at)) return true
+  }
+  return false
+}
+
+/** The start of a name in place of a key. No other key begins so. */
+const mark = `${randomUUID()}:`
+
+/** The text with a name without escapes in place of each key that has some. `keys`: the key of each name. */
+const marked = (text: string, keys: Map<string, string>): string => {
+  const names = new Map<string, string>()
+  const nameOf = (literal: string): string => {
+    const known = names.get(literal)
+    if (known !== undefined) return known
+    const name = `${mark}${names.size}`
+    names.set(literal, name)
+    keys.set(name, JSON.parse(literal))
+    return name
+  }
+  let [done, from] = ["", 0]
+  for (let start = text.indexOf('"'); start !== -1;) {
+    const end = endOfString(text, start)
+    if (end === -1) break
+    if (isKey(text, end)) {
+      const literal = text.slice(start, end)
+      if (literal.includes("\\")) {
+        done += `${text.slice(from, start)}"${nameOf(literal)}"`
+        from = end
+      }
+    }
+    start = text.indexOf('"', end)
+  }
+  return done + text.slice(from)
+}
+
+type Parsed = null | boolean | number | string | Array<Parsed> | { [key: string]: Parsed }
+
+const plain = { configurable: true, enumerable: true, writable: true }
+
+/** Puts the keys back. It changes `value`, which is nobody else's yet. */
+const unmarked = (value: Parsed, keys: ReadonlyMap<string, string>): Parsed => {
+  if (typeof value !== "object" || value === null) return value
+  if (Array.isArray(value)) {
+    for (const [i, inner] of value.entries()) if (typeof inner === "object") value[i] = unmarked(inner, keys)
+    return value
+  }
+  let hasMarks = false
+  for (const name in value) {
+    const inner = value[name]
+    if (typeof inner === "object") value[name] = unmarked(inner, keys)
+    hasMarks ||= name.startsWith(mark)
+  }
+  if (!hasMarks) return value
+  const read: { [key: string]: Parsed } = {}
+  for (const name in value) {
+    const key = keys.get(name) ?? name
+    // The prototype of an object has this name too.
+    if (key === "__proto__") Object.defineProperty(read, key, { ...plain, value: value[name] })
+    else read[key] = value[name] ?? null
+  }
+  return read
+}
+
+/**
+ * `JSON.parse`, which fails on what is no JSON. V8 reads a key with an escape as another one when an object of any request before had
+ * a key such as `\` in its place (docs/upstream/v8-escaped-keys.md), so V8 gets other names for such keys.
+ */
+export const readJson = (text: string): Json => {
+  if (!text.includes("\\") || !hasEscapedKey(text)) return JSON.parse(text)
+  const keys = new Map<string, string>()
+  return unmarked(JSON.parse(marked(text, keys)), keys)
+}
+
+/** Undefined when the text is not JSON. */
+export const tryParseJson = (text: string): Json | undefined => {
+  try {
+    return readJson(text)
+  } catch {
+    return undefined
+  }
+}

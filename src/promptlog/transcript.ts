@@ -5,6 +5,7 @@ import type { Caller } from "../domain/Caller.ts"
 import { clientText } from "../domain/clientText.ts"
 import type { Frame } from "../domain/Frame.ts"
 import type { Json, PreparedRequest } from "../domain/Inference.ts"
+import { isObject, readJson } from "../domain/json.ts"
 import { storable } from "../domain/text.ts"
 
 /** UTF-8 bytes stored of a prompt, and as many of an answer. */
@@ -33,8 +34,10 @@ const withoutImages = (key: string, value: Json): Json =>
   key === "images" && Array.isArray(value) ? value.map(() => "(image)") : value
 
 /** The model's input as JSON: messages or prompt, system, tools, format. */
-const promptText = ({ text, think }: PreparedRequest): Cut =>
-  cut(JSON.stringify({ ...text.fields, think }, withoutImages))
+const promptText = ({ text, think }: PreparedRequest): Cut => {
+  const fields = readJson(text.json)
+  return cut(JSON.stringify(isObject(fields) ? { ...fields, think } : {}, withoutImages))
+}
 
 /** Collects the answer: thinking in tags, tool calls as lines of JSON. Text beyond the bound is dropped. */
 class AnswerText {

@@ -64,7 +64,7 @@ test("when a gateway admits an agent, then each check is well, and the request w
     models: Effect.succeed([]),
     reply: ({ maxTokens, request }) =>
       Effect.sync(() => {
-        const { tools } = request.text.fields
+        const { tools } = JSON.parse(request.text.json)
         seen.push(request.promptBytes, Array.isArray(tools) ? tools.length : 0, maxTokens)
         return replyWith(["hi"], maxTokens)
       })
@@ -86,7 +86,7 @@ test("when there are walls, then each is named with its setting, also those behi
   const backend = layerBackend({
     models: Effect.succeed([]),
     reply: ({ maxTokens, request }) =>
-      request.text.fields["tools"] === undefined
+      JSON.parse(request.text.json).tools === undefined
         ? Effect.succeed(replyWith(["hi"], maxTokens))
         : new BadRequest({ detail: "the model does not support a feature that this request uses" })
   })

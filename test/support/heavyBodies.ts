@@ -13,6 +13,8 @@ export const units: Readonly<Record<string, (n: number) => string>> = {
   "lists of one": () => "[1]",
   "one key": () => '{"a":1}',
   "distinct keys": (n) => `{"k${n % 4000}":1}`,
+  "keys with escapes": () => String.raw`{"\n":1}`,
+  "distinct keys with escapes": (n) => String.raw`{"\n${n % 4000}":1}`,
   "nested objects with distinct keys": (n) => `{"k${n % 2000}":{"j${n % 2000}":{}}}`,
   "small numbers": () => "1",
   fractions: () => "1.5",

@@ -223,6 +223,15 @@ it("when a file imports another, then the gateway needs no test, and a test no p
   assert.deepStrictEqual(shown(upwards), [])
 })
 
+it("when a text of a client or a model is JSON, then V8 does not read its keys with escapes: readJson of domain/json.ts", () => {
+  // Numbers have no keys.
+  const allowed = new Set(["src/domain/json.ts", "src/backend/ollama/decodeEmbeddings.ts"])
+  assert.deepStrictEqual(
+    files.filter(within("src")).filter((file) => textOf(file).includes("JSON.parse(") && !allowed.has(file)),
+    []
+  )
+})
+
 it("when a file is in src, then it is small and named after what it has", () => {
   const drawer = /(?:^|\/)(?:utils?|common|helpers?|misc|shared)(?:\/|\.[tj]s$)/i
   assert.deepStrictEqual(

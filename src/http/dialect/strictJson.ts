@@ -3,11 +3,11 @@
  *
  * The backend's decoder takes the last of two equal keys, and `JSON.parse` does not report them, so a body with a
  * duplicate key is refused (docs/hardening.md B08). The scan comes first and does not recurse, so deep nesting cannot
- * overflow the stack. Then `JSON.parse` does the work.
+ * overflow the stack. Then `readJson` does the work.
  */
 import { Result } from "effect"
 import type { Json } from "../../domain/Inference.ts"
-import { afterSpace, endOfString, requestDepth } from "../../domain/json.ts"
+import { endOfString, isKey, readJson, requestDepth } from "../../domain/json.ts"
 
 /**
  * Maximal number of objects and lists in a body. An empty one has two bytes as text, sixty in memory, and more during the
@@ -44,8 +44,6 @@ const space = 0x20
 
 /** Whether a string may begin as an object does: with a brace, an escape or a blank. */
 const mayBeJson = (first: number): boolean => first === openBrace || first === backslash || first <= space
-
-const isKey = (text: string, from: number): boolean => text.charCodeAt(afterSpace(text, from)) === colon
 
 /**
  * What `text` can take of memory while it is parsed, checked and written again, in bytes; or what is wrong with its nesting or its
@@ -109,7 +107,7 @@ const keyText = (literal: string): string | undefined => {
 
 const parse = (text: string): Result.Result<Json, string> =>
   Result.try({
-    try: (): Json => JSON.parse(text),
+    try: () => readJson(text),
     catch: () => "body: expected valid JSON"
   })
 

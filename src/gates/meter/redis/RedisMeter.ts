@@ -9,6 +9,7 @@
 import { randomUUID } from "node:crypto"
 import { Clock, Effect, Layer, Record } from "effect"
 import { type Day, TimeZone } from "../../../domain/Calendar.ts"
+import { tryParseJson } from "../../../domain/json.ts"
 import { type Headroom, type Period, periods } from "../../../domain/Limits.ts"
 import { type Claims, claimsWithoutLimits, type Reservation } from "../../../domain/Reservation.ts"
 import { Redis, type RedisFailed } from "../../../infra/Redis.ts"
@@ -25,7 +26,7 @@ import {
 } from "../Meter.ts"
 import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
 import { makeAccountCalls, makeKeys } from "./accountCalls.ts"
-import { parseJson, readReply, type Reply } from "./replies.ts"
+import { readReply, type Reply } from "./replies.ts"
 import { checkRequirements, probeWrites } from "./requirements.ts"
 import { type AccountVerb, otherScripts } from "./scripts.ts"
 
@@ -151,7 +152,7 @@ export const makeRedis = Effect.fnUntraced(function* (
   ) {
     const numbers = JSON.stringify([time(), ...own])
     const text = yield* Effect.mapError(ofGroups[verb](names, [numbers, redis.runId()]), down)
-    return yield* decode(verb, parseJson(text))
+    return yield* decode(verb, tryParseJson(String(text)))
   })
 
   /** About the counters of `of` at `instant`, and about no request. */

@@ -5,11 +5,11 @@
 import { Effect, Record } from "effect"
 import type { Day } from "../../../domain/Calendar.ts"
 import { type ExtraBudget, periods } from "../../../domain/Limits.ts"
+import { tryParseJson } from "../../../domain/json.ts"
 import type { Account, Claims, CounterOwner } from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { isRefusal, type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { budgetsOf } from "../verdicts.ts"
-import { parseJson } from "./replies.ts"
 import { accountScripts, type AccountVerb, callsAtOnce } from "./scripts.ts"
 
 export interface AccountCall {
@@ -147,7 +147,7 @@ export const makeAccountCalls = (
       send: Effect.fnUntraced(function* (calls) {
         const { names, numbers, order } = encode(calls)
         const text = yield* script(names, [JSON.stringify(numbers), redis.runId()])
-        const replies = parseJson(text)
+        const replies = tryParseJson(String(text))
         if (!Array.isArray(replies) || replies.length !== calls.length) {
           return yield* new RedisFailed({ cause: `no answer to ${calls.length} calls of ${verb}` })
         }

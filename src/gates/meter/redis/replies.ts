@@ -78,15 +78,6 @@ const isTag = (word: unknown): word is Tag => typeof word === "string" && Object
 
 export type Reply = ReturnType<(typeof readers)[Tag]>
 
-/** The value of a JSON text; undefined for anything else. */
-export const parseJson = (text: unknown): unknown => {
-  try {
-    return JSON.parse(String(text))
-  } catch {
-    return undefined
-  }
-}
-
 /** Returns undefined for anything else. `ofUser`: whether the call was about an account and one of its users. */
 export const readReply = (value: unknown, ofUser: boolean): Reply | undefined => {
   const words: ReadonlyArray<unknown> = Array.isArray(value) ? value : []

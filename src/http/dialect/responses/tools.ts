@@ -2,6 +2,7 @@
 import { Option, Schema } from "effect"
 import { type Decided, refuse } from "../../../domain/Errors.ts"
 import type { Json, JsonObject } from "../../../domain/Inference.ts"
+import { tryParseJson } from "../../../domain/json.ts"
 import type { Calls } from "../conversation.ts"
 import { absentable, AnyObject } from "../fields.ts"
 import { chosenTools, maxListed, offer, type Offer } from "../tools.ts"
@@ -151,7 +152,7 @@ export const nativeTools = (
   })
 }
 
-const decodeTools = Schema.decodeUnknownOption(Schema.fromJsonString(Schema.Struct({ tools: Tools })))
+const decodeTools = Schema.decodeUnknownOption(Schema.Struct({ tools: Tools }))
 
 /** How a client names the tool that the model calls by its flat name. */
 export interface ClientName {
@@ -168,7 +169,10 @@ export interface Called {
 /** Translates the names in calls of the model. `echo`: the JSON text with the tools as the client sent them. */
 export const clientNames = (echo: string): ((flatName: string) => Called) => {
   const called = new Map<string, Called>()
-  const tools = Option.match(decodeTools(echo), { onNone: () => [], onSome: ({ tools }) => tools })
+  const tools = Option.match(decodeTools(tryParseJson(echo)), {
+    onNone: () => [],
+    onSome: ({ tools }) => tools
+  })
   for (const {
     flatName: flat,
     namespace,

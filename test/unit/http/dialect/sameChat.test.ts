@@ -5,7 +5,7 @@ import * as fc from "fast-check"
 import * as Answers from "../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../src/domain/Frame.ts"
 import type { Json, JsonObject } from "../../../../src/domain/Inference.ts"
-import { jsonText } from "../../../../src/domain/json.ts"
+import { jsonText, readJson } from "../../../../src/domain/json.ts"
 import type { Dialect } from "../../../../src/http/dialect/Dialect.ts"
 import { messages } from "../../../../src/http/dialect/messages/dialect.ts"
 import { nativeChat } from "../../../../src/http/dialect/native/dialect.ts"
@@ -268,7 +268,7 @@ it("when a chat is written in each dialect, then the model server gets one reque
         const { body, maxTokens, options, promptBytes, promptEstimate } = request
         return {
           sent: { body, maxTokens, options, promptBytes, promptEstimate },
-          read: read(JSON.parse(dialect.encoder(request, facts).object(frame)))
+          read: read(readJson(dialect.encoder(request, facts).object(frame)))
         }
       })
       for (const run of runs) assert.deepStrictEqual(run, runs[0])

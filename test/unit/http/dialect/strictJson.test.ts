@@ -11,10 +11,11 @@ const refused = (text: string): string => {
 const deep = (levels: number) => "[".repeat(levels) + "]".repeat(levels)
 
 describe("a client's JSON", () => {
-  it("when any JSON value is read, then the result is that of JSON.parse", () => {
+  it("when any JSON value is read, then the result is that value", () => {
     fc.assert(
-      fc.property(fc.json({ maxDepth: 20 }), (text) => {
-        assert.deepStrictEqual(Result.getOrThrow(parseJson(text)), JSON.parse(text))
+      fc.property(fc.jsonValue({ maxDepth: 20 }), (value) => {
+        const text = JSON.stringify(value)
+        assert.strictEqual(JSON.stringify(Result.getOrThrow(parseJson(text))), text)
       })
     )
   })

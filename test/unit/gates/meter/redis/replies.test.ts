@@ -1,8 +1,9 @@
 /** What is taken for an answer of a script, and what is not. */
 import { assert, it } from "@effect/vitest"
-import { parseJson, readReply } from "../../../../../src/gates/meter/redis/replies.ts"
+import { tryParseJson } from "../../../../../src/domain/json.ts"
+import { readReply } from "../../../../../src/gates/meter/redis/replies.ts"
 
-const read = (text: string) => readReply(parseJson(text), false)
+const read = (text: string) => readReply(tryParseJson(text), false)
 
 it("when a reply is well-formed, then its numbers and ids have their names", () => {
   const left = {
@@ -31,7 +32,7 @@ it("when a reply is well-formed, then its numbers and ids have their names", () 
 
 it("when a reply is about a user too, then it has the windows and budgets of both", () => {
   const text = '["left",1,2,3,4,5,-1,-1,-1,6,-1,-1,-1,-1,7,-1,-1,8,9,10,11,12]'
-  assert.deepStrictEqual(readReply(parseJson(text), true), {
+  assert.deepStrictEqual(readReply(tryParseJson(text), true), {
     tag: "left",
     left: {
       windows: { requests: 1, tokens: 2, requestsResetMs: 9, tokensResetMs: 10 },

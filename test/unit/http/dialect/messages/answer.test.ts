@@ -5,6 +5,7 @@ import { Schema } from "effect"
 import { MessagesEvent, MessagesMessage } from "../../../../../build/openapi/answers.ts"
 import type { Frame } from "../../../../../src/domain/Frame.ts"
 import type { InferenceRequest, Json } from "../../../../../src/domain/Inference.ts"
+import { readJson } from "../../../../../src/domain/json.ts"
 import { messages } from "../../../../../src/http/dialect/messages/dialect.ts"
 import { toErrorResponse } from "../../../../../src/http/errors/errorResponses.ts"
 import { BackendFailed, BadRequest } from "../../../../../src/domain/Errors.ts"
@@ -14,6 +15,8 @@ import { decoding } from "../../decoding.ts"
 import { anyFrames, folded, messageOf } from "../answers.ts"
 
 const { accepted } = decoding(messages)
+/** V8 misreads keys with escapes. */
+const parsed = (text: string) => Object(readJson(text))
 const request: InferenceRequest = accepted({
   model: "m",
   max_tokens: 50,
@@ -95,7 +98,7 @@ const read = (events: ReadonlyArray<Event>): Read => {
   return {
     stopReason,
     content: content.map(({ block, text }) => {
-      if (block.type === "tool_use") return { ...block, input: JSON.parse(text) }
+      if (block.type === "tool_use") return { ...block, input: parsed(text) }
       assert.notStrictEqual(text, "")
       return block.type === "text" ? { ...block, text } : { ...block, thinking: text }
     })
@@ -107,7 +110,7 @@ const joinedOf = (content: ReadonlyArray<Json>) => {
   const calls: Array<Json> = []
   const sums = { text: "", thinking: "", calls }
   for (const block of content) {
-    const { input, name, text = "", thinking = "", type } = JSON.parse(JSON.stringify(block))
+    const { input, name, text = "", thinking = "", type } = parsed(JSON.stringify(block))
     sums.text += text
     sums.thinking += thinking
     if (type === "tool_use") calls.push([name, input])
@@ -127,7 +130,7 @@ describe("POST /v1/messages, the answer", () => {
         const events = eventsOf(sent)
         const { content, stopReason } = read(events)
         assert.strictEqual(events.filter(({ type }) => type === "ping").length, waits)
-        const whole = decodeMessage(JSON.parse(newEncoder().object(folded(all))))
+        const whole = decodeMessage(parsed(newEncoder().object(folded(all))))
         assert.deepStrictEqual(joinedOf(content), joinedOf(whole.content.map((block) => ({ ...block }))))
         assert.strictEqual(stopReason, whole.stop_reason)
         const [delta] = events.flatMap((event) => (event.type === "message_delta" ? [event.usage] : []))
@@ -135,7 +138,7 @@ describe("POST /v1/messages, the answer", () => {
         const last = all.at(-1)
         const input = (whole.usage["input_tokens"] ?? 0) + (whole.usage["cache_read_input_tokens"] ?? 0)
         assert.strictEqual(input, last !== undefined && "promptEvalCount" in last ? last.promptEvalCount : 0)
-        const ids = content.flatMap((block) => JSON.parse(JSON.stringify(block)).id ?? [])
+        const ids = content.flatMap((block) => parsed(JSON.stringify(block)).id ?? [])
         const unnamed = all.flatMap(({ toolCalls = [] }) => toolCalls).filter(({ id }) => id === undefined)
         assert.isAtLeast(new Set(ids).size, unnamed.length)
       })
@@ -146,7 +149,7 @@ describe("POST /v1/messages, the answer", () => {
     fc.assert(
       fc.property(anyFrames, (all) => {
         const run = folded(all)
-        const { content } = decodeMessage(JSON.parse(newEncoder().object(run)))
+        const { content } = decodeMessage(parsed(newEncoder().object(run)))
         const blocks = content.map((block) => ({ ...block }))
         const sent = accepted({
           model: "m",
