@@ -40,9 +40,12 @@ export const say = (page: Page, text: string) =>
 
 export const answersOf = (page: Page) => page.locator(".turn.assistant:not(.running)")
 
-/** Waits for the text in the last complete answer. */
+/** Waits for the text in the last complete answer, and until the page is done with it: calls of tools come last. */
 export const shown = (page: Page, text: string) =>
-  Effect.promise(() => answersOf(page).last().getByText(text).first().waitFor())
+  Effect.promise(async () => {
+    await answersOf(page).last().getByText(text).first().waitFor()
+    await page.locator('#send[aria-label="Send"]').waitFor()
+  })
 
 /** Waits until so many answers are complete and none runs. The policy of the page forbids Playwright's own waiting for this. */
 export const answered = (page: Page, count: number) =>
