@@ -35,8 +35,8 @@ const templateTokens = 65_536
 /** What Ollama's own client accepts. */
 const longestLine = 8 * mib
 
-export const frameBoundsOf = ({ maxTokens, plan, request }: ModelCall): FrameBounds => {
-  const tokens = plan.runs * maxTokens
+export const frameBoundsOf = ({ numPredict, plan, request }: ModelCall): FrameBounds => {
+  const tokens = plan.runs * numPredict
   const context = request.kind === "generate" ? idBytes * (request.promptBytes + templateTokens + tokens) : 0
   // All output may come in one line. Log probabilities come with each token.
   const lineBytes = Math.min(longestLine, spareBytes + tokens * tokenBytes + context)

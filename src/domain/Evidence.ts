@@ -22,7 +22,7 @@ export interface Asked {
   /** as the client asked for it */
   readonly request: InferenceRequest
   /** maximal output tokens: the client's own bound, or the cap */
-  readonly maxTokens: number
+  readonly outputBound: number
   /** for whom the request is, as its client claims */
   readonly endUser?: string
 }

@@ -135,7 +135,7 @@ export interface OutputPlan {
 export interface ModelCall {
   readonly request: PreparedRequest
   /** maximal output tokens of one run; always sent to a model that generates */
-  readonly maxTokens: number
+  readonly numPredict: number
   /** the number of runs, and how much of the output is held at admission */
   readonly plan: OutputPlan
 }

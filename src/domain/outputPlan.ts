@@ -80,11 +80,12 @@ export const outputPlanOf = (request: PreparedRequest, model: Model, streams: bo
 export const tokensToHold = (
   { runs, unseen }: OutputPlan,
   promptEstimate: number,
-  maxTokens: number,
+  outputBound: number,
   usual: number
 ): { readonly tokens: number; readonly least: number } => ({
-  tokens: promptEstimate + Math.min(runs * maxTokens, unseen ? Math.max(leastUnseen, usual) : expectedOutput),
-  least: promptEstimate + runs * Math.min(maxTokens, 1)
+  tokens:
+    promptEstimate + Math.min(runs * outputBound, unseen ? Math.max(leastUnseen, usual) : expectedOutput),
+  least: promptEstimate + runs * Math.min(outputBound, 1)
 })
 
 /**
@@ -95,5 +96,5 @@ export const numPredictOf = (
   { runs }: OutputPlan,
   { available }: Pick<Reservation, "available">,
   promptEstimate: number,
-  maxTokens: number
-): number => Math.max(1, Math.min(maxTokens, Math.floor((available - promptEstimate) / runs)))
+  outputBound: number
+): number => Math.max(1, Math.min(outputBound, Math.floor((available - promptEstimate) / runs)))

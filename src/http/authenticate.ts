@@ -65,7 +65,7 @@ export const makeAuthenticate = Effect.gen(function* () {
     return Effect.flatMapEager(
       keys.verify(secret, addressGroup(context.arrival.clientIp)),
       (key): Effect.Effect<Evidence<"KeyStore">, GatewayError> => {
-        context.key = key
+        context.cost.facts = key.facts
         const { caller } = key.facts
         const endUser = endUserHeaderOf(incoming, caller)
         context.claimEndUser(Result.getOrUndefined(endUser))

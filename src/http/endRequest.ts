@@ -88,7 +88,7 @@ export const makeEndRequest = Effect.gen(function* () {
   ) {
     const response = yield* failureOf(context, cause)
     const told =
-      context.outcome === undefined ? yield* finishRefusal(context, { response, row: "own" }) : response
+      context.ended === undefined ? yield* finishRefusal(context, { response, row: "own" }) : response
     return encoder.failure(told, context.arrival.requestId)
   })
 
@@ -190,7 +190,7 @@ export const makeEndRequest = Effect.gen(function* () {
   /** Runs when the Scope of a request closes. */
   const close = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
     const free = Effect.sync(() => context.share?.close())
-    return context.outcome === undefined ? Effect.ensuring(abandon(context, exit), free) : free
+    return context.ended === undefined ? Effect.ensuring(abandon(context, exit), free) : free
   }
 
   /** The server runs it uninterruptibly, and closes the Scope after the last byte. */

@@ -72,7 +72,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     )
     // 413, 400, 403. Before the gates that hold something. What the body was parsed to is not kept.
     const model = yield* resolveModel(key, yield* readRequest(exchange, key, share, decode))
-    context.resolved = model.facts
+    context.cost.facts = model.facts
     const bytes = bytesOf(model.facts.request)
     if (bytes > expansion * context.bodyBytes + spareBytes)
       return yield* new BadRequest({ detail: "body: its numbers are too long when they are written out" })

@@ -109,7 +109,7 @@ export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSu
     const share = yield* Effect.fromResult(
       memory.share(context, { caller: key.facts.caller, cut: () => incoming.socket.destroy() })
     )
-    context.headroom = yield* limiter.headroom(key)
+    context.headroom = yield* limiter.headroom(key.facts.caller)
     const asked = {
       id: idOf(route, incoming.url ?? ""),
       isAnthropic: isShared && headerOf(incoming, "anthropic-version") !== undefined

@@ -43,8 +43,8 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     if (caller.users === undefined) context.claimEndUser(request.endUser)
     context.asked = { model: request.model, stream: request.stream }
     const { arrival, endUser } = context
-    const maxTokens = request.maxTokens ?? options.numPredictCap
-    return endUser === undefined ? { arrival, request, maxTokens } : { arrival, request, maxTokens, endUser }
+    const outputBound = request.maxTokens ?? options.numPredictCap
+    return { arrival, request, outputBound, ...(endUser === undefined ? {} : { endUser }) }
   }
 
   return Effect.fnUntraced(function* (

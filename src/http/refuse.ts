@@ -3,8 +3,8 @@
  * shares audit rows.
  */
 import { Effect, Result } from "effect"
+import type { Caller } from "../domain/Caller.ts"
 import type { GatewayError } from "../domain/Errors.ts"
-import type { Evidence } from "../domain/Evidence.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import { FailureLog, withRequestId } from "../observability/failureLog.ts"
 import type { Ending } from "../request/finish.ts"
@@ -35,21 +35,21 @@ export const makeRefuse = Effect.gen(function* () {
    */
   const showHeadroom = (
     context: RequestContext,
-    key: Evidence<"KeyStore">,
+    caller: Caller,
     error: GatewayError | undefined
   ): Effect.Effect<void> => {
     if (error?._tag === "RateLimited" || error?._tag === "BudgetExhausted") {
       if (error.headroom !== undefined) context.headroom = error.headroom
     }
     if (context.headroom !== undefined) return Effect.void
-    const { keyId } = key.facts.caller
+    const { keyId } = caller
     // A caller without free work gets the figures of the last second.
     const recent = error?._tag === "FreeWorkExhausted" ? freeWork.headroom(keyId) : undefined
     if (recent !== undefined) {
       context.headroom = recent
       return Effect.void
     }
-    return limiter.headroom(key).pipe(
+    return limiter.headroom(caller).pipe(
       Effect.map((headroom) => {
         context.headroom = headroom
         freeWork.noteHeadroom(keyId, headroom)
@@ -100,7 +100,7 @@ export const makeRefuse = Effect.gen(function* () {
     yield* log(context, error)
     const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)
-    if (context.key !== undefined) yield* showHeadroom(context, context.key, error)
+    if (context.caller !== undefined) yield* showHeadroom(context, context.caller, error)
     return { response, row }
   })
 
@@ -110,7 +110,7 @@ export const makeRefuse = Effect.gen(function* () {
     defect: unknown
   ): Effect.fn.Return<Refusal> {
     yield* withRequestId(context, Effect.logError("defect", defect))
-    if (context.key !== undefined) yield* showHeadroom(context, context.key, undefined)
+    if (context.caller !== undefined) yield* showHeadroom(context, context.caller, undefined)
     return { response: internalError, row: "own" }
   })
 

@@ -29,7 +29,7 @@ const operations = {
 } as const satisfies { readonly [K in InferenceKind]: string | undefined }
 
 /** Facts of chat and generate. An answer that the gateway ended has no final frame and ends with `length`. */
-const outputFacts = ({ asked, cost, firstFrameMs, outcome }: RequestContext) => {
+const outputFacts = ({ asked, cost, ended, firstFrameMs }: RequestContext) => {
   const request = cost.permit?.facts.request
   const temperature = request?.options["temperature"]
   return {
@@ -37,7 +37,7 @@ const outputFacts = ({ asked, cost, firstFrameMs, outcome }: RequestContext) => 
     "gen_ai.request.max_tokens": request?.maxTokens,
     "gen_ai.request.temperature": typeof temperature === "number" ? temperature : undefined,
     "gen_ai.response.finish_reasons":
-      outcome?.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
+      ended?.outcome.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
     // The convention measures it from the request, in seconds.
     "gen_ai.response.time_to_first_chunk": firstFrameMs === undefined ? undefined : firstFrameMs / 1000,
     "gen_ai.usage.output_tokens": cost.usage.tokensOut
@@ -46,13 +46,10 @@ const outputFacts = ({ asked, cost, firstFrameMs, outcome }: RequestContext) => 
 
 /** Names of models come from discovery or from an administrator. A model that does not resolve is text of the client. */
 const modelFacts = (context: RequestContext) => {
-  const { cost, resolved } = context
-  if (resolved === undefined) return {}
-  const {
-    alias,
-    model,
-    request: { kind }
-  } = resolved
+  const { cost } = context
+  const { alias, model, request } = cost.facts
+  if (model === undefined || request === undefined) return {}
+  const { kind } = request
   const operation = operations[kind]
   if (operation === undefined) return {}
   return {
@@ -66,12 +63,12 @@ const modelFacts = (context: RequestContext) => {
 }
 
 const describe = (span: Tracer.Span, context: RequestContext): void => {
-  const { arrival, caller, outcome, route } = context
+  const { arrival, caller, ended, route } = context
   const facts = {
     "http.request.method": arrival.method,
     "http.route": route?.path,
-    "http.response.status_code": outcome?.status,
-    "error.type": outcome?.type,
+    "http.response.status_code": ended?.outcome.status,
+    "error.type": ended?.outcome.type,
     "tollgate.request_id": arrival.requestId,
     "tollgate.tenant": caller?.tenantName,
     "tollgate.key_prefix": caller?.keyPrefix,

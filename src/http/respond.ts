@@ -2,6 +2,7 @@
 import { HttpServerResponse } from "effect/http"
 import { jsonText } from "../domain/json.ts"
 import { bindingBudget, type Headroom } from "../domain/Limits.ts"
+import { isLikelyCut } from "../domain/promptWindow.ts"
 import type { RequestContext } from "../request/RequestContext.ts"
 import { errorBody, type ErrorResponse } from "./errors/errorResponses.ts"
 
@@ -34,21 +35,21 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff"
   }
-  const { resolved, route } = context
-  const asked = resolved?.request
+  const { route } = context
+  const { caller, place, request: asked, window } = context.cost.facts
   if (route?.surface.idHeader !== undefined) headers[route.surface.idHeader] = context.arrival.requestId
   if (asked?.loweredTo !== undefined) headers["x-max-tokens"] = String(asked.loweredTo)
   if (asked?.relaxed !== undefined && asked.relaxed.length > 0)
     headers["x-schema-relaxed"] = asked.relaxed.join(", ")
-  if (asked?.askedNumCtx !== undefined && asked.askedNumCtx !== resolved?.window)
-    headers["x-num-ctx"] = String(resolved?.window ?? "default")
-  if (context.truncated ?? context.isLikelyCut) headers["x-prompt-truncated"] = "likely"
+  if (asked?.askedNumCtx !== undefined && asked.askedNumCtx !== window)
+    headers["x-num-ctx"] = String(window ?? "default")
+  const isCut = context.truncated ?? (asked !== undefined && isLikelyCut(asked, window))
+  if (isCut) headers["x-prompt-truncated"] = "likely"
   if (context.queuedMs !== undefined) headers["x-queue-wait-ms"] = String(context.queuedMs)
-  const loaded = context.cost.place?.loaded
-  if (loaded !== undefined) headers["x-model-loaded"] = String(loaded)
+  if (place?.loaded !== undefined) headers["x-model-loaded"] = String(place.loaded)
   if (context.listed?.isExpired === true) headers["x-model-list"] = "expired"
-  if (context.listed !== undefined && context.key !== undefined)
-    headers["x-key-scopes"] = [...context.key.facts.caller.scopes].join(", ")
+  if (context.listed !== undefined && caller !== undefined)
+    headers["x-key-scopes"] = [...caller.scopes].join(", ")
   if (context.headroom !== undefined) addLimits(headers, context.headroom)
   return headers
 }

@@ -1,8 +1,8 @@
-/** The cost of one request: what it holds of the counters, what it has used, and what it is charged. */
+/** The cost of one request: what its gates have decided, what it holds of the counters, what it has used, and what it is charged. */
 import type { Evidence, Facts, Permit } from "../domain/Evidence.ts"
 import type { OutputPlan } from "../domain/Inference.ts"
 import { noOutput } from "../domain/outputPlan.ts"
-import type { Place, Reservation } from "../domain/Reservation.ts"
+import type { Reservation } from "../domain/Reservation.ts"
 import {
   atMost,
   believedOutput,
@@ -31,24 +31,25 @@ export interface Sent {
   readonly timing: OutputTiming | undefined
 }
 
+/** Before the first gate. */
+const noFacts: Partial<Facts<"Audit">> = {}
+
 const notSent: Sent = { promptEstimate: 0, promptBytes: 0, maxOutput: 0, plan: noOutput, timing: undefined }
 
 export class RequestCost {
+  /** when the request arrived, in monotonic ms */
+  readonly arrivedMs: number
+  /** what its gates have decided so far: the facts of the last link of its evidence */
+  facts = noFacts
+  /** set when every gate has admitted the request, and its intent row exists; shows whether the backend was called */
+  permit: Permit | undefined
   /** the present hold; undefined before the Limiter has admitted it */
   reservation: Reservation | undefined
   /** the largest hold so far; undefined: nothing is held and nothing bounds the charge */
   granted: number | undefined
   /** when its lease began, in the time of `LeaseKeeper` */
   leasedAt = 0
-  /** what its reservation was made for, and when, in that time */
-  reserved: { readonly facts: Facts<"Limiter">; readonly at: number } | undefined
-  /** its place at the backend */
-  place: Place | undefined
-  /** set when every gate has admitted the request, and its intent row exists; shows whether the backend was called */
-  permit: Permit | undefined
-  /** the backend was called, and has not failed before its first frame; then leaving costs something */
-  sent = false
-  /** its call */
+  /** its call; `notSent` before it, and when the backend failed before its first frame */
   call = notSent
   /** the output, counted by its frames */
   readonly output = new OutputCount()
@@ -59,12 +60,16 @@ export class RequestCost {
   /** ends the renewal of its lease; undefined before its call */
   #endLease: (() => void) | undefined
 
+  constructor(arrivedMs = 0) {
+    this.arrivedMs = arrivedMs
+  }
+
   /** Records the reservation, which must be given back from here on. `since`: when it was requested. */
   hold({ facts }: Evidence<"Limiter">, since: number): void {
     const { reservation } = facts
+    this.facts = facts
     this.reservation = reservation
     this.granted = reservation.held
-    this.reserved = { facts, at: since }
     this.leasedAt = since
   }
 
@@ -78,9 +83,18 @@ export class RequestCost {
   send({ facts: { call, request } }: Permit, endLease: () => void, timing?: OutputTiming): void {
     this.#endLease = endLease
     const { promptBytes, promptEstimate } = request
-    const { maxTokens, plan } = call
-    this.call = { promptEstimate, promptBytes, maxOutput: plan.runs * maxTokens, plan, timing }
-    this.sent = true
+    const { numPredict, plan } = call
+    this.call = { promptEstimate, promptBytes, maxOutput: plan.runs * numPredict, plan, timing }
+  }
+
+  /** Records that the backend failed before its first frame: the request costs nothing. */
+  refund(): void {
+    this.call = notSent
+  }
+
+  /** Whether leaving costs something. */
+  get sent(): boolean {
+    return this.call !== notSent
   }
 
   /** Records that nothing is held any more. */
@@ -108,13 +122,13 @@ export class RequestCost {
    * before its first frame.
    */
   get usage(): Usage {
-    if (!this.sent) return noUsage
+    if (this.call === notSent) return noUsage
     return this.final === undefined ? this.running : this.#bounded(usageOf(this.final, this.#seen))
   }
 
   /** The charge when the client left: all that is held, when nobody saw what the backend generated. */
   get usageWhenLeft(): Usage {
-    if (!this.sent || this.final !== undefined || !this.#isUnseen) return this.usage
+    if (this.call === notSent || this.final !== undefined || !this.#isUnseen) return this.usage
     const { tokensIn } = this.running
     return {
       ...this.#bounded({ tokensIn, tokensOut: this.call.maxOutput, source: "estimated" }),

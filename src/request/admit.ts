@@ -54,11 +54,9 @@ export const makeAdmit = Effect.gen(function* () {
       () => queue.enter(reserved, usedOf(cost)),
       (release) => Effect.sync(release)
     ).pipe(metrics.queueing(reserved.facts.caller.tenantName))
+    cost.facts = queued.facts
     const { place } = queued.facts
-    if (place === undefined) return queued
-    cost.place = place
-    context.queuedMs = Math.round(place.queuedMs)
-    if (place.queuedMs < shortMs) return queued
+    if (place === undefined || place.queuedMs < shortMs) return queued
     // A process that was paused while it waited may count as dead.
     const renewedAt = leases.now()
     yield* Effect.mapError(hold.renew, meterUnavailable)
@@ -78,12 +76,12 @@ export const makeAdmit = Effect.gen(function* () {
       : queue.enter(reserved, usedOf(context.cost))
 
   /** Writes the intent row. After that the request may be sent to the backend. */
-  const openIntent = (context: RequestContext, queued: Evidence<"Queue">) => {
-    context.opening = true
+  const openIntent = ({ cost }: RequestContext, queued: Evidence<"Queue">) => {
+    cost.facts = queued.facts
     return Effect.flatMap(audit.open(queued), (permit) => {
-      context.cost.permit = permit
+      cost.permit = permit
       // If this process was paused, another request may have got the hold meanwhile.
-      return leases.lapsed(context.cost.leasedAt)
+      return leases.lapsed(cost.leasedAt)
         ? new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
         : Effect.succeed(permit)
     })

@@ -13,16 +13,16 @@ import { LeaseKeeper } from "./LeaseKeeper.ts"
 const mostListed = 1000
 
 const shown = (
-  { permit, reservation, reserved, running }: RequestCost,
+  { arrivedMs, facts: { arrival, caller, endUser, model }, permit, reservation, running }: RequestCost,
   now: number
 ): ReadonlyArray<OpenRequest> => {
-  if (reserved === undefined || reservation === undefined) return []
-  const { arrival, caller, endUser, model } = reserved.facts
+  if (arrival === undefined || caller === undefined || model === undefined || reservation === undefined)
+    return []
   return [
     {
       request_id: arrival.requestId,
       waits: permit === undefined,
-      age_ms: Math.round(now - reserved.at),
+      age_ms: Math.round(now - arrivedMs),
       tenant: caller.tenantName,
       key: caller.keyPrefix,
       end_user: endUser ?? null,
@@ -52,7 +52,7 @@ export const layerAnswers = ({
         if (action === "refresh") yield* keys.forget(key)
         if (action === "stop" && key !== null) drain.stop(key)
         const costs = leases.open().map(({ cost }) => cost)
-        const open = costs.filter(({ reserved }) => key === null || reserved?.facts.caller.keyPrefix === key)
+        const open = costs.filter(({ facts }) => key === null || facts.caller?.keyPrefix === key)
         const listed = action === "list" ? open.slice(0, mostListed) : []
         const requests = listed.flatMap((cost) => shown(cost, leases.now()))
         yield* replicas.answer(id, replica, { open: open.length, requests })

@@ -30,14 +30,6 @@ export interface Ending {
   readonly row: "own" | "shared"
 }
 
-/**
- * Whether the gateway itself refused the request, so that it costs nothing. This depends on whether the backend was
- * called, never on the error: a request that the backend refused costs a call. A client that left was not refused,
- * unless it was still waiting for a place.
- */
-const isFree = (context: RequestContext, { status }: Outcome): boolean =>
-  context.cost.permit?.used !== true && (status !== outcomes.clientLeft.status || context.isWaiting)
-
 /** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
 const recordOf = (
   context: RequestContext,
@@ -46,7 +38,8 @@ const recordOf = (
   now: number,
   loadMs: number
 ): AuditRecord => {
-  const { arrival, asked, caller, endUser, model, queuedMs, refused, resolved, truncated } = context
+  const { arrival, asked, caller, endUser, model, queuedMs, refused, truncated } = context
+  const { alias } = context.cost.facts
   const userAccount = context.cost.reservation?.claims.user?.id
   return {
     arrival,
@@ -56,7 +49,7 @@ const recordOf = (
     latencyMs: Math.max(0, Math.round(now - context.arrivedMs)),
     ...(caller === undefined ? {} : { caller }),
     ...(model === undefined ? {} : { model }),
-    ...(resolved?.alias === undefined ? {} : { alias: resolved.alias }),
+    ...(alias === undefined ? {} : { alias }),
     ...(truncated === undefined ? {} : { truncated }),
     ...(endUser === undefined ? {} : { endUser }),
     ...(userAccount === undefined ? {} : { userAccount }),
@@ -131,22 +124,26 @@ export const makeFinish = Effect.gen(function* () {
   /** Fails when the audit row was not durable in time; the row is then still queued. */
   return Effect.fnUntraced(function* (context: RequestContext, { outcome, row: wanted }: Ending) {
     const { cost } = context
+    const { place } = cost.facts
     const now = nowMs()
-    const row = context.opening ? "own" : wanted
-    const free = isFree(context, outcome)
-    context.end(outcome, now)
+    // From its place on, it may have an intent.
+    const row = "place" in cost.facts ? "own" : wanted
+    context.ended = { outcome, at: now }
     const hasLeft = outcome.status === outcomes.clientLeft.status
+    // Then the gateway itself refused it, and it costs nothing. A request that the backend refused costs a call, whatever its error is. A
+    // client that left was not refused, unless it was still waiting for a place.
+    const free = cost.permit?.used !== true && (!hasLeft || context.isWaiting)
     const used = hasLeft ? cost.usageWhenLeft : charge(context)
     // A defect may stop a request between the record of its call and the call.
     const usage = free ? noUsage : used
     cost.settle()
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
-      cost.place === undefined
+      place === undefined
         ? (cost.final?.loadDuration ?? 0) / nsPerMs
-        : yield* Effect.catchCause(cost.place.giveBack, (cause) => Effect.as(logDefect(cause), 0))
+        : yield* Effect.catchCause(place.giveBack, (cause) => Effect.as(logDefect(cause), 0))
     const record = recordOf(context, outcome, usage, now, loadMs)
-    const observed = attempt(() => metrics.observe(record, context.resolved !== undefined))
+    const observed = attempt(() => metrics.observe(record, cost.facts.model !== undefined))
     if (Exit.isFailure(observed)) yield* logDefect(observed.cause)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* Effect.catchCause(writeLine(record), logDefect)

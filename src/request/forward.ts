@@ -54,7 +54,7 @@ export const makeForward = Effect.gen(function* () {
   const refund =
     ({ cost }: RequestContext, permit: Permit) =>
     (error: CallError): Effect.Effect<never, CallError> => {
-      cost.sent = false
+      cost.refund()
       const refusal = Effect.fail(refusalOf(error, permit))
       // The gateway's list of models is out of date.
       return error._tag === "Forbidden" ? Effect.andThen(discovery.refresh, refusal) : refusal

@@ -62,11 +62,11 @@ test("when a gateway admits an agent, then each check is well, and the request w
   const seen: Array<number> = []
   const backend = layerBackend({
     models: Effect.succeed([]),
-    reply: ({ maxTokens, request }) =>
+    reply: ({ numPredict, request }) =>
       Effect.sync(() => {
         const { tools } = JSON.parse(request.text.json)
-        seen.push(request.promptBytes, Array.isArray(tools) ? tools.length : 0, maxTokens)
-        return replyWith(["hi"], maxTokens)
+        seen.push(request.promptBytes, Array.isArray(tools) ? tools.length : 0, numPredict)
+        return replyWith(["hi"], numPredict)
       })
   })
   const { code, states, text } = yield* asked(key.secret, {
@@ -85,9 +85,9 @@ test("when there are walls, then each is named with its setting, also those behi
   const key = memoryKey({ limits: { ...limits, tpm: 200_000 } })
   const backend = layerBackend({
     models: Effect.succeed([]),
-    reply: ({ maxTokens, request }) =>
+    reply: ({ numPredict, request }) =>
       JSON.parse(request.text.json).tools === undefined
-        ? Effect.succeed(replyWith(["hi"], maxTokens))
+        ? Effect.succeed(replyWith(["hi"], numPredict))
         : new BadRequest({ detail: "the model does not support a feature that this request uses" })
   })
   const { code, states, text } = yield* asked(key.secret, {

@@ -67,8 +67,8 @@ const gateway = layerInMemory({
   keyStore: keys.layer,
   backend: layerBackend({
     models: Effect.succeed([modelNamed("m:latest")]),
-    reply: ({ maxTokens }) =>
-      Effect.sync(() => script.shift() ?? replyWith(["Hello", " world"], maxTokens, 8))
+    reply: ({ numPredict }) =>
+      Effect.sync(() => script.shift() ?? replyWith(["Hello", " world"], numPredict, 8))
   }),
   over: Layer.provideMerge(layerBreakableLimiter, layerBreakable)
 }).pipe(Layer.provide(layerLogging({ logLevel: "fatal", production: false })))

@@ -199,7 +199,7 @@ const assertKept = (object: JsonObject, allowed: ReadonlySet<string>): void => {
 }
 
 /** What the backend makes of `raw` is what was decided on. */
-const assertUpstream = (raw: string, model: string, kind: InferenceKind, maxTokens: number): void => {
+const assertUpstream = (raw: string, model: string, kind: InferenceKind, numPredict: number): void => {
   const body: Json = JSON.parse(raw)
   assert.isTrue(isObject(body))
   if (!isObject(body)) return
@@ -212,7 +212,7 @@ const assertUpstream = (raw: string, model: string, kind: InferenceKind, maxToke
   assertKept(options, keptOptions)
   if (kind === "chat" || kind === "generate") {
     assert.strictEqual(body["stream"], true)
-    assert.strictEqual(options["num_predict"], maxTokens)
+    assert.strictEqual(options["num_predict"], numPredict)
   } else {
     // Nothing is generated, so there is nothing to bound.
     assert.isUndefined(options["num_predict"])
@@ -238,10 +238,10 @@ const ask = Effect.fnUntraced(function* (
   fake: FakeBackend,
   model: string,
   request: InferenceRequest,
-  maxTokens: number
+  numPredict: number
 ) {
   const backend = yield* Backend
-  const permit = permitFor(model, { request: prepared(request), maxTokens, plan: noOutput })
+  const permit = permitFor(model, { request: prepared(request), numPredict, plan: noOutput })
   if (request.kind === "embed" || request.kind === "embeddings") {
     yield* backend.embed(permit, uncounted)
     return

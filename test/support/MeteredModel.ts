@@ -166,7 +166,7 @@ export class MeteredModel {
     const verdict = this.#counters.reserve(this.claims, ask, noon)
     if (!(verdict instanceof Reserved)) return undefined
     const numPredict = numPredictOf(plan, verdict.reservation, promptEstimate, maxTokens)
-    const call = { request, maxTokens: numPredict, plan }
+    const call = { request, numPredict, plan }
     const timing = plan.collects
       ? undefined
       : new OutputTiming(this.rates, key, thinker.name, () => this.nowMs)

@@ -70,14 +70,14 @@ const make = () => {
 
   const backend = layerBackend({
     models: Effect.succeed([modelNamed("m:latest")]),
-    reply: ({ maxTokens }) =>
+    reply: ({ numPredict }) =>
       Effect.suspend(() => {
         calls += 1
         const said =
           next === undefined ? ["Hello", " world"] : Array.from({ length: next.frames }, () => "word ")
         const first = next?.first ?? Effect.void
         next = undefined
-        return Effect.as(first, replyWith(said, maxTokens))
+        return Effect.as(first, replyWith(said, numPredict))
       })
   })
 

@@ -85,7 +85,7 @@ export const layerGatesInMemory = (options: InMemoryOptions = {}) => {
     options.backend ??
     layerBackend({
       models: Effect.succeed(models),
-      reply: ({ maxTokens }) => Effect.succeed(replyWith(["Hello", " world"], maxTokens))
+      reply: ({ numPredict }) => Effect.succeed(replyWith(["Hello", " world"], numPredict))
     })
   return Layer.mergeAll(
     options.keyStore ?? layerKeys(options.keys),

@@ -57,16 +57,16 @@ export const prepared = (request: InferenceRequest): PreparedRequest => {
   return prepare(request, model)
 }
 
-export const callOf = (request: Partial<InferenceRequest> = {}, maxTokens = 100): ModelCall => ({
+export const callOf = (request: Partial<InferenceRequest> = {}, numPredict = 100): ModelCall => ({
   request: prepared(requestOf(request)),
-  maxTokens,
+  numPredict,
   plan: { runs: 1, unseen: false, collects: false }
 })
 
 export const askedOf = (request: InferenceRequest = requestOf(), arrival = arrivalOf()): Asked => ({
   arrival,
   request,
-  maxTokens: 100
+  outputBound: 100
 })
 
 /** A key that was verified. */

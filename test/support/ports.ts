@@ -12,7 +12,7 @@ export const layerPorts = Layer.fresh(
     leaseS,
     backend: layerBackend({
       models: Effect.succeed([modelNamed("m:latest")]),
-      reply: ({ maxTokens }) => Effect.succeed(replyWith(["x"], maxTokens))
+      reply: ({ numPredict }) => Effect.succeed(replyWith(["x"], numPredict))
     })
   })
 )

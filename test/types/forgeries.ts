@@ -109,11 +109,11 @@ export const shortcuts = Effect.gen(function* () {
 
 export const changed = Effect.gen(function* () {
   const backend = yield* Backend
-  const other = { request: otherRequest, maxTokens: 1_000_000_000, runs: 1 }
+  const other = { request: otherRequest, numPredict: 1_000_000_000, runs: 1 }
   // @ts-expect-error another request than the one that was admitted
   yield* Effect.asVoid(backend.forward(permit, uncounted, other))
   // @ts-expect-error the call of a permit cannot be changed
-  permit.facts.call.maxTokens = 1_000_000_000
+  permit.facts.call.numPredict = 1_000_000_000
   // @ts-expect-error nor replaced
   permit.facts.call = call
   // @ts-expect-error a copy is no permit

@@ -4,13 +4,13 @@ import type { ModelCall, PreparedRequest } from "../../domain/Inference.ts"
 /** The body of a call with frames. It is always streamed and bounded, whatever the client asked for. */
 export const streamBodyOf = (
   model: string,
-  { maxTokens, request: { options, text, think } }: ModelCall
+  { numPredict, request: { options, text, think } }: ModelCall
 ): Buffer =>
   text.with({
     model,
     ...(think === undefined ? {} : { think }),
     stream: true,
-    options: { ...options, num_predict: maxTokens }
+    options: { ...options, num_predict: numPredict }
   })
 
 /** The body of a call with one object as its answer. Nothing is generated, so it needs no bound. */

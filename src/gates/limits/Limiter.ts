@@ -88,7 +88,7 @@ const make = Effect.gen(function* () {
      * cancelled, so it must be run where nothing is interrupted, together with its record (`request/admit.ts`).
      */
     reserve: (model: Evidence<"Discovery">) => {
-      const { arrival, caller, endUser, maxTokens, model: resolved, request } = model.facts
+      const { arrival, caller, endUser, model: resolved, outputBound, request } = model.facts
       const plan = generates(request)
         ? outputPlanOf(request, resolved, habits.speaks(caller.keyId, resolved.name))
         : noOutput
@@ -100,7 +100,7 @@ const make = Effect.gen(function* () {
       const ask: ReserveRequest = {
         id: arrival.requestId,
         // The ledger books the least of it even when this process dies.
-        ...tokensToHold(plan, request.promptEstimate, maxTokens, habits.usual(caller.keyId, resolved.name)),
+        ...tokensToHold(plan, request.promptEstimate, outputBound, habits.usual(caller.keyId, resolved.name)),
         // Neither a description nor a count occupies the model, so they need no slot.
         slot: request.kind !== "show" && request.kind !== "count"
       }
@@ -123,18 +123,18 @@ const make = Effect.gen(function* () {
         if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
         const { headroom, reservation } = verdict
         // What was left at admission bounds the answer too.
-        const most = generates(request)
-          ? numPredictOf(plan, reservation, request.promptEstimate, maxTokens)
+        const numPredict = generates(request)
+          ? numPredictOf(plan, reservation, request.promptEstimate, outputBound)
           : 0
-        const call = { request, maxTokens: most, plan }
+        const call = { request, numPredict, plan }
         return Effect.succeed(
           seal.Limiter(model, { reservation, headroom, expectedTokens: ask.tokens, call })
         )
       })
     },
     /** Reads what is left for a caller. Consumes nothing. */
-    headroom: (key: Evidence<"KeyStore">) => {
-      const claims = claimsOf(key.facts.caller)
+    headroom: (caller: Caller) => {
+      const claims = claimsOf(caller)
       return withTotals(
         claims,
         () => meter.peek(claims),

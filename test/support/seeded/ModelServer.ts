@@ -102,7 +102,7 @@ export class ModelServer {
       const id = facts.arrival.requestId
       const errs = dice.chance(this.errs) ? dice.between(1, 8) : 0
       const tokens = Math.min(
-        facts.call.maxTokens,
+        facts.call.numPredict,
         dice.chance(0.2) ? dice.between(30, 120) : dice.between(1, 30)
       )
       const slow = dice.pick([1, 10, 40, 150]) ?? 1

@@ -120,7 +120,7 @@ const makeSend = Effect.gen(function* () {
     discovery: layerDiscovery([model], {}, { defaultTokens: 1_000_000, refuses: true }),
     backend: layerBackend({
       models: Effect.succeed([model]),
-      reply: ({ maxTokens }) => Effect.succeed(replyWith(["Hello"], maxTokens)),
+      reply: ({ numPredict }) => Effect.succeed(replyWith(["Hello"], numPredict)),
       embed: () => Effect.succeed({ vectors: [], promptTokens: 1 }),
       show: () => Effect.succeed({})
     }),

@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Logger } from "effect"
 import { layerMemory as layerAudit } from "../../support/twins/Audit.ts"
+import { seal } from "../../../src/domain/Evidence.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import { ModelHabits } from "../../../src/gates/limits/ModelHabits.ts"
@@ -52,21 +53,20 @@ const world = Effect.gen(function* () {
     Effect.provideService(RequestLines, requestLine)
   )
   const context = new RequestContext(arrivalOf("01a1fe92-0000-7000-8000-00000000000a"), 0, undefined)
-  context.cost.hold(reservedFor("m", { arrival: context.arrival }), 0)
-  context.cost.place = {
-    queuedMs: 0,
-    loaded: undefined,
-    giveBack: Effect.sync(() => did.push("place given back"))
-  }
+  const reserved = reservedFor("m", { arrival: context.arrival })
+  context.cost.hold(reserved, 0)
+  const giveBack = Effect.sync(() => did.push("place given back"))
+  const queued = seal.Queue(reserved, { place: { queuedMs: 0, loaded: undefined, giveBack } })
   const end = (how: Omit<Ending, "outcome"> & Partial<Ending>) =>
     finish(context, { outcome: outcomes.answered, ...how }).pipe(Effect.provide(ear))
-  return { context, did, end, lines }
+  return { context, did, end, lines, queued }
 })
 
 const test = testWith(it.effect)
 
 test("when a request ends, then its place is given back, and one line is logged", function* () {
-  const { did, end, lines } = yield* world
+  const { context, did, end, lines, queued } = yield* world
+  context.cost.facts = queued.facts
   yield* end({ row: "own" })
   assert.deepStrictEqual(did, ["place given back", "cancelled"])
   assert.deepStrictEqual(lines, ["request"])
@@ -79,8 +79,8 @@ test("when a refusal shares its row with others, then it has no log line", funct
 })
 
 test("when a client leaves while its intent is written, then its row is its own, which ends the intent", function* () {
-  const { context, end, lines } = yield* world
-  context.opening = true
+  const { context, end, lines, queued } = yield* world
+  context.cost.facts = queued.facts
   yield* end({ outcome: outcomes.clientLeft, row: "shared" })
   assert.deepStrictEqual(lines, ["request"])
 })

@@ -27,7 +27,7 @@ const dialects = Object.entries({ ...native, ...openai, responses })
 const written = Effect.fnUntraced(function* (fake: FakeBackend, request: InferenceRequest) {
   const backend = yield* Backend
   const before = fake.requests.length
-  const permit = permitFor("m:latest", { request: prepared(request), maxTokens: 100, plan: noOutput })
+  const permit = permitFor("m:latest", { request: prepared(request), numPredict: 100, plan: noOutput })
   const asked =
     request.kind === "embed" || request.kind === "embeddings"
       ? backend.embed(permit, uncounted)
