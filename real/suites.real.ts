@@ -52,13 +52,14 @@ const run = Effect.fnUntraced(function* ({ args, environment, verdict }: Suite, 
     [...said.matchAll(verdict)].map(([, is, test]) => [test ?? "", /PASS|✅/.test(is ?? "")])
   )
   assert.isAbove(verdicts.size, 0, said.slice(-4000))
-  return verdicts
+  return { said, verdicts }
 })
 
-const counts = (verdicts: ReadonlyMap<string, boolean>): string =>
+const counts = ({ verdicts }: { readonly verdicts: ReadonlyMap<string, boolean> }): string =>
   `${[...verdicts.values()].filter((passes) => passes).length} of ${verdicts.size}`
 
-layer(layerRealGateway({ EXTRA_SURFACES: "responses,messages" }), {
+// Bodies that are made at random may be large, and a 413 says nothing of their form.
+layer(layerRealGateway({ EXTRA_SURFACES: "responses,messages", MAX_REQUEST_BODY_BYTES: "16777216" }), {
   excludeTestServices: true,
   timeout: 1_800_000
 })("suites of others", (it) => {
@@ -74,10 +75,10 @@ layer(layerRealGateway({ EXTRA_SURFACES: "responses,messages" }), {
           yield* Console.log(
             `${name}: ${straight === undefined ? "" : `${counts(straight)} straight, `}${counts(through)} through the gateway`
           )
-          const broken = [...through].filter(
-            ([test, passes]) => !passes && !(test in known) && straight?.get(test) !== false
+          const broken = [...through.verdicts].filter(
+            ([test, passes]) => !passes && !(test in known) && straight?.verdicts.get(test) !== false
           )
-          assert.deepStrictEqual(broken, [])
+          assert.deepStrictEqual(broken, [], through.said.replaceAll(/(?<=^.{500}).*$/gm, "…").slice(-20_000))
         }),
       1_800_000
     )

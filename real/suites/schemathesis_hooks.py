@@ -16,9 +16,9 @@ BOUNDS = {
 def before_call(context, case, kwargs):
     if case.meta is None or not case.meta.generation.mode.is_positive or not isinstance(case.body, dict):
         return
-    if "model" in case.body:
-        case.body["model"] = "plain"
     path = case.operation.path
+    if "model" in case.body:
+        case.body["model"] = "embed" if path.endswith(("/embed", "/embeddings")) else "plain"
     if path in BOUNDS:
         case.body[BOUNDS[path]] = 8
         case.body.pop("max_completion_tokens", None)
