@@ -10,6 +10,7 @@ import {
   type RequestFilter,
   type RequestRow
 } from "../../src/admin/records/requests.ts"
+import { isEndUser } from "../../src/domain/EndUser.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
 import type { OpenRequest } from "../../src/replicas/Replicas.ts"
 import { described } from "../help.ts"
@@ -150,17 +151,17 @@ const showOpen = Effect.fnUntraced(function* ({ key, model, tenant, user }: Requ
   const registry = yield* Needs.registry
   const open = yield* listOpen
   const all = open.answers.flatMap(({ requests }) => requests)
+  const keys = yield* registry.namesOf(all.map(({ key }) => key))
   const found = all
     .filter(
       (one) =>
         (key ?? one.key) === one.key &&
         (tenant ?? one.tenant) === one.tenant &&
         (model === undefined || withoutDefaultTag(model) === withoutDefaultTag(one.model)) &&
-        (user ?? one.end_user) === one.end_user
+        (user === undefined || isEndUser(one.end_user, user, keys.get(one.key)?.account))
     )
     .toSorted((one, other) => other.age_ms - one.age_ms)
-  const names = yield* registry.namesOf(found.map(({ key }) => key))
-  const rows = found.map((one): Open => ({ ...one, name: names.get(one.key) ?? null }))
+  const rows = found.map((one): Open => ({ ...one, name: keys.get(one.key)?.name ?? null }))
   yield* showList(rows, "no open requests", (some) => tableOf(some, openColumns))
   const unlisted = open.answers.reduce((sum, { open }) => sum + open, 0) - all.length
   yield* notes([

@@ -30,15 +30,21 @@ export const liveNames = (sql: SqlClient.SqlClient, tenant: string, names: Reado
       WHERE t.name = ${tenant} AND k.name IN (SELECT jsonb_array_elements_text(${JSON.stringify(names)}::jsonb))
         AND ${sql.literal(live)} ORDER BY k.name, k.created_at`)
 
-/** The names of keys by prefix. `which`: a condition on `k` */
+const labelled = makeRowReader(
+  nameOfKey,
+  Schema.Struct({ name: Schema.String, prefix: Schema.String, account: Schema.String })
+)
+
+/** The names and accounts of keys by prefix. `which`: a condition on `k` */
 export const namesOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   prefixes: ReadonlyArray<string>,
   which = "true"
 ) {
-  const found = yield* named.all(sql`SELECT k.name, k.prefix FROM api_keys k
+  const found =
+    yield* labelled.all(sql`SELECT k.name, k.prefix, ${accountOf(sql, "k")}::text AS account FROM api_keys k
       WHERE k.prefix IN (SELECT jsonb_array_elements_text(${JSON.stringify(prefixes)}::jsonb)) AND ${sql.literal(which)}`)
-  return new Map(found.map(({ name, prefix }) => [prefix, name]))
+  return new Map(found.map((key) => [key.prefix, key]))
 })
 
 export const livePrefixes = (sql: SqlClient.SqlClient, prefixes: ReadonlyArray<string>) =>

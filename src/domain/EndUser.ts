@@ -25,6 +25,16 @@ const digestOf = (accountId: string, name: string): string =>
 /** What is stored instead of a name (`--hash-users`). It is the same for all keys of an account, and only there. */
 export const hashedUser = (accountId: string, name: string): string => `sha256:${digestOf(accountId, name)}`
 
+/** The forms in which an account may have a name: clear, and as a hash. */
+export const storedNames = (accountId: string, name: string): ReadonlyArray<string> => [
+  name,
+  hashedUser(accountId, name)
+]
+
+/** Whether a stored name is that of an end user of an account, whom an operator names. */
+export const isEndUser = (stored: string | null, user: string, accountId = ""): boolean =>
+  stored !== null && [user, ...storedNames(accountId, endUserOf(user) ?? user)].includes(stored)
+
 /**
  * The id of the account of an end user, in the form of a UUID: of the account of the key, and of the name as it is stored.
  * All requests without a name share one.

@@ -35,6 +35,8 @@ const Open = Schema.Array(
   })
 )
 
+const Users = Schema.Array(Schema.Struct({ key: Schema.String, end_user: Schema.NullOr(Schema.String) }))
+
 const Disabled = Schema.Struct({
   status: Schema.String,
   requests: Schema.Struct({ stopped: Schema.Finite, running: Schema.Finite })
@@ -127,6 +129,30 @@ inWorld(layerGateway(env))("requests that run and wait", (test) => {
 
     succeeds(yield* tollgateBeside("enable-key", "--key", mine.prefix))
     assert.strictEqual((yield* chat).status, 200, "an earlier stop is over")
+  })
+
+  test("when a key stores hashes of its users, then --user finds a person by the name, and nobody else", function* () {
+    const backend = yield* Fake
+    const { prefix, secret } = yield* newKey()
+    const hashing = ["--key", prefix, "--header", "X-User", "--hash-users", "on"]
+    succeeds(yield* tollgateBeside("set-end-user", ...hashing))
+    const seen = backend.requests.length
+    backend.script(endless)
+    const chat = call("/api/chat", { secret, body: hello(), headers: { "X-User": "ada" } })
+    const running = yield* Effect.forkChild(chat)
+    yield* backend.until(() => backend.requests.length === seen + 1)
+    const users = (user: string) =>
+      Effect.flatMap(tollgateBeside("requests", "--open", "--user", user, "--json"), (ran) =>
+        json(Users, ran)
+      )
+    const found = yield* eventually(users("ada"), ({ length }) => length === 1)
+    assert.deepStrictEqual([found.length, found[0]?.key], [1, prefix])
+    const stored = found[0]?.end_user ?? ""
+    assert.match(stored, /^sha256:/)
+    assert.deepStrictEqual(yield* users(stored), found)
+    assert.deepStrictEqual(yield* users("bob"), [])
+    succeeds(yield* tollgateBeside("disable-key", "--key", prefix, "--stop-running"))
+    yield* Fiber.join(running)
   })
 
   test("when a budget or a limit is set, then the next request has it, on each replica", function* () {
