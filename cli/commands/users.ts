@@ -1,6 +1,7 @@
-/** The commands about single end users of a key. */
+/** The commands about single end users of a key, and about all whom a key has served. */
 import { Console, Effect } from "effect"
 import { Command } from "effect/cli"
+import { mustBe } from "../../src/admin/Errors.ts"
 import { jsonText } from "../../src/domain/json.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
@@ -56,22 +57,32 @@ export const exportUser = Command.make(
 
 export const eraseUser = Command.make(
   "erase-user",
-  { key: flags.key("key"), ...flags.endUser },
+  {
+    key: flags.key("key"),
+    user: flags.optional(flags.endUser.user),
+    yes: flags.toggle("yes", "Also all requests of the key, or a user that none of them has named")
+  },
   Effect.fnUntraced(function* ({ key: named, user, yes }) {
     const registry = yield* Needs.registry
     const prefix = yield* flags.keyOf(named)
-    if (!yes) yield* flags.userOf(prefix, user)
+    if (!yes)
+      yield* user === undefined
+        ? mustBe("yes", `given too, because without --user all requests of ${prefix} are erased`)
+        : flags.userOf(prefix, user)
     const erased = yield* registry.eraseUser(prefix, user)
     const { prompts, requests } = erased
     yield* show(
       { key: prefix, ...erased },
       `${counted(requests, "row")} of the audit got a pseudonym, and ${counted(prompts, "prompt")} went`
     )
-    yield* notesAsText(["Sums did not change. Backups and logs elsewhere have the name until they end."])
+    yield* notesAsText([
+      "Sums did not change. Backups and logs elsewhere have what was erased until they end."
+    ])
   })
 ).pipe(
   described(
-    "Replace the name of one end user of a key by a pseudonym, and delete its prompts. Needs the owner of the schema, as migrate does",
-    "tollgate erase-user --key webui --user ada@example.com"
+    "Replace the name of one end user of a key, or of all of them, by pseudonyms, and delete the prompts. Needs the owner of the schema, as migrate does",
+    "tollgate erase-user --key webui --user ada@example.com",
+    ["tollgate erase-user --key anna --yes", "All requests of a key"]
   )
 )

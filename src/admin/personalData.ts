@@ -1,24 +1,27 @@
 /**
- * The data of one end user of a key, or of all requests of a key: exported, and of an end user erased.
+ * The data of one end user of a key, or of all requests of a key: exported and erased.
  *
- * Erasing replaces the name, the account and the address by pseudonyms, so sums stay as they are. It sees one snapshot: what the
+ * Erasing replaces each name, the account and the address by pseudonyms, so sums stay as they are. It sees one snapshot: what the
  * gateways book meanwhile makes it begin again, or stays under the name as a whole, in the audit and in the ledger.
  */
 import { randomUUID } from "node:crypto"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
 import { isSqlError } from "effect/sql/SqlError"
-import { endUserOf, hashedUser, userAccountId } from "../domain/EndUser.ts"
+import { endUserOf, storedNames, userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, oneRow } from "../infra/rows.ts"
 import { mustBe, withRegistryDownAfter } from "./Errors.ts"
 import { largeRead, lockAccount } from "./rows.ts"
-import { readUsersOwner } from "./users.ts"
+import { hashedIn, readUsersOwner } from "./users.ts"
 
 /** Rows that are read at a time. */
 const page = 1000
 
-/** All requests, and all uses, of the keys of an account, or those of one of its end users by any of its stored names. */
+/**
+ * Conditions for all that is stored of the keys of an account, or of one of its end users by any of its stored names: rows of the
+ * audit and of the intents, of the uses, of the prompts, and rules `r`.
+ */
 const whoOf = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   prefix: string,
@@ -26,17 +29,20 @@ const whoOf = Effect.fnUntraced(function* (
 ) {
   const { account } = yield* readUsersOwner(sql, prefix)
   const keys = sql`(SELECT k.id FROM api_keys k WHERE ${accountOf(sql, "k")} = ${account}::text::uuid)`
-  if (user === undefined)
-    return { keys, names: [], rows: sql`key_id IN ${keys}`, uses: sql`key_id IN ${keys}` }
+  const ofKeys = sql`key_id IN ${keys}`
+  if (user === undefined) return { keys, rows: ofKeys, uses: ofKeys, prompts: ofKeys, rules: sql`true` }
   const name = endUserOf(user)
   if (name === undefined) return yield* mustBe("user", "a name")
-  const names = [name, hashedUser(account, name)]
-  const ids = sql.csv(names.map((one) => sql`${userAccountId(account, one)}::text::uuid`))
+  const stored = storedNames(account, name)
+  const names = sql`(${sql.csv(stored.map((one) => sql`${one}`))})`
+  const ids = sql.csv(stored.map((one) => sql`${userAccountId(account, one)}::text::uuid`))
+  const rows = sql`${ofKeys} AND end_user IN ${names}`
   return {
     keys,
-    names,
-    rows: sql`key_id IN ${keys} AND end_user IN (${sql.csv(names.map((one) => sql`${one}`))})`,
-    uses: sql`user_account IN (${ids})`
+    rows,
+    uses: sql`user_account IN (${ids})`,
+    prompts: sql`request_id IN (SELECT request_id FROM audit_log WHERE ${rows})`,
+    rules: sql`r.name IN ${names}`
   }
 })
 
@@ -58,13 +64,13 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
     largeRead(sql)(
       300,
       Effect.gen(function* () {
-        const { rows, uses } = yield* whoOf(sql, prefix, user)
+        const { prompts, rows, uses } = yield* whoOf(sql, prefix, user)
         const mine = sql`(SELECT request_id FROM audit_log WHERE ${rows})`
         const inner = sql.literal("ARRAY['tenant_id', 'key_id', 'user_account']")
         const tables = {
           request: sql`audit_log r WHERE ${rows} ORDER BY request_id`,
           correction: sql`audit_corrections r WHERE request_id IN ${mine} ORDER BY request_id`,
-          prompt: sql`prompt_log r WHERE request_id IN ${mine} ORDER BY request_id`,
+          prompt: sql`prompt_log r WHERE ${prompts} ORDER BY request_id`,
           use: sql`user_ledger r WHERE ${uses} ORDER BY day, user_account`
         }
         for (const [type, table] of Object.entries(tables)) {
@@ -80,27 +86,26 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
       { snapshot: true }
     ).pipe(withRegistryDownAfter("30 minutes")),
 
-  /** Returns how many requests had the name, and how many prompts were deleted. Refused while one of them runs. */
-  eraseUser: (prefix: string, user: string) =>
+  /** Returns how many rows of the audit changed, and how many prompts were deleted. Refused while one of the requests runs. */
+  eraseUser: (prefix: string, user: string | undefined) =>
     largeRead(sql)(
       300,
       Effect.gen(function* () {
-        const { keys, names, rows, uses } = yield* whoOf(sql, prefix, user)
+        const { keys, prompts, rows, rules, uses } = yield* whoOf(sql, prefix, user)
         yield* lockAccount(sql, prefix)
         const running = yield* rowsOf(sql`SELECT count(*)::float8 AS rows FROM intents WHERE ${rows}`)
         if (running.rows > 0)
-          return yield* mustBe(
-            "user",
-            "one without a running request: block-user, and wait until its requests are over"
-          )
+          return yield* user === undefined
+            ? mustBe("key", "one without a running request: disable-key --stop-running ends them")
+            : mustBe(
+                "user",
+                "one without a running request: block-user, and wait until its requests are over"
+              )
         // Nobody knows it afterwards, so nobody finds the name to a pseudonym.
         const secret = randomUUID()
         const pseudonym = sql`md5(${secret} || user_account::text)::uuid`
-        const prompts = yield* rowsOf(sql`
-          WITH gone AS (
-            DELETE FROM prompt_log WHERE request_id IN (SELECT request_id FROM audit_log WHERE ${rows}) RETURNING 1
-          ) SELECT count(*)::float8 AS rows FROM gone`)
-        yield* sql`UPDATE user_ledger SET user_account = ${pseudonym} WHERE ${uses}`
+        const gone = yield* rowsOf(sql`
+          WITH gone AS (DELETE FROM prompt_log WHERE ${prompts} RETURNING 1) SELECT count(*)::float8 AS rows FROM gone`)
         const requests = yield* rowsOf(sql`
           WITH changed AS (
             UPDATE audit_log SET end_user = 'erased:' || left(md5(${secret} || end_user), 16), user_account = ${pseudonym},
@@ -108,13 +113,18 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
             WHERE ${rows} RETURNING 1
           ) SELECT count(*)::float8 AS rows FROM changed`)
         // A block stays, under the hash of the name.
-        const [name = "", hash = ""] = names
         yield* sql`
-          UPDATE api_keys SET user_rules = user_rules - ${name}::text - ${hash}::text ||
-            CASE WHEN (coalesce(user_rules -> ${hash}::text, user_rules -> ${name}::text) ->> 'blocked')::boolean
-              THEN jsonb_build_object(${hash}::text, jsonb_build_object('blocked', true)) ELSE '{}' END
-          WHERE id IN ${keys}`
-        return { requests: requests.rows, prompts: prompts.rows }
+          UPDATE api_keys k SET user_rules = (
+            SELECT coalesce(jsonb_object_agg(
+              CASE WHEN NOT mine OR name ~ '^sha256:[0-9a-f]{32}$' THEN name ELSE ${hashedIn(sql, sql`name`)} END,
+              CASE WHEN mine THEN '{"blocked": true}' ELSE rule END), '{}')
+            FROM (SELECT r.name, r.rule, ${rules} AS mine FROM jsonb_each(k.user_rules) r(name, rule)) judged
+            WHERE NOT mine OR (rule ->> 'blocked')::boolean)
+          WHERE k.id IN ${keys}`
+        // Last, because whoever books to these rows waits for the end. A correction that is under way has read the account already.
+        yield* sql`LOCK TABLE audit_corrections IN SHARE MODE`
+        yield* sql`UPDATE user_ledger SET user_account = ${pseudonym} WHERE ${uses}`
+        return { requests: requests.rows, prompts: gone.rows }
       }),
       { snapshot: true, writes: true }
     ).pipe(

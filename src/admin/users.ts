@@ -27,14 +27,14 @@ type Rule = Omit<UserRules[number], "name">
 /** What changes of a rule; null takes a value away. */
 export type RuleChange = { readonly [V in keyof Rule]?: Rule[V] | null }
 
-/** The name of an end user as a row `a` of the audit has it, for a row `k` of `api_keys` that stores hashes (`hashedUser`). */
-const hashed = (sql: SqlClient.SqlClient, name: string) =>
+/** The name of an end user as the audit has it, for a row `k` of `api_keys` that stores hashes (`hashedUser`). */
+export const hashedIn = (sql: SqlClient.SqlClient, name: string | Statement.Fragment): Statement.Fragment =>
   sql`'sha256:' || left(encode(sha256(convert_to(${accountOf(sql, "k")}::text || chr(10) || ${name}, 'UTF8')), 'hex'), 32)`
 
 /** Whether a row `a` of the audit is of this end user of a row `k` of `api_keys`, whether that stores names or hashes. */
 export const isUser = (sql: SqlClient.SqlClient, user: string): Statement.Fragment => {
   const name = endUserOf(user) ?? user
-  return sql`(a.end_user IN (${user}, ${name}) OR a.end_user = ${hashed(sql, name)})`
+  return sql`(a.end_user IN (${user}, ${name}) OR a.end_user = ${hashedIn(sql, name)})`
 }
 
 const Owner = Schema.Struct({ account: Schema.String, hashUsers: Schema.Boolean })
