@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { type Client, type Facts, surfaces } from "../cli/connect/Client.ts"
 import { clients } from "../cli/connect/clients.ts"
-import { commandOf, filesOf, freshText } from "../cli/connect/files.ts"
+import { commandOf, filesOf, freshText } from "../cli/connect/texts.ts"
 
 const folder = path.resolve(import.meta.dirname, "../docs/clients")
 

@@ -191,7 +191,3 @@ export const amount = (value: number | null): string => (value === null ? "-" : 
 
 /** Escapes control characters in texts of people and models: they would move the cursor or reverse the line. */
 export const escapeText = (text: string): string => escapeControls(text, "\n\t")
-
-/** A text as one word of a command line. */
-export const shellWord = (text: string): string =>
-  /^[\w./:@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`

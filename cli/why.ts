@@ -2,7 +2,8 @@
 import type { RequestRow } from "../src/admin/records/requests.ts"
 import { backendFaults, type forbidden, gates, ofPeriod } from "../src/domain/Errors.ts"
 import { outcomes } from "../src/domain/Outcome.ts"
-import { amount, escapeText, shellWord } from "./terminal.ts"
+import { shellWord } from "./shell.ts"
+import { amount, escapeText } from "./terminal.ts"
 
 type Row = Pick<RequestRow, "detail" | "end_user" | "error_type" | "key" | "model" | "status" | "tenant">
 

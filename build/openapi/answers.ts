@@ -122,6 +122,22 @@ export const Version = Schema.Struct({
   version: Schema.String.annotate({ description: "the gateway's own" })
 })
 
+export const KeyUsage = Schema.Struct({
+  timezone: Schema.String.annotate({ description: "whose days they are, as `TIMEZONE`" }),
+  since: Schema.String.annotate({
+    description: "the first day that is read, such as 2026-11-23; 30 days ago"
+  }),
+  truncated: Schema.Boolean.annotate({
+    description: "whether the oldest rows are left out: there are at most 1000"
+  }),
+  usage: Schema.Array(
+    Schema.Struct({ day: Text, model: Text, requests: Count, tokens_in: Count, tokens_out: Count })
+  ).annotate({
+    description:
+      "of the key and those that it replaces or that replace it: the newest day first, in a day the largest use"
+  })
+})
+
 // The OpenAI surface
 
 export const Usage = Schema.Struct({

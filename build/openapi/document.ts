@@ -36,7 +36,9 @@ const answerHeaders = (route: Route): JsonObject => {
     ...headersOf("always", "limits"),
     ...(route.handler === "generate" ? headersOf("generated") : {}),
     ...(route.cost === "tokens" ? headersOf("queued", "windows") : {}),
-    ...(route.handler === "list" && route.list !== "version" ? headersOf("listed") : {})
+    ...(route.handler === "list" && route.list !== "version" && route.list !== "usage"
+      ? headersOf("listed")
+      : {})
   }
 }
 

@@ -82,6 +82,7 @@ const operations: Described = {
   "POST /api/show": { id: "show", request: "ShowRequest", example: { model }, ...object(Answers.Show) },
   "GET /api/tags": { id: "tags", ...object(Answers.Tags) },
   "GET /api/version": { id: "version", ...object(Answers.Version) },
+  "GET /api/usage": { id: "usage", ...object(Answers.KeyUsage) },
   "POST /v1/chat/completions": {
     id: "createChatCompletion",
     request: "ChatCompletionRequest",

@@ -9,16 +9,23 @@ import { described } from "../help.ts"
 import { FileInvalid } from "../errorMessages.ts"
 import * as flags from "../flags.ts"
 import { note, show } from "../terminal.ts"
-import { type Client, type Facts, type Settings, surfaces } from "../connect/Client.ts"
+import {
+  type Client,
+  type Facts,
+  notServed,
+  outputIn,
+  type Settings,
+  smallestWindow,
+  tooSmall
+} from "../connect/Client.ts"
 import { clients } from "../connect/clients.ts"
-import { commandOf, difference, filesOf, freshText, printed, textOf } from "../connect/files.ts"
-
-/** Ollama's own, where nothing is set. */
-const smallestWindow = 4096
-const mostOutput = 16_384
+import { difference, textOf } from "../connect/files.ts"
+import { commandOf, filesOf, freshText, printed } from "../connect/texts.ts"
 
 const atHome = (file: string): string =>
   file.startsWith("~/") ? path.join(process.env["HOME"] ?? homedir(), file.slice(2)) : path.resolve(file)
+
+const fromRoot = (file: string): string => (file.startsWith("~/") ? file : path.resolve(file))
 
 export const readKey = Effect.fnUntraced(function* (keyFile: string | undefined) {
   if (keyFile === undefined) return Option.fromUndefinedOr(process.env["TOLLGATE_KEY"])
@@ -33,14 +40,11 @@ export const readKey = Effect.fnUntraced(function* (keyFile: string | undefined)
 const gateway = Effect.promise(() => import("../connect/gateway.ts"))
 
 /** Says on stderr what will not work yet, and how to change it. */
-const warnOfSurface = Effect.fnUntraced(function* ({ surface, title }: Client, url: string) {
+const warnOfSurface = Effect.fnUntraced(function* (client: Client, url: string) {
   const { served } = yield* gateway
-  const state = yield* served(url, surface)
+  const state = yield* served(url, client.surface)
   if (state === "unknown") return yield* note(`${url} does not answer as a gateway: is it the right --url?`)
-  if (state === "on") return undefined
-  return yield* note(
-    `${title} needs ${surfaces[surface]}, which this gateway does not serve: start it with EXTRA_SURFACES=${surface}`
-  )
+  if (state === "off") yield* note(notServed(client))
 })
 
 /** The window of the model as the gateway tells it to the key. */
@@ -74,7 +78,7 @@ const factsOf = Effect.fnUntraced(function* (
     yield* note(`the context window is not known, so ${smallestWindow} is assumed: give --window`)
   const cap = yield* outputCap
   if (window < 1024) return yield* mustBe("window", "1024 tokens or more")
-  const output = given.output ?? Math.min(cap, mostOutput, Math.floor(window / 4))
+  const output = given.output ?? outputIn(window, cap)
   if (output < 1 || output >= window)
     return yield* mustBe("max-output", `from 1 to less than the window of ${window}`)
   return { model, url, window, output }
@@ -155,17 +159,15 @@ export const connect = Command.make(
     const client = clients.find((one) => one.name === name)
     if (client === undefined) return
     const facts = yield* factsOf(given, yield* readKey(keyFile))
-    const { firstRequest = 0 } = client
-    if (firstRequest > facts.window - facts.output)
-      yield* note(
-        `a window of ${facts.window} is too small: the first request of ${client.title} has some ${firstRequest} tokens`
-      )
+    const small = tooSmall(client, facts)
+    if (small !== undefined) yield* note(small)
     yield* warnOfSurface(client, facts.url)
-    const files = filesOf(client, facts, keyFile)
+    const secretFile = keyFile === undefined ? undefined : fromRoot(keyFile)
+    const files = filesOf(client, facts, secretFile)
     const run = commandOf(client, facts)
     if (!writes) {
       const texts = files.map((file) => ({ path: file.path, content: freshText(file) }))
-      return yield* show({ client: name, ...facts, files: texts, run }, printed(client, facts, keyFile))
+      return yield* show({ client: name, ...facts, files: texts, run }, printed(client, facts, secretFile))
     }
     yield* write(files)
     return yield* Console.log(`then: ${run}`)

@@ -1,5 +1,5 @@
-/** What `connect` knows of a client: where its settings are, and what they say of this gateway. */
-import type { JsonObject } from "../../src/domain/Inference.ts"
+/** What `connect` knows of a client: where its settings are, and what they say of this gateway. The playground has it too. */
+import type { Schema } from "effect"
 
 /** The gateway and the model as a client has to know them. */
 export interface Facts {
@@ -11,6 +11,12 @@ export interface Facts {
   /** most tokens of an answer */
   readonly output: number
 }
+
+/** Ollama's own, where nothing is set. */
+export const smallestWindow = 4096
+
+/** The most tokens of an answer, where nothing is given. `cap`: `NUM_PREDICT_CAP` */
+export const outputIn = (window: number, cap: number): number => Math.min(cap, 16_384, Math.floor(window / 4))
 
 /**
  * The tokens of a conversation from which on a client should shorten it: room for an answer and for an estimate that is 10 % too
@@ -33,7 +39,7 @@ export interface Settings {
 }
 
 /** A text is a file of its own; an object is merged into the JSON that is there. */
-export type Content = string | JsonObject
+export type Content = string | Schema.JsonObject
 
 export interface Client {
   readonly name: string
@@ -51,3 +57,15 @@ export interface Client {
   readonly run?: (facts: Facts) => string
   readonly notes: ReadonlyArray<string>
 }
+
+export const notServed = ({ surface, title }: Client): string =>
+  `${title} needs ${surfaces[surface]}, which this gateway does not serve: start it with EXTRA_SURFACES=${surface}`
+
+/** Says that the first request of a client does not fit; undefined: it does. */
+export const tooSmall = (
+  { firstRequest = 0, title }: Client,
+  { output, window }: Facts
+): string | undefined =>
+  firstRequest > window - output
+    ? `a window of ${window} is too small: the first request of ${title} has some ${firstRequest} tokens`
+    : undefined

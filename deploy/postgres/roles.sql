@@ -43,8 +43,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
 
--- The budgets of end users. A function writes it.
-GRANT SELECT ON user_ledger TO tollgate_gateway;
+-- The budgets of end users, and what a key is told of its use. Functions write them.
+GRANT SELECT ON user_ledger, usage_daily TO tollgate_gateway;
 
 -- What `tollgate status` shows of each process.
 GRANT SELECT, INSERT, UPDATE, DELETE ON replicas TO tollgate_gateway;

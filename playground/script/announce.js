@@ -9,8 +9,13 @@ const pauseMs = 1500
 
 /** Collects an answer and tells it in sentences, several at once when they come fast. */
 export class Speaker {
-  #heard = 0
+  #heard
   #next = 0
+
+  /** `heard`: how many characters of the answer were told before. */
+  constructor(heard = 0) {
+    this.#heard = heard
+  }
 
   hear(text) {
     const now = performance.now()

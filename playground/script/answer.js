@@ -98,8 +98,8 @@ const addCall = (calls, call) => {
   else calls.push({ ...call, id: call.id ?? `call_${calls.length}` })
 }
 
-/** What came, how it ended and what it cost; `problem` is there when it went wrong. */
-export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) => {
+/** What came, how it ended and what it cost; `problem` is there when it went wrong. It goes on from what has `begun`. */
+export const runAnswer = async ({ adapter, body, asJson, model, signal, into, begun }) => {
   const node = assistantTurn(model)
   const waiting = waitingLine()
   node.append(waiting)
@@ -108,9 +108,10 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
   announce("Sent.")
   const wait = startWaiting(waiting)
 
-  const [view, speaker, started] = [new MarkdownView(), new Speaker(), performance.now()]
+  const { content = "", thinking = "" } = begun ?? {}
+  const [view, speaker, started] = [new MarkdownView(), new Speaker(content.length), performance.now()]
   /** @type {any} */
-  const got = { node, content: "", thinking: "", calls: [], pieces: 0 }
+  const got = { node, content, thinking, calls: [], pieces: 0 }
   /** @type {ReturnType<typeof reasoningBox> | undefined} */
   let reasoning
   /** @type {number | undefined} */
@@ -118,6 +119,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
   /** @type {any} */
   let problem
   if (asJson) view.push("~~~~~~~~~~json\n")
+  view.push(content)
 
   const { want, finish } = drawing((ended) => {
     const follow = atEnd()
@@ -139,6 +141,7 @@ export const runAnswer = async ({ adapter, body, asJson, model, signal, into }) 
     if (follow) toEnd()
     return more
   })
+  if (begun !== undefined) want()
 
   const take = (frame) => {
     if (frame.problem) problem = { type: "incomplete", ...frame.problem, status: frame.problem.code }

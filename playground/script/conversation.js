@@ -10,7 +10,17 @@ import { problemBox } from "./problemBox.js"
 import { refreshUsage, whatCut } from "./meters.js"
 import { openSettings } from "./sheet.js"
 import { surfaces } from "./surfaces.js"
-import { answerActs, callsBox, editor, factsLine, otherActs, toolTurn, userTurn } from "./turns.js"
+import { showUses } from "./uses.js"
+import {
+  answerActs,
+  callsBox,
+  continueActs,
+  editor,
+  factsLine,
+  otherActs,
+  toolTurn,
+  userTurn
+} from "./turns.js"
 
 const emptyState = $("empty")
 let turns = []
@@ -35,6 +45,13 @@ export const requestOf = (asked, model = $("model").value) => ({
 
 export const usedBytes = () => JSON.stringify(surfaces[surface()].body(requestOf(turns))).length
 
+/** Off without an accepted key. */
+const switchSend = () => {
+  $("send").disabled = running === undefined && $("model").disabled
+}
+new MutationObserver(switchSend).observe($("model"), { attributeFilter: ["disabled"] })
+switchSend()
+
 const busy = (yes) => {
   $("log").setAttribute("aria-busy", String(yes))
   for (const change of all("#log .acts .change")) change.disabled = yes
@@ -42,6 +59,7 @@ const busy = (yes) => {
   withAttributes($("send"), { "aria-label": label, title: label })
   $("send").classList.toggle("stop", yes)
   $("send").replaceChildren(icon(yes ? "stop" : "send"))
+  switchSend()
 }
 
 /** The keyboard of a phone comes up only when the reader wants to type. */
@@ -115,12 +133,13 @@ const sendResults = (turn) => (results) => {
   void answer()
 }
 
-/** Asks one model, and shows below its answer what there is to say of it. */
-const askModel = async (model, asked, into, signal, retry) => {
+/** Asks one model, and shows below its answer what there is to say of it. `begun`: the answer that it goes on with. */
+const askModel = async (model, asked, into, signal, retry, begun) => {
   const adapter = surfaces[surface()]
-  const request = requestOf(asked, model)
+  const request = requestOf(begun === undefined ? asked : [...asked, begun], model)
   const asJson = request.format.mode !== "text"
-  const got = await runAnswer({ adapter, body: adapter.body(request), asJson, model, signal, into })
+  const body = adapter.body(request)
+  const got = await runAnswer({ adapter, body, asJson, model, signal, into, begun })
   const { node, content, thinking, calls, problem } = got
   const follow = atEnd() || problem !== undefined
   node.classList.remove("running")
@@ -130,14 +149,16 @@ const askModel = async (model, asked, into, signal, retry) => {
   node.append(end)
   if (follow) toEnd()
   await refreshUsage()
+  void showUses()
   if (problem === undefined)
     end.append(factsLine({ ...got, cutBy: got.ended === "length" ? whatCut() : undefined }))
   // The line of the limits may have become higher, and the box of an error is read above it.
   if (follow) toEnd()
-  return { role: "assistant", model, content, thinking, calls, node, end }
+  return { role: "assistant", model, content, thinking, calls, node, end, ended: got.ended }
 }
 
-const answer = async () => {
+/** `begun`: the answer that the model goes on with. */
+const answer = async (begun = undefined) => {
   const stop = new AbortController()
   running = stop
   busy(true)
@@ -148,16 +169,17 @@ const answer = async () => {
   if (other !== "") $("log").append(into)
   /** @type {any} */
   let turn
-  const retry = () => {
+  const restart = (next) => {
     if (running !== undefined) return
     for (const { node } of made) node.remove()
     if (other !== "") into.remove()
     forget(turns.includes(turn) ? from(turn) : [])
     focusPrompt()
-    void answer()
+    void answer(next)
   }
-  const ask = (model, told) => askModel(model, told, into, stop.signal, retry)
-  const made = [await ask($("model").value, asked)]
+  const ask = (model, told, begun = undefined) =>
+    askModel(model, told, into, stop.signal, () => restart(begun), begun)
+  const made = [await ask($("model").value, asked, begun)]
   // One after the other: neither takes the time of the model server from the other, and a key needs one place only.
   // It is told its own answers, where it gave some.
   const told = asked.map((turn) => turn.beside ?? turn)
@@ -175,6 +197,9 @@ const answer = async () => {
     first.end.prepend(answerActs(turn, { again, remove }))
   }
   if (beside !== undefined) beside.end.prepend(otherActs(beside))
+  const [only, ...others] = made
+  if (others.length === 0 && only.calls.length === 0 && ["stopped", "length"].includes(only.ended))
+    only.end.prepend(continueActs(() => restart(turn)))
   if (follow) toEnd()
   running = undefined
   busy(false)

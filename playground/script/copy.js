@@ -1,5 +1,5 @@
 /** Buttons that copy. */
-import { button, element, icon } from "./dom.js"
+import { all, button, element, icon } from "./dom.js"
 import { announce } from "./announce.js"
 
 const write = async (text) => {
@@ -11,7 +11,8 @@ const write = async (text) => {
     area.value = text
     /** @type {any} */
     const focused = document.activeElement
-    const place = document.querySelector("dialog:modal") ?? document.body
+    // Of several dialogs the last one is above the others.
+    const place = all("dialog:modal").at(-1) ?? document.body
     place.append(area)
     area.select()
     document.execCommand("copy")

@@ -4,6 +4,7 @@ import { $, narrow, touch } from "./dom.js"
 import { duration, number } from "./figures.js"
 import { forgetUsage, showUsage } from "./meters.js"
 import { explain } from "./problems.js"
+import { forgetUses, showUses } from "./uses.js"
 
 export const note = (text, kind = "") => {
   if ($("key-note").textContent !== text) $("key-note").textContent = text
@@ -25,6 +26,7 @@ const noModels = (text) => {
 }
 
 const capabilities = new Map()
+const facts = new Map()
 /** Whether a model can do it: `vision`, `tools`, `thinking`. */
 export const can = (what, model = $("model").value) => capabilities.get(model)?.includes(what) ?? false
 
@@ -46,7 +48,11 @@ export const factsOf = ({ details, size, capabilities: can = [] }, window) =>
     .filter(Boolean)
     .join(" · ")
 
-/** The context windows that the gateway knows, by model. The list is worth nothing without the models, so its failure is no problem. */
+/** The context windows that the gateway knows, by model. */
+let windows = new Map()
+export const contextOf = (model) => windows.get(model)
+
+/** The list is worth nothing without the models, so its failure is no problem. */
 const windowsOf = async () => {
   const response = await ask("/v1/models").catch(() => undefined)
   const { data = [] } = response?.ok ? await response.json() : {}
@@ -57,10 +63,13 @@ let listen = () => {}
 export const onModel = (listener) => {
   listen = listener
 }
-/** The field may be too narrow for the facts, so they are below it too. */
+/** A field may be too narrow for the facts, so they are below it. */
+const showFacts = (id) => {
+  $(`${id}-facts`).textContent = facts.get($(id).value) ?? ""
+}
 const changed = () => {
-  const [chosen] = $("model").selectedOptions
-  $("model-facts").textContent = chosen.value === "" ? "" : chosen.text.slice(chosen.value.length + 3)
+  showFacts("model")
+  showFacts("second")
   listen()
 }
 
@@ -89,6 +98,7 @@ export const loadModels = async () => {
   const turn = ++lookup
   const key = keyOf()
   forgetUsage()
+  forgetUses()
   $("look-again").hidden = true
   if (!/^[\x21-\x7e]{44}$/.test(key)) {
     note(key === "" ? hint : `A key has 44 characters; this has ${key.length}.`)
@@ -111,18 +121,19 @@ export const loadModels = async () => {
     return nothing(
       `This key works, but it may not chat: its scopes are ${scopes || "none"}. Ask for a key with the scope chat.`
     )
-  const windows = await windowsOf()
+  const known = await windowsOf()
   const chatting = models.filter((model) => model.capabilities?.includes("completion") ?? true)
   if (turn !== lookup) return
   if (chatting.length === 0) return nothing(whyEmpty(response.headers))
+  windows = known
   capabilities.clear()
+  facts.clear()
   const before = $("model").value
   $("model").replaceChildren(
     ...chatting.map((model) => {
       capabilities.set(model.name, model.capabilities ?? [])
-      const facts = factsOf(model, windows.get(model.name))
-      const name = facts === "" ? model.name : `${model.name} · ${facts}`
-      return new Option(name, model.name, false, model.name === before)
+      facts.set(model.name, factsOf(model, contextOf(model.name)))
+      return new Option(model.name, model.name, false, model.name === before)
     })
   )
   const others = [...$("model").options].map((option) => new Option(option.text, option.value))
@@ -135,6 +146,7 @@ export const loadModels = async () => {
   if (typing && narrow.matches) (touch.matches ? $("model") : $("prompt")).focus()
   note(`Key accepted: ${chatting.length === 1 ? "one model" : `${chatting.length} models`}.`, "good")
   changed()
+  void showUses()
 }
 
 let typing
@@ -158,3 +170,4 @@ $("change-key").addEventListener("click", () => {
   if (shown) $("key").select()
 })
 $("model").addEventListener("change", () => changed())
+$("second").addEventListener("change", () => showFacts("second"))

@@ -95,6 +95,10 @@ export const answerActs = (turn, { again, remove }) =>
     act("Delete this answer", "delete", () => remove(turn))
   )
 
+/** The way on from an answer that was stopped or cut. */
+export const continueActs = (goOn) =>
+  element("div", "acts go-on", button({ word: "Continue", className: "quiet change", press: goOn }))
+
 const endings = { stopped: "stopped", tool_calls: "waits for results" }
 
 export const factsLine = (got) => {

@@ -1,6 +1,7 @@
 /** Connects what belongs to no other script. Each script connects its own controls when it is loaded. */
 import { conversation, fit, newChat, send, sendOrStop, stop, usedBytes } from "./conversation.js"
 import "./codeDialog.js"
+import "./connectDialog.js"
 import { $, all, icon, narrow } from "./dom.js"
 import "./exporting.js"
 import { MarkdownView } from "./MarkdownView.js"

@@ -32,6 +32,9 @@ const layoutFaults = `(async () => {
     if (width > 1 && (width < 43.9 || height < 43.9)) faults.push("small: " + (control.id || control.textContent) + " " + width + " × " + height)
   }
   if (document.documentElement.scrollWidth > innerWidth) faults.push("cut off sideways")
+  // On a phone no part of a dialog scrolls sideways.
+  if (innerWidth < 560) for (const part of document.querySelectorAll("dialog.code:modal, dialog.code:modal *"))
+    if (part.clientWidth > 1 && part.scrollWidth > part.clientWidth + 1) faults.push("scrolls sideways: " + (part.id || part.className))
   return faults
 })()`
 
@@ -110,12 +113,16 @@ const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
   yield* look("the code")
   yield* Effect.promise(() => page.keyboard.press("Escape"))
   yield* settingsOf(page)
+  yield* Effect.promise(() => page.locator("#show-connect").click())
+  yield* look("the settings of programs")
   yield* Effect.promise(async () => {
-    for (const group of ["Parameters", "Output", "Tools"])
+    await page.keyboard.press("Escape")
+    for (const group of ["Use by day", "Parameters", "Output", "Tools"])
       await page.locator("#options summary", { hasText: group }).click()
     await page.getByLabel("Format").selectOption("schema")
     await page.locator("#schema").fill("{")
     await page.getByRole("button", { name: "Insert an example" }).click()
+    await page.locator("#uses table").waitFor()
   })
   yield* look("the settings")
   yield* Effect.promise(async () => {

@@ -22,15 +22,23 @@ inWorld(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }))(
       assert.deepStrictEqual(complaints, [])
     })
 
-    test("when a model is chosen, then its size, window, sight and tools are in the list", function* () {
+    test("when a model is chosen, then its size, window, sight and tools are below the list, whole and once", function* () {
       const fake = yield* Fake
       fake.setModels([tagsEntry("seer:latest", ["completion", "vision", "tools"])])
       const { secret } = yield* newKey()
       yield* eventually(call("/v1/models", { secret }), ({ text }) => /seer.*context_length/.test(text))
       const { page } = yield* openPlayground()
       yield* enterKey(page, secret)
-      const option = yield* Effect.promise(() => page.locator("#model option").first().innerText())
-      assert.match(option, /^seer:latest · 1M · 2 MB · window 4k · vision · tools$/)
+      const [option, facts] = yield* Effect.promise(() =>
+        Promise.all([
+          page.locator("#model option").first().innerText(),
+          page.locator("#model-facts").innerText()
+        ])
+      )
+      assert.strictEqual(option, "seer:latest")
+      assert.strictEqual(facts, "1M · 2 MB · window 4k · vision · tools")
+      yield* Effect.promise(() => page.setViewportSize({ width: 320, height: 640 }))
+      assert.isTrue(yield* Effect.promise(() => page.locator("#model-facts").isVisible()))
       fake.setModels(installed)
       yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("other"))
     })
@@ -43,6 +51,7 @@ inWorld(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }))(
       yield* Effect.promise(async () => {
         await page.locator("#model").selectOption("m:latest")
         await page.locator("#second").selectOption("other:latest")
+        assert.include(await page.locator("#second-facts").innerText(), "1M · 2 MB")
       })
       fake.script(
         { does: "stream", lines: [wire.chat("From one"), wire.done()] },

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
+import type { Page } from "playwright-core"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../../test/support/FakeBackend.ts"
 import { call, eventually, Fake, Gateway, newKey } from "../../test/support/Gateway.ts"
@@ -27,6 +28,8 @@ const anywhereIn = (folder: string, text: string): ReadonlyArray<string> =>
       const bytes = readFileSync(file)
       return bytes.includes(text) || bytes.includes(Buffer.from(text, "utf16le"))
     })
+
+const goOnButton = (page: Page) => page.getByRole("button", { name: "Continue", exact: true })
 
 inWorld(layerPlayground())("the playground in a real browser", (test) => {
   for (const surface of ["Native", "OpenAI"] as const) {
@@ -106,6 +109,49 @@ inWorld(layerPlayground())("the playground in a real browser", (test) => {
     yield* Effect.promise(() => page.getByRole("button", { name: "Send", exact: true }).waitFor())
     assert.deepStrictEqual(complaints, [])
   })
+
+  for (const surface of ["Native", "OpenAI"] as const)
+    test(`when a stopped answer is continued on the ${surface} surface, then the model goes on from its words, in the same turn`, function* () {
+      const fake = yield* Fake
+      const { secret } = yield* newKey()
+      const { page, complaints } = yield* openPlayground()
+      yield* enterKey(page, secret)
+      yield* Effect.promise(() => page.locator("#options").getByText(surface, { exact: true }).click())
+      const stop = Effect.fnUntraced(function* (shown: string) {
+        yield* Effect.promise(() => page.locator(".turn.running").getByText(shown).waitFor())
+        yield* Effect.promise(() => page.keyboard.press("Escape"))
+        yield* answered(page, 1)
+      })
+      const goOn = Effect.promise(() => goOnButton(page).click())
+      // Before its first word there is nothing to go on from: it is asked again.
+      const seen = fake.requests.length
+      fake.script({ does: "hang" })
+      yield* say(page, "Count")
+      yield* fake.until(() => fake.requests.length === seen + 1)
+      yield* Effect.promise(() => page.keyboard.press("Escape"))
+      yield* answered(page, 1)
+      fake.script({ does: "stream", lines: [wire.chat("One, two")], ends: "hang" })
+      yield* goOn
+      yield* stop("One, two")
+      fake.script({ does: "stream", lines: [wire.chat(", thr")], ends: "hang" })
+      yield* goOn
+      yield* stop("One, two, thr")
+      fake.script({ does: "stream", lines: [wire.chat("ee."), wire.done()] })
+      yield* goOn
+      yield* shown(page, "One, two, three.")
+      yield* answered(page, 1)
+      const asked = { role: "user", content: "Count" }
+      const sent = fake.requests.slice(-4).map(({ body }) => body?.["messages"])
+      const before = (content: string) => [asked, { role: "assistant", content }]
+      assert.deepStrictEqual(sent, [[asked], [asked], before("One, two"), before("One, two, thr")])
+      assert.strictEqual(yield* Effect.promise(() => goOnButton(page).count()), 0)
+      yield* say(page, "Again")
+      yield* answered(page, 2)
+      assert.deepInclude(fake.requests.at(-1)?.body, {
+        messages: [...before("One, two, three."), { role: "user", content: "Again" }]
+      })
+      assert.deepStrictEqual(complaints, [])
+    })
 
   test("when the gateway refuses a key, then the page says so; also for one that is revoked later", function* () {
     const registry = yield* Registry

@@ -34,7 +34,7 @@ export interface AppOptions extends RequestOptions {
   readonly extraSurfaces: ReadonlySet<ExtraSurface>
   /** `ERROR_BODIES` */
   readonly errorBodies: ErrorBodyForm
-  /** `PLAYGROUND_ENABLED`; without it the page is a blocked path */
+  /** `PLAYGROUND_ENABLED`; without it the page and what only it shows are blocked paths */
   readonly playground: boolean
 }
 
@@ -59,7 +59,7 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
   const list = yield* makeList(options.extraSurfaces)
   const routeOf = makeRouteOf(options.extraSurfaces, options.errorBodies)
   const hintOf = makeHintOf(options.extraSurfaces)
-  const page = options.playground ? makePage({ bodyBytes: options.maxRequestBodyBytes }) : undefined
+  const page = options.playground ? makePage(options) : undefined
 
   /** Whether a client asks for a websocket where it could generate by HTTP. */
   const isWebsocket = (incoming: IncomingMessage): boolean =>
@@ -128,7 +128,11 @@ export const makeApp = Effect.fnUntraced(function* (options: AppOptions) {
       case "show":
         return endRequest(exchange, handle.show(exchange, route.dialect))
       case "list":
-        return endRequest(exchange, list(exchange, route))
+        // Only the page shows it.
+        return endRequest(
+          exchange,
+          route.list === "usage" && page === undefined ? forbiddenPath() : list(exchange, route)
+        )
       case "operations":
         return operations(exchange, route.page)
     }

@@ -1,9 +1,11 @@
-/** Endpoints that consume no limits: the models that the key may use, and the version of the gateway. */
+/** Endpoints that consume no limits: the models that the key may use, what it used, and the version of the gateway. */
 import { Effect } from "effect"
 import { MemoryLedger } from "../memory/MemoryLedger.ts"
-import { Forbidden } from "../domain/Errors.ts"
+import { dateNumbered, TimeZone } from "../domain/Calendar.ts"
+import { Forbidden, Unavailable } from "../domain/Errors.ts"
 import type { Evidence } from "../domain/Evidence.ts"
 import type { OfferedModel } from "../domain/Model.ts"
+import { Ledger } from "../gates/limits/Ledger.ts"
 import { Limiter } from "../gates/limits/Limiter.ts"
 import type { ExtraSurface } from "../domain/Surface.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
@@ -57,6 +59,9 @@ const anthropicListOf = (models: ReadonlyArray<OfferedModel>) => ({
   last_id: models.at(-1)?.name ?? null
 })
 
+/** Days of the use of a key, today included, and rows of them: the newest. */
+const [usageDays, usageRows] = [31, 1000]
+
 /** `m` and `m:latest` are one name. */
 const isNamed = (name: string, id: string): boolean => withoutDefaultTag(name) === withoutDefaultTag(id)
 
@@ -70,9 +75,11 @@ type ListRoute = Extract<Route, { readonly handler: "list" }>
 /** With the surface of messages on, the lists of `/v1` belong to Anthropic's clients too. */
 export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSurface>) {
   const discovery = yield* Discovery
+  const ledger = yield* Ledger
   const limiter = yield* Limiter
   const memory = yield* MemoryLedger
   const authenticate = yield* makeAuthenticate
+  const { dayAt, zone } = yield* TimeZone
 
   /** The models of the key. The answer says when there are none because the list has expired. */
   const effective = (key: Key, context: RequestContext) =>
@@ -99,7 +106,20 @@ export const makeList = Effect.fnUntraced(function* (extras: ReadonlySet<ExtraSu
             )
           : Effect.succeed(isAnthropic ? anthropicEntryOf(model, id) : entryOf(model, id))
       }),
-    version: () => Effect.succeed({ version })
+    version: () => Effect.succeed({ version }),
+    /** Of the key with those that it replaces: they have one account. */
+    usage: ({ facts: { caller } }: Key, { arrival }: RequestContext) => {
+      const since = dateNumbered(dayAt(arrival.arrivedAt).number + 1 - usageDays)
+      return Effect.mapBoth(ledger.uses(caller.accountId, since, usageRows + 1), {
+        onFailure: ({ cause }) => new Unavailable({ gate: "Budget", cause }),
+        onSuccess: (uses) => ({
+          timezone: zone,
+          since,
+          truncated: uses.length > usageRows,
+          usage: uses.slice(0, usageRows)
+        })
+      })
+    }
   }
 
   return Effect.fnUntraced(function* (exchange: Exchange, route: ListRoute) {

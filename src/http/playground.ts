@@ -15,11 +15,21 @@ const read = (name: string): string =>
 
 const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
 
-/** `bodyBytes` is what one request may have, so that the page makes images small enough. */
-export const makePage = ({ bodyBytes }: { readonly bodyBytes: number }) => {
+/** What the page is told of the gateway. */
+interface PageOptions {
+  /** so that it makes images small enough */
+  readonly maxRequestBodyBytes: number
+  /** for the settings of clients: the longest answer, and which further surfaces are on */
+  readonly numPredictCap: number
+  readonly extraSurfaces: ReadonlySet<string>
+}
+
+export const makePage = ({ extraSurfaces, maxRequestBodyBytes, numPredictCap }: PageOptions) => {
   const [style, script] = [read("style.css"), read("page.js")]
   const html = read("page.html")
-    .replace("<!--body-bytes-->", String(bodyBytes))
+    .replace("<!--body-bytes-->", String(maxRequestBodyBytes))
+    .replace("<!--output-cap-->", String(numPredictCap))
+    .replace("<!--surfaces-->", [...extraSurfaces].join(" "))
     .replace("<!--style-->", () => `<style>${style}</style>`)
     .replace("<!--script-->", () => `<script>${script}</script>`)
   // The icon in the tab and the images that a user adds are `data:`.

@@ -28,7 +28,7 @@ type Handled =
   | { readonly handler: "embed"; readonly dialect: ObjectDialect<Embeddings> }
   | { readonly handler: "count"; readonly dialect: ObjectDialect<void> }
   | { readonly handler: "show"; readonly dialect: ObjectDialect<JsonObject> }
-  | { readonly handler: "list"; readonly list: "tags" | "models" | "model" | "version" }
+  | { readonly handler: "list"; readonly list: "tags" | "models" | "model" | "version" | "usage" }
   | { readonly handler: "operations"; readonly page: "healthz" | "readyz" | "metrics" | "playground" }
 
 export type Route = Handled &
@@ -91,7 +91,8 @@ export const routes = [
       summary: "what is known of a model, without system prompt, template and modelfile"
     },
     lists("/api/tags", "tags", "the models this key may use"),
-    lists("/api/version", "version", "the gateway's version")
+    lists("/api/version", "version", "the gateway's version"),
+    lists("/api/usage", "usage", "what this key used, by day and model, only when `PLAYGROUND_ENABLED`")
   ]),
   ...of(openai, [
     generate("/v1/chat/completions", openaiChat, "OpenAI chat, one object (default) or server-sent events"),

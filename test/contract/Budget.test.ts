@@ -17,7 +17,7 @@ const over = (spentOf: Ledger["Service"]["spent"]) =>
   Budget.layer.pipe(
     Layer.provide(noReconciler),
     Layer.provideMerge(layerMemory({ leaseS: 30 })),
-    Layer.provideMerge(Layer.succeed(Ledger, { spent: spentOf }))
+    Layer.provideMerge(Layer.mock(Ledger, { spent: spentOf }))
   )
 
 const budgets = { day: 1000, month: 10_000, total: 100_000 }
@@ -107,7 +107,7 @@ test("when ledger or Meter do not answer, then nothing is decided", function* ()
   const unloaded = yield* restore.pipe(
     Effect.provide(
       Budget.layer.pipe(
-        Layer.provide([noMeter, noReconciler, Layer.succeed(Ledger, { spent: () => Effect.succeed(spent) })])
+        Layer.provide([noMeter, noReconciler, Layer.mock(Ledger, { spent: () => Effect.succeed(spent) })])
       )
     )
   )

@@ -106,6 +106,31 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       })
     })
 
+    test("when an account is asked what it used, then it is by day and model, the newest first, of all its keys and no other", function* () {
+      const ledger = yield* Ledger
+      const first = callerOf()
+      const second = { ...callerOf(undefined, first.tenantId), accountId: first.keyId }
+      yield* (yield* Written).addKey(first)
+      yield* (yield* Written).addKey(second)
+      yield* closed(first, noon, 1)
+      yield* closed(second, noon, 10)
+      yield* closed(second, noon - day, 100)
+      yield* closed(second, noon - 2 * day, 1000)
+      yield* closed(callerOf(undefined, first.tenantId), noon, 5_000_000)
+      const use = (date: string, requests: number, tokens_in: number) => ({
+        day: date,
+        model: "m:latest",
+        requests,
+        tokens_in,
+        tokens_out: 0
+      })
+      const both = [use("2026-11-21", 2, 11), use("2026-11-20", 1, 100)]
+      for (const { accountId } of [first, second])
+        assert.deepStrictEqual(yield* ledger.uses(accountId, "2026-11-20", 10), both)
+      assert.deepStrictEqual(yield* ledger.uses(first.accountId, "2026-11-20", 1), both.slice(0, 1))
+      assert.deepStrictEqual(yield* ledger.uses(first.accountId, "2026-11-22", 10), [])
+    })
+
     test("when sums are large, then they are exact", function* () {
       const ledger = yield* Ledger
       const caller = callerOf()

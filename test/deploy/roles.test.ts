@@ -83,6 +83,7 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
     const gateway = yield* makeGatewayOnStores({
       DATABASE_URL: yield* urlOf("tollgate_gateway"),
       CONCURRENCY_LEASE_S: "3",
+      PLAYGROUND_ENABLED: "true",
       MODEL_DISCOVERY_REFRESH_S: "1"
     })
     assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
@@ -95,6 +96,10 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
       200
     )
     assert.strictEqual((yield* post(gateway, secret, {}, "/api/pull")).status, 403)
+    const asked = { headers: { authorization: `Bearer ${secret}` } }
+    const uses = yield* Effect.promise(() => fetch(`${gateway.url}/api/usage`, asked))
+    assert.strictEqual(uses.status, 200)
+    assert.include(yield* Effect.promise(() => uses.text()), "embedder")
 
     const done = yield* eventually(
       sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT

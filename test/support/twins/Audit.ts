@@ -94,7 +94,13 @@ const make = (maxRows: number) =>
           if (down || ledgerDown) return new LedgerDown({ cause: new Error("down") })
           const { day, month, total, week } = tables.spent(owner, new Date(at).toISOString(), true)
           return Effect.succeed({ day, week, month, total })
-        })
+        }),
+      uses: (account, since, limit) =>
+        Effect.suspend(() =>
+          down || ledgerDown
+            ? new LedgerDown({ cause: new Error("down") })
+            : Effect.succeed(tables.uses(account, since).slice(0, limit))
+        )
     })
 
     const memory = AuditMemory.of({

@@ -6,6 +6,7 @@ import { Struct, type Types } from "effect"
 import type { Correction as Corrected } from "../../../src/audit/corrections.ts"
 import type { AuditRow, IntentRow, ProgressRow } from "../../../src/audit/rows.ts"
 import { numberOf, utc } from "../../../src/domain/Calendar.ts"
+import type { DayUse } from "../../../src/gates/limits/Ledger.ts"
 import { type Period, periods } from "../../../src/domain/Limits.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import type { CounterOwner } from "../../../src/domain/Reservation.ts"
@@ -160,6 +161,32 @@ export class Tables {
       for (const one of open)
         add(sums, one.day ?? dayOf(one.admitted_at), at, Math.max(one.held, one.tokens_in + one.tokens_out))
     return { ...sums, open: open.length }
+  }
+
+  /** What an account has used since a day, by day and model. */
+  uses(account: string, since: string): ReadonlyArray<DayUse> {
+    const uses = new Map<string, DayUse>()
+    for (const row of this.audit.values()) {
+      if (row.key_id === null || row.admitted_at === null || this.accountOf(row.key_id) !== account) continue
+      const [day, model, more] = [
+        row.day ?? dayOf(row.admitted_at),
+        row.model ?? "",
+        this.corrections.get(row.request_id)
+      ]
+      if (day < since) continue
+      const { requests = 0, tokens_in = 0, tokens_out = 0 } = uses.get(`${day} ${model}`) ?? {}
+      uses.set(`${day} ${model}`, {
+        day,
+        model,
+        requests: requests + 1,
+        tokens_in: tokens_in + row.tokens_in + (more?.tokens_in ?? 0),
+        tokens_out: tokens_out + row.tokens_out + (more?.tokens_out ?? 0)
+      })
+    }
+    const tokens = (use: DayUse) => use.tokens_in + use.tokens_out
+    return [...uses.values()].toSorted(
+      (one, two) => two.day.localeCompare(one.day) || tokens(two) - tokens(one)
+    )
   }
 
   /** The tokens of a request in the log, corrected; null when it is not there. */

@@ -75,7 +75,7 @@ describe("the demo backend", () => {
 })
 
 describe("the ideas of the playground", () => {
-  const { html } = makePage({ bodyBytes: 1000 })
+  const { html } = makePage({ maxRequestBodyBytes: 1000, numPredictCap: 1, extraSurfaces: new Set() })
   const offered = /<div class="ideas">([^]*?)<\/div>/.exec(html)?.[1] ?? ""
   const prompts = [...offered.matchAll(/<span>(.*?)<\/span>/g)].map((match) => match[1] ?? "")
   const isEcho = (answer: string) => answer.startsWith("You said: ")

@@ -117,7 +117,7 @@ testWith(it.live)(
         embed: () => Effect.succeed({ vectors: ["[1]"], promptTokens: 1 }),
         show: () => Effect.succeed({ [odd]: odd })
       }),
-      server: { extraSurfaces: new Set(extraSurfaces) }
+      server: { extraSurfaces: new Set(extraSurfaces), playground: true }
     })
     const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
     const ask = (route: Route, sent: unknown) =>

@@ -5,7 +5,11 @@ import { Effect } from "effect"
 import { welcome } from "../../../src/startup/banner.ts"
 import { makePage } from "../../../src/http/playground.ts"
 
-const { html, gzip, headers } = makePage({ bodyBytes: 262_144 })
+const { html, gzip, headers } = makePage({
+  maxRequestBodyBytes: 262_144,
+  numPredictCap: 65_536,
+  extraSurfaces: new Set()
+})
 const policy = headers["content-security-policy"] ?? ""
 
 const inside = (tag: string): ReadonlyArray<string> =>
