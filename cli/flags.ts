@@ -41,6 +41,16 @@ export const readNumber = (text: string): Option.Option<number> => {
 export const count = (name: string, description: string) =>
   text(name, "n", description).pipe(Flag.filterMap(readNumber, () => "a whole number"))
 
+/** A number that need not be given; `none` removes it. */
+export const numberOrNone = (name: string, description: string) =>
+  text(name, "n|none", description).pipe(
+    Flag.filterMap(
+      (text) => (text === "none" ? Option.some(null) : readNumber(text)),
+      () => "a whole number, or none"
+    ),
+    optional
+  )
+
 /** A time such as `12h`, in milliseconds. */
 export const lifetime = (name: string, description: string) =>
   text(name, "time", description).pipe(Flag.filterMap(readLifetime, () => aLifetime))

@@ -25,7 +25,13 @@ export const tenantTable = (tenants: ReadonlyArray<TenantInfo>) =>
       modelAliases.map(({ alias, model }) => {
         const defaults = aliasDefaults.find(({ name }) => name === alias)
         return `${alias}=${model}${defaults === undefined ? "" : ` (${defaultsText(defaults)})`}`
-      })
+      }),
+    ...(tenants.every(({ modelRules }) => modelRules.length === 0)
+      ? {}
+      : {
+          "MODEL LIMITS": ({ modelRules }: TenantInfo) =>
+            modelRules.map((rule) => `${rule.name} (${ruleText(rule)})`)
+        })
   })
 
 /** The budget with the least left, as `1,200 of 5,000 a day`. */
@@ -115,6 +121,7 @@ export const keyFacts = (key: KeyOverview) =>
       key[field] === null ? [] : [["each user", `${optionOfEach(field)} ${amount(key[field])}`]]
     ),
     ...key.userRules.map((rule): [string, string] => [`user ${rule.name}`, ruleText(rule)]),
+    ...key.modelRules.map((rule): [string, string] => [`model ${rule.name}`, ruleText(rule)]),
     ...key.budgets.map(({ budget, extra, period, spent }): [string, string] => [
       `budget, ${period}`,
       `${amount(spent)} of ${amount(budget)}${extra === 0 ? "" : ` and ${amount(extra)} more`} spent`
@@ -164,15 +171,12 @@ export const eachUserTable = (key: EachUser) =>
     )
   })
 
-/** The rules of one end user; those that are absent are those of each user. */
-export const ruleTable = (of: string, rule: object) =>
+/** What one end user or one model has of its own. */
+export const ruleTable = (of: string, rule: object, options = eachUserFields.map(optionOfEach)) =>
   tableOf([rule], {
     OF: () => of,
     ...Object.fromEntries(
-      eachUserFields.map((field) => [
-        optionOfEach(field).toUpperCase(),
-        (rule: object) => Reflect.get(rule, optionOfEach(field)) ?? null
-      ])
+      options.map((option) => [option.toUpperCase(), (rule: object) => Reflect.get(rule, option) ?? null])
     )
   })
 

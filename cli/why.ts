@@ -11,12 +11,16 @@ const command = (...words: ReadonlyArray<string>): string => `"tollgate ${words.
 
 const ofKey = ({ key }: Row) => `--key ${key ?? "p"}`
 const ofTenant = ({ tenant }: Row) => `--tenant ${tenant === null ? "t" : shellWord(escapeText(tenant))}`
-const ofOwner = (scope: string, row: Row) =>
-  scope === "tenant"
-    ? ofTenant(row)
-    : scope === "user"
-      ? `${ofKey(row)} ${row.end_user === null ? "--each-user" : `--user ${userOf(row)}`}`
-      : ofKey(row)
+/** `scope`: that of a refusal, `model <name>` for limits of the key for a model. */
+const ofOwner = (scope: string, row: Row) => {
+  const [kind, model = ""] = scope.split(" ")
+  if (kind === "tenant") return ofTenant(row)
+  if (kind === "model") return `${ofKey(row)} --model ${shellWord(escapeText(model))}`
+  if (kind !== "user") return ofKey(row)
+  return `${ofKey(row)} ${row.end_user === null ? "--each-user" : `--user ${userOf(row)}`}`
+}
+const named = (scope: string, what: string) =>
+  scope.startsWith("model ") ? `key's ${what} for ${escapeText(scope.slice(6))}` : `${scope}'s ${what}`
 const modelOf = ({ model }: Row) => (model === null ? "this model" : escapeText(model))
 const userOf = ({ end_user: user }: Row) => (user === null ? "u" : shellWord(escapeText(user)))
 const showKey = ({ key }: Row) => command("show-key", `--prefix ${key ?? "p"}`)
@@ -51,7 +55,7 @@ const has = <K extends string>(names: Readonly<Record<K, unknown>>, name: string
   Object.hasOwn(names, name)
 
 const ofLimit = (what: string, row: Row): string => {
-  const [, value = "", unit = "", scope = ""] = /^(\d+) (.*), (\w+)$/.exec(what) ?? []
+  const [, value = "", unit = "", scope = ""] = /^(\d+) (.*), (\w+(?: \S+)?)$/.exec(what) ?? []
   const limit = `${amount(Number(value))} ${unit}`
   if (unit === "users at a time")
     return `The key's limit of ${limit} was reached: wait some minutes, or give some of its end users another key.`
@@ -60,20 +64,21 @@ const ofLimit = (what: string, row: Row): string => {
     option === undefined
       ? "and look at what its client repeats"
       : `or raise it (${command("set-limits", ofOwner(scope, row), `${option} n`)})`
-  return `The ${scope}'s limit of ${limit} was reached: wait, ${more}.`
+  return `The ${named(scope, `limit of ${limit}`)} was reached: wait, ${more}.`
 }
 
 const ofBudget = (what: string, row: Row): string => {
   const [, value = "", period = "", scope = "", held] =
-    /^(\d+) tokens, (\w+), (\w+)(, held)?$/.exec(what) ?? []
-  const budget = `${scope}'s budget of ${amount(Number(value))} tokens`
+    /^(\d+) tokens, (\w+), (\w+(?: \S+?)?)(, held)?$/.exec(what) ?? []
+  const tokens = `budget of ${amount(Number(value))} tokens`
+  const change = scope.startsWith("model ") ? "set-limits" : "set-budget"
   const option = has(ofPeriod, period) ? ofPeriod[period] : "total"
-  const raise = `raise it (${command("set-budget", ofOwner(scope, row), `--${option} n`)}).`
+  const raise = `raise it (${command(change, ofOwner(scope, row), `--${option} n`)}).`
   if (held !== undefined)
-    return `Running requests hold what is left of the ${budget}: the client may try again at once, or ${raise}`
+    return `Running requests hold what is left of the ${named(scope, tokens)}: the client may try again at once, or ${raise}`
   return option === "total"
-    ? `The ${budget} is spent: ${raise}`
-    : `The ${budget} a ${period} is spent: wait for the next ${period}, or ${raise}`
+    ? `The ${named(scope, tokens)} is spent: ${raise}`
+    : `The ${named(scope, `${tokens} a ${period}`)} is spent: wait for the next ${period}, or ${raise}`
 }
 
 const ofGate = (what: string): string => {

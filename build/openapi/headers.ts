@@ -19,11 +19,14 @@ export const headers = {
     "X-RateLimit-Reset-Tokens": text(
       "the same for tokens; tokens that running requests hold count as used now"
     ),
+    "X-RateLimit-Model": text(
+      "the model of the request, where one of these limits or the budget is that for the model; else absent"
+    ),
     "X-Budget-Period": text(
       "the budget period with the fewest tokens left: day, week, month or total; only where a budget is set"
     ),
     "X-Budget-Scope": text(
-      "whose budget it is: `key`, `tenant` for the one that all keys of the tenant share, or `user` for that of one end user of the key"
+      "whose budget it is: `key`, `tenant` for the one that all keys of the tenant share, `user` for that of one end user of the key, or `model` for that of the key for the model"
     ),
     "X-Budget-Tokens-Limit": count("tokens of that budget"),
     "X-Budget-Tokens-Remaining": count("tokens left of it"),

@@ -3,15 +3,17 @@ import { Effect, Option, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
-import type { KeyInfo } from "../../src/admin/rows.ts"
+import type { KeyInfo, TenantInfo } from "../../src/admin/rows.ts"
 import type { RuleChange } from "../../src/admin/users.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { inForce } from "../gateways.ts"
 import { eachUserOf } from "../../src/domain/attributes.ts"
+import { withoutDefaultTag } from "../../src/domain/modelName.ts"
+import { allowlistHints, installedModels, requireInstalled } from "../modelHints.ts"
 import { budgetTable, eachUserTable, limitTable, plainly, ruleTable } from "../tables.ts"
-import { amount, counted, noteAsText, notesAsText, show } from "../terminal.ts"
+import { amount, counted, noteAsText, notes, notesAsText, show } from "../terminal.ts"
 import { times } from "../zone.ts"
 
 const eachUser = flags.toggle("each-user", "Of each end user of the key, instead of the key itself")
@@ -31,6 +33,7 @@ const valuesOfRules = {
 } as const satisfies Record<keyof typeof eachUserOf, keyof RuleChange>
 
 const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
+const isOfModel = Schema.is(Schema.Literals(["rpm", "tpm", "budgetDaily"]))
 
 /** With `--each-user`, the attributes of each user that are like those that are given. */
 const attributesFor = (given: flags.GivenAttributes, isEach: boolean, owner: flags.Owner) => {
@@ -44,9 +47,13 @@ const attributesFor = (given: flags.GivenAttributes, isEach: boolean, owner: fla
   return Effect.succeed(attributes)
 }
 
-/** What an option says of a part of its owner, by the name of the option. */
-const ownValues = Effect.fnUntraced(function* (part: string, given: flags.GivenAttributes) {
-  const alien = Object.keys(given).find((one) => given[one] !== undefined && !isEachUser(one))
+/** What options say of a part of their owner, by the names of the options. `has`: whether the part has an attribute. */
+const ownValues = Effect.fnUntraced(function* (
+  part: string,
+  given: flags.GivenAttributes,
+  has: (attribute: string) => boolean
+) {
+  const alien = Object.keys(given).find((one) => given[one] !== undefined && !has(one))
   if (alien !== undefined) return yield* mustBe(flags.optionOf(alien), `given without --${part}`)
   return Struct.renameKeys(yield* Values.keyChange(given), valuesOfRules)
 })
@@ -58,7 +65,7 @@ const changeUser = Effect.fnUntraced(function* (
   given: flags.GivenAttributes
 ) {
   if ("tenant" in owner) return yield* mustBe("user", "given with --key, not with --tenant")
-  const values = yield* ownValues("user", given)
+  const values = yield* ownValues("user", given, isEachUser)
   const registry = yield* Needs.registry
   const name = yield* flags.userOf(owner.key, user, yes)
   const ruleOf = (key: KeyInfo) => key.userRules.find((rule) => rule.name === name) ?? {}
@@ -66,6 +73,31 @@ const changeUser = Effect.fnUntraced(function* (
   const changed = yield* registry.changeUser(owner.key, name, values)
   yield* show(changed, ruleTable(name, ruleOf(changed)))
   yield* notesAsText(changesOf(before, ruleOf(changed), values, "that of each user"))
+  yield* inForce(null)
+})
+
+/** Changes what a key, or each key of a tenant, may use of one model. */
+const changeModel = Effect.fnUntraced(function* (
+  owner: flags.Owner,
+  { model, yes }: { readonly model: string; readonly yes: boolean },
+  given: flags.GivenAttributes
+) {
+  const values = yield* ownValues("model", given, isOfModel)
+  const registry = yield* Needs.registry
+  const name = withoutDefaultTag(model)
+  const ruleOf = ({ modelRules }: KeyInfo | TenantInfo) => modelRules.find((rule) => rule.name === name)
+  const before = ruleOf(
+    yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
+  )
+  if (before === undefined) {
+    const catalog = yield* installedModels
+    if (!yes) yield* requireInstalled(catalog, "model", [model])
+    yield* notes(allowlistHints(catalog, [model]))
+  }
+  const changed = yield* registry.changeModel(owner, name, values)
+  const rule = ruleOf(changed) ?? {}
+  yield* show(changed, ruleTable(name, rule, ["rpm", "tpm", "daily"]))
+  yield* notesAsText(changesOf(before ?? {}, rule, values, "none of its own"))
   yield* inForce(null)
 })
 
@@ -110,12 +142,23 @@ export const setLimits = Command.make(
     tenant: flags.owner.tenant,
     key: flags.owner.key,
     ...parts,
+    yes: flags.toggle("yes", "Also when no request has named that user, or the model server lacks the model"),
+    model: flags.optionalText("model", "name", "For one model, beside the limits of the key"),
+    daily: flags.numberOrNone("daily", "Tokens per day, with --model"),
     attributes: flags.changeFlags("set-limits")
   },
-  Effect.fnUntraced(function* ({ eachUser, user, yes, attributes: options, ...given }) {
-    yield* flags.requireOne(options)
-    const registry = yield* Needs.registry
+  Effect.fnUntraced(function* ({ daily, eachUser, model, user, yes, attributes: options, ...given }) {
+    if (model === undefined && daily !== undefined)
+      return yield* mustBe("daily", "given with --model; set-budget sets other budgets")
+    const ofModel = { rpm: options["rpm"], tpm: options["tpm"], budgetDaily: daily }
+    yield* flags.requireOne(model === undefined ? options : ofModel)
     const owner = yield* flags.readOwner(given, "tenant")
+    if (model !== undefined) {
+      if (user !== undefined || eachUser)
+        return yield* mustBe("model", "given without --user and --each-user")
+      return yield* changeModel(owner, { model, yes }, { ...options, ...ofModel })
+    }
+    const registry = yield* Needs.registry
     if (user !== undefined && !eachUser) return yield* changeUser(owner, { user, yes }, options)
     const attributes = yield* attributesFor(options, eachUser, owner)
     const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
@@ -139,7 +182,12 @@ export const setLimits = Command.make(
       "tollgate set-limits --key tg_4fJ2kQ9sX --user ada@example.com --rpm 30",
       "Give one of them another limit"
     ],
-    ["tollgate set-limits --key tg_4fJ2kQ9sX --tpm none", "Use the tenant's limit again"]
+    ["tollgate set-limits --key tg_4fJ2kQ9sX --tpm none", "Use the tenant's limit again"],
+    [
+      "tollgate set-limits --key anna --model llama3.2:3b --rpm 10 --daily 100k",
+      "What a key may use of one model"
+    ],
+    ["tollgate set-limits --tenant acme --model llama3.1:70b --daily 1M", "The same for each key of a tenant"]
   )
 )
 

@@ -166,15 +166,10 @@ export const setModels = Command.make(
       Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
       flags.optional
     ),
-    numCtx: flags
-      .text("num-ctx", "n|none", "Window of the aliases that --alias names, for requests without num_ctx")
-      .pipe(
-        Flag.filterMap(
-          (text) => (text === "none" ? Option.some(null) : flags.readNumber(text)),
-          () => "a whole number, or none"
-        ),
-        flags.optional
-      ),
+    numCtx: flags.numberOrNone(
+      "num-ctx",
+      "Window of the aliases that --alias names, for requests without num_ctx"
+    ),
     think: flags.optional(
       Flag.Literals("think", [...thinking, "none"]).pipe(
         Flag.withDescription("Whether, or how hard, they think when a request does not say")

@@ -32,7 +32,7 @@ GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secre
 
 -- It reads of a row no more than it needs to add it to the ledger once.
 GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, day, tokens_in, tokens_out, status,
-  error_type, user_account)
+  error_type, user_account, model)
 ON audit_log TO tollgate_gateway;
 
 -- Written, never changed, like the log.
@@ -43,7 +43,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON intents TO tollgate_gateway;
 
 GRANT SELECT, INSERT, UPDATE ON ledger TO tollgate_gateway;
 
--- The budgets of end users, and what a key is told of its use. Functions write them.
+-- The budgets of end users and for models, and what a key is told of its use. Functions write them.
 GRANT SELECT ON user_ledger, usage_daily TO tollgate_gateway;
 
 -- What `tollgate status` shows of each process.

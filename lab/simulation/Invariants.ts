@@ -6,7 +6,8 @@ import { Option, Schema } from "effect"
 import type { AuditRow } from "../../src/audit/rows.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
-import { type Account, type Reservation, userAccountOf } from "../../src/domain/Reservation.ts"
+import { withoutDefaultTag } from "../../src/domain/modelName.ts"
+import { type Account, accountsOf, type Reservation } from "../../src/domain/Reservation.ts"
 import { Fairness } from "./Fairness.ts"
 import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "../../test/support/seeded/Gateway.ts"
 import type { Call } from "../../test/support/seeded/ModelServer.ts"
@@ -15,7 +16,7 @@ import type { StoredIntent } from "../../test/support/twins/Tables.ts"
 import type { Process } from "../../test/support/seeded/Simulation.ts"
 import { short } from "../../test/support/seeded/Store.ts"
 import { Minutes } from "./Minutes.ts"
-import type { Ask, World } from "./World.ts"
+import { type Ask, ruledModel, type World } from "./World.ts"
 
 export const invariants = {
   "fail closed": "the model server gets no request before its reservation, its place and its intent are made",
@@ -23,9 +24,9 @@ export const invariants = {
   "one call": "the model server gets a request once",
   "revoked keys": "no request is admitted when its key was revoked more than its second before",
   settings: "no request is admitted by limits that were changed more than a second before",
-  "requests a minute": "in no 60 seconds an account or end user has more requests than its limit",
+  "requests a minute": "in no 60 seconds an account, end user or model has more requests than its limit",
   "tokens a minute":
-    "no request is admitted, and none holds more, when its account or end user has its limit of tokens in 60 seconds",
+    "no request is admitted, and none holds more, when its account, end user or model has its limit of tokens in 60 seconds",
   slots: "an account or end user has no more requests at the model server than its limit",
   places: "the model server has no more requests than places",
   fairness:
@@ -38,7 +39,7 @@ export const invariants = {
   alive:
     "nobody ends the requests of a process that lives and was not paused, and everybody ends them at the last note",
   "open circuit": "after five outages in a row the model server is left alone for a while",
-  budgets: "no account, tenant or end user has spent more than its budget and one prompt",
+  budgets: "no account, tenant, end user or model has spent more than its budget and one prompt",
   counters: "counters at rest are the ledger, when nothing went wrong since they last were",
   books: "when all is quiet: audit and corrections are the ledger, and the ledger is the counters",
   rows: "each request has one row, and the row says what its client got",
@@ -189,11 +190,7 @@ export class Invariants {
     this.#reserved.add(id)
     this.#leasedAt.set(id, this.#now)
     const { postgres, redis } = this.#world.stores
-    for (const [account, limits] of [
-      [claims.account, claims.limits] as const,
-      [userAccountOf(claims), claims.user?.limits] as const
-    ]) {
-      if (account === undefined || limits === undefined) continue
+    for (const { account, limits } of accountsOf(claims)) {
       const { lapsed, open } = redis.counters.survey(account, 0, this.#now)
       if (open > limits.concurrent + lapsed.length)
         this.#fail("slots", `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`)
@@ -366,7 +363,7 @@ export class Invariants {
     )
   }
 
-  /** Each account, then those of end users, as the counters name them. */
+  /** Each account, then those of end users and of models with limits, as the counters name them. */
   accounts(): ReadonlyArray<Account> {
     const found = new Map<string, Account>()
     for (const { account: key, tenantId: group } of this.#world.stores.postgres.keys.values())
@@ -375,7 +372,11 @@ export class Invariants {
       const owner = found.get(account)
       return owner === undefined ? [] : [{ ...owner, user }]
     })
-    return [...found.values(), ...ofUsers]
+    const ofModels = new Map<string, Account>()
+    for (const { account: key, settings, tenantId: group } of this.#world.stores.postgres.keys.values())
+      for (const { name: model } of settings.modelRules)
+        ofModels.set(`${key} ${model}`, { group, key, model })
+    return [...found.values(), ...ofUsers, ...ofModels.values()]
   }
 
   #isOfTheDead(id: string): boolean {
@@ -437,7 +438,7 @@ export class Invariants {
     for (const group of postgres.tenants.keys()) {
       if (waitingTenants.has(group)) continue
       const accounts = this.accounts().flatMap((one) =>
-        one.group === group && one.user === undefined ? [one.key] : []
+        one.group === group && one.user === undefined && one.model === undefined ? [one.key] : []
       )
       const { totals } = redis.counters.survey({ group, accounts }, now, simulation.now)
       const wrong = differenceOf(group, totals, postgres.tables.spent({ group }, today))
@@ -473,7 +474,7 @@ export class Invariants {
   /** Before anybody gets more room. */
   checkBudgets(): void {
     const { most, stores, users } = this.#world
-    const { accountOf, audit, ledger, userLedger } = stores.postgres.tables
+    const { accountOf, audit, ledger, usage, userLedger } = stores.postgres.tables
     // After a loss the counters may miss what was reserved and had no intent (docs/threat-model.md).
     if (!this.#world.isHarmless) return
     const prompts = Math.max(0, ...[...audit.values()].map(({ tokens_in }) => tokens_in)) + 1
@@ -484,6 +485,8 @@ export class Invariants {
         add(`${owner} day ${day}`, tokens)
         add(`${owner} total`, tokens)
       }
+    for (const { day, key_id, model, tokens } of usage.values())
+      if (withoutDefaultTag(model ?? "") === ruledModel) add(`${accountOf(key_id)} model ${day}`, tokens)
     for (const { day, tokens, user_account } of userLedger.values())
       add(`${users.get(user_account ?? "")?.account ?? ""} user ${user_account} ${day}`, tokens)
     for (const [name, tokens] of spent) {

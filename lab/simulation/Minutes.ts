@@ -1,6 +1,6 @@
 /** What each account has in its last 60 seconds, by what the counters were told. It never has more than the counters have. */
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
-import { type Claims, type Reservation, userAccountOf } from "../../src/domain/Reservation.ts"
+import { accountsOf, type Claims, type Reservation } from "../../src/domain/Reservation.ts"
 import { ownerName } from "../../test/support/seeded/Redis.ts"
 
 const minuteMs = 60_000
@@ -16,12 +16,8 @@ interface Request {
   used: Array<{ readonly at: number; readonly tokens: number }>
 }
 
-const ownersOf = (claims: Claims): ReadonlyMap<string, EffectiveLimits> => {
-  const owners = new Map([[ownerName(claims.account), claims.limits]])
-  const ofUser = userAccountOf(claims)
-  if (ofUser !== undefined && claims.user !== undefined) owners.set(ownerName(ofUser), claims.user.limits)
-  return owners
-}
+const ownersOf = (claims: Claims): ReadonlyMap<string, EffectiveLimits> =>
+  new Map(accountsOf(claims).map(({ account, limits }) => [ownerName(account), limits]))
 
 const sumOf = ({ used }: Request): number => used.reduce((sum, { tokens }) => sum + tokens, 0)
 

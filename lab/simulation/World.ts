@@ -57,6 +57,10 @@ interface Asking {
   readonly settled?: Gateway
 }
 
+/** Every third key has limits for this model. */
+export const ruledModel = "m"
+const modelRule = { name: ruledModel, rpm: 40, daily: 1500 }
+
 const noon = Date.parse("2026-06-17T12:00:00Z")
 /** Half a minute before a day and a month end. */
 const lateInMonth = Date.parse("2026-06-30T23:59:30Z")
@@ -188,6 +192,7 @@ export class World {
       ...newKey,
       budgetDaily: dice.chance(0.3) ? dice.between(100, 5000) : null,
       budgetTotal: dice.chance(0.2) ? dice.between(500, 8000) : null,
+      modelRules: this.#keys % 3 === 2 ? [modelRule] : [],
       ...(dice.chance(0.3)
         ? {
             endUserHeader: "x-user",
@@ -202,7 +207,8 @@ export class World {
     this.#noteMost(key.account, {
       day: settings.budgetDaily,
       total: settings.budgetTotal,
-      user: settings.eachUserDaily ?? null
+      user: settings.eachUserDaily ?? null,
+      model: settings.modelRules[0]?.daily ?? null
     })
     return key
   }

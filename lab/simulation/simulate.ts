@@ -77,15 +77,23 @@ export const simulate = (
     const asked: Array<Ask> = []
     const isWaiting = () => asked.some(({ ended }) => !ended)
     for (let i = 0; i < Math.max(accounts.length, alive.length); i += 1) {
-      const { group = "", key: account, user } = accounts[i] ?? accounts[0] ?? {}
+      const { group = "", key: account, model, user } = accounts[i] ?? accounts[0] ?? {}
       const [tenant, gateway] = [postgres.tenants.get(group), alive[i % alive.length]]
       if (tenant === undefined || gateway === undefined) continue
       // A circuit that was open lets one request pass until it has its answer.
       const patience = simulation.now + 20_000
-      if (i >= alive.length || user !== undefined) run(() => isWaiting() && simulation.now < patience)
+      if (i >= alive.length || (user ?? model) !== undefined)
+        run(() => isWaiting() && simulation.now < patience)
       const key = world.addKey(tenant, i < accounts.length ? account : undefined)
       const name = world.users.get(user ?? "")?.name
-      const settings = name === undefined ? newKey : { ...newKey, endUserHeader: "x-user", eachUserRpm: 1000 }
+      const settings = {
+        ...newKey,
+        ...(name === undefined ? {} : { endUserHeader: "x-user", eachUserRpm: 1000 }),
+        // Of an account with limits for a model, each request counts there.
+        modelRules: accounts.flatMap((one) =>
+          one.key === account && one.model !== undefined ? [{ name: one.model, rpm: 1000 }] : []
+        )
+      }
       const settledKey = { ...key, settings }
       postgres.keys.set(key.prefix, settledKey)
       const ask = world.ask({

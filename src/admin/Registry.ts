@@ -28,7 +28,7 @@ import {
   prefixOfName,
   readKeys
 } from "./keys.ts"
-import { modelAttributes, storedModels } from "./models.ts"
+import { makeModelRules, modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
 import { makeExtraBudgets } from "./extraBudgets.ts"
 import { readUsage } from "./usage.ts"
@@ -55,7 +55,7 @@ export interface RegistryOptions {
 }
 
 /** What all keys of an account have alike. */
-const sharedFields = [...Rows.budgetFields, "userRules"] as const
+const sharedFields = [...Rows.budgetFields, "userRules", "modelRules"] as const
 
 /** argon2 runs on the threads of libuv, of which there are four. */
 const hashesAtOnce = 4
@@ -287,7 +287,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return key.status === "revoked" ? yield* new Errors.RevokedKey({ prefix }) : key
   }, withRegistryDown)
 
-  /** Budgets and rules of end users change for all keys that share the account of the key. */
+  /** Budgets, and rules of end users and models, change for all keys that share the account of the key. */
   const changeKey = Effect.fnUntraced(
     function* (prefix: string, given: KeyChange) {
       const checked = yield* Values.keyChange(given)
@@ -350,6 +350,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     revokeKey,
     setKeyEnabled,
     changeKey,
+    ...makeModelRules(sql, { keyInfo, changeKey, changeTenant }),
     ...makeUsers(sql, calendar, keyInfo, changeKey),
     ...makePersonalData(sql),
     setBudgets: (prefix: string, change: Rows.BudgetChange) =>

@@ -9,7 +9,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { Meter } from "../gates/meter/Meter.ts"
 import { outcomes } from "../domain/Outcome.ts"
-import { claimsWithoutLimits } from "../domain/Reservation.ts"
+import { claimsWithoutLimits, partsOf } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { type AuditRow, ledgerDay } from "./rows.ts"
 import { logColumns } from "./statements.ts"
@@ -21,8 +21,9 @@ const Correction = Schema.Struct({
   key_id: Schema.String,
   /** whose counters are charged */
   account: Schema.String,
-  /** the end user whose counters are charged too */
+  /** the end user and the model whose counters are charged too */
   user_account: Schema.NullOr(Schema.String),
+  model: Schema.NullOr(Schema.String),
   admitted_at: Schema.Finite,
   /** tokens that were added to the ledger */
   tokens: Schema.Finite,
@@ -71,7 +72,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
     )
     SELECT request_id::text AS id, late.tenant_id::text, late.key_id::text,
       coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = late.key_id), late.key_id)::text AS account,
-      a.user_account::text,
+      a.user_account::text, a.model,
       (extract(epoch FROM late.admitted_at) * 1000)::float8 AS admitted_at,
       (late.tokens_in + late.tokens_out)::float8 AS tokens,
       coalesce(a.error_type = ${outcomes.aborted.type}, false) AS was_aborted
@@ -86,15 +87,15 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
 export const chargeCorrection = Effect.fnUntraced(function* (
   meter: Meter["Service"],
   reconciler: Reconciler["Service"],
-  { account: key, admitted_at, id, key_id, tenant_id, tokens, user_account }: Correction
+  { account: key, admitted_at, id, key_id, model, tenant_id, tokens, user_account }: Correction
 ) {
   if (tokens === 0) return
-  const account = { group: tenant_id, key }
-  yield* reconciler.compareSoon({ ...account, ...(user_account === null ? {} : { user: user_account }) })
+  const [account, parts] = [{ group: tenant_id, key }, partsOf(user_account, model)]
+  yield* reconciler.compareSoon({ ...account, ...parts })
   if (tokens < 0) return
   const rest = {
     id: `${id}:late`,
-    claims: claimsWithoutLimits(account, user_account),
+    claims: claimsWithoutLimits(account, parts),
     held: 0,
     available: 0,
     admittedAt: admitted_at,

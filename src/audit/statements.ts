@@ -3,7 +3,7 @@ import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import type { Statement } from "effect/sql"
 import { outcomes } from "../domain/Outcome.ts"
-import type { Account } from "../domain/Reservation.ts"
+import { type Account, partsOf } from "../domain/Reservation.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { columnsOf } from "../infra/columns.ts"
 import { timeoutDetached } from "../infra/time.ts"
@@ -111,7 +111,12 @@ const aborted = {
 
 const decodeAccounts = Schema.decodeUnknownEffect(
   Schema.Array(
-    Schema.Struct({ group: Schema.String, key: Schema.String, user: Schema.NullOr(Schema.String) })
+    Schema.Struct({
+      group: Schema.String,
+      key: Schema.String,
+      user: Schema.NullOr(Schema.String),
+      model: Schema.NullOr(Schema.String)
+    })
   )
 )
 
@@ -120,8 +125,8 @@ export const isExpired = (pg: PgClient.PgClient, overS: number) =>
   pg`lease_until < now() - make_interval(secs => ${overS}::float8)`
 
 /**
- * Ends a request whose lease has ended: as aborted, with the tokens of its last heartbeat. Returns its account, or that of its end
- * user; undefined when its lease has not ended, or it was ended elsewhere or is being ended.
+ * Ends a request whose lease has ended: as aborted, with the tokens of its last heartbeat. Returns its account, with its end user and
+ * model; undefined when its lease has not ended, or it was ended elsewhere or is being ended.
  */
 export const endExpired = (pg: PgClient.PgClient, id: string) =>
   timeoutDetached("10 seconds")(
@@ -131,14 +136,14 @@ export const endExpired = (pg: PgClient.PgClient, id: string) =>
           SELECT *, least(2147483647, greatest(0, extract(epoch FROM least(lease_until, now()) - arrived_at) * 1000))::integer AS latency_ms
           FROM intents WHERE request_id = ${id}::text::uuid AND ${isExpired(pg, 0)} FOR UPDATE SKIP LOCKED
         ) i, jsonb_populate_record(NULL::audit_log, to_jsonb(i) || ${pg.json(aborted)}) a`,
-      pg`tenant_id::text AS group, user_account::text AS user,
+      pg`tenant_id::text AS group, user_account::text AS user, model,
         coalesce((SELECT ${accountOf(pg, "k")} FROM api_keys k WHERE k.id = r.key_id), key_id)::text AS key FROM r`
     )
   ).pipe(
     Effect.flatMap(decodeAccounts),
     Effect.map(([found]): Account | undefined => {
       if (found === undefined) return undefined
-      const { user, ...account } = found
-      return user === null ? account : { ...account, user }
+      const { model, user, ...account } = found
+      return { ...account, ...partsOf(user, model) }
     })
   )

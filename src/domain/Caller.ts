@@ -2,7 +2,7 @@
 import { hashedUser } from "./EndUser.ts"
 import type { Budgets, EffectiveLimits } from "./Limits.ts"
 import { withoutDefaultTag } from "./modelName.ts"
-import type { UserLimits } from "./Reservation.ts"
+import type { ModelLimits, PartLimits } from "./Reservation.ts"
 import {
   type AliasDefaults,
   eachUserFields,
@@ -32,7 +32,7 @@ export type ModelAliases = ReadonlyMap<string, string>
 /** What an end user may use, who has an account of its own with `limits`. */
 export interface UserRule {
   readonly blocked: boolean
-  readonly limits?: UserLimits
+  readonly limits?: PartLimits
 }
 
 /** What names of end users decide. */
@@ -59,6 +59,8 @@ export interface CallerSettings
   readonly endUserHeader?: string
   /** what each end user may use; a limit without a value is the key's. absent: names of end users decide nothing */
   readonly users?: UserRules
+  /** what it may use of single models, by their names without `:latest`; absent: all have the same limits */
+  readonly modelLimits?: ReadonlyMap<string, ModelLimits>
   /** days to keep prompts and answers; absent when the key has not opted in */
   readonly promptLogDays?: number
 }
@@ -133,6 +135,22 @@ const usersOf = (key: KeyAttributes, limits: EffectiveLimits): UserRules | undef
   return { each: { blocked: false, ...(hasEach ? { limits: each } : {}) }, own: new Map(own) }
 }
 
+/** A value that the key has not for a model is the tenant's, else that of all models. */
+const modelLimitsOf = (
+  key: KeyAttributes,
+  tenant: TenantAttributes,
+  limits: EffectiveLimits
+): ReadonlyMap<string, ModelLimits> => {
+  const rules = new Map<string, KeyAttributes["modelRules"][number]>()
+  for (const rule of [...tenant.modelRules, ...key.modelRules])
+    rules.set(rule.name, { ...rules.get(rule.name), ...rule })
+  const all = [...rules.values()].map(({ daily = null, name, ...given }) => {
+    const own = { name, limits: { ...limits, ...given }, budgets: budgetsOf(daily, null, null, null) }
+    return [name, own] as const
+  })
+  return new Map(all)
+}
+
 export const callerSettings = (
   key: KeyAttributes,
   tenant: TenantAttributes,
@@ -144,12 +162,14 @@ export const callerSettings = (
     concurrent: key.concurrent ?? tenant.concurrent
   }
   const users = usersOf(key, limits)
+  const hasModels = tenant.modelRules.length + key.modelRules.length > 0
   return {
     priority: key.priority,
     hashUsers: key.hashUsers,
     weight: tenant.weight,
     limits,
     ...(users === undefined ? {} : { users }),
+    ...(hasModels ? { modelLimits: modelLimitsOf(key, tenant, limits) } : {}),
     budgets: ofOwner(key),
     tenantBudgets: ofOwner(tenant),
     models: grantOf(tenant.allowAllModels ? "all" : new Set(tenant.allowedModels), key.ownModels),

@@ -33,10 +33,12 @@ const limitWords = {
   users: ["user", "at a time"]
 } as const
 
-const ofScope = { key: "", tenant: "the tenant's ", user: "the user's " } as const satisfies Record<
-  BudgetScope,
-  string
->
+const ofScope = {
+  key: "",
+  tenant: "the tenant's ",
+  user: "the user's ",
+  model: "the model's "
+} as const satisfies Record<BudgetScope, string>
 /** The name of a budget, which is that of its option too. */
 export const ofPeriod = {
   day: "daily",
@@ -44,6 +46,10 @@ export const ofPeriod = {
   month: "monthly",
   total: "total"
 } as const satisfies Record<Period, string>
+
+/** Whose limit it is, in a refusal. */
+const named = (scope: BudgetScope, model: string | undefined): string =>
+  model === undefined ? scope : `${scope} ${model}`
 
 const backendUnavailable = "model backend unavailable"
 const serviceUnavailable = "service temporarily unavailable"
@@ -122,14 +128,16 @@ export class PayloadTooLarge extends Data.TaggedError("PayloadTooLarge")<{ reado
 export class RateLimited extends Data.TaggedError("RateLimited")<{
   readonly limit: keyof typeof limitWords
   /** absent: the key's */
-  readonly scope?: "user"
+  readonly scope?: BudgetScope
+  /** of the limits for a model */
+  readonly model?: string
   readonly value: number
   readonly retryAfterS: number
   readonly headroom?: Headroom
 }> {
   readonly #words = limitWords[this.limit]
   override readonly message = `${ofScope[this.scope ?? "key"]}limit of ${counted(this.value, this.#words[0])} ${this.#words[1]} reached`
-  readonly refusal = `limit: ${this.value} ${this.#words[0]}s ${this.#words[1].replace("per", "a")}, ${this.scope ?? "key"}`
+  readonly refusal = `limit: ${this.value} ${this.#words[0]}s ${this.#words[1].replace("per", "a")}, ${named(this.scope ?? "key", this.model)}`
 }
 
 /** 429: the key made more lists and refused requests than it may in a second (`http/FreeWork.ts`). */
@@ -144,6 +152,8 @@ export class FreeWorkExhausted extends Data.TaggedError("FreeWorkExhausted")<{
 /** 429 from the Budget: the period's tokens are spent, or held by requests that run. */
 export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
   readonly scope: BudgetScope
+  /** of the budget for a model */
+  readonly model?: string
   readonly period: Period
   readonly value: number
   /** false: the requests that run hold what is left, and may give it back unused at any moment */
@@ -152,7 +162,7 @@ export class BudgetExhausted extends Data.TaggedError("BudgetExhausted")<{
   readonly headroom: Headroom
 }> {
   override readonly message = `${ofScope[this.scope]}${ofPeriod[this.period]} budget of ${counted(this.value, "token")} is ${this.isSpent ? "spent" : "held by requests that run"}`
-  readonly refusal = `budget: ${this.value} tokens, ${this.period}, ${this.scope}${this.isSpent ? "" : ", held"}`
+  readonly refusal = `budget: ${this.value} tokens, ${this.period}, ${named(this.scope, this.model)}${this.isSpent ? "" : ", held"}`
 }
 
 /** 429: too many requests wait for the backend, or this one has waited for too long. */

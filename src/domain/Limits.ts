@@ -46,18 +46,20 @@ export type Budgets = { readonly [P in Period]?: number } & { readonly extra?: E
 /** No budget of any period. */
 export const noBudgets: Budgets = {}
 
-/** Whose budget it is: the key's, the one that all keys of its tenant share, or that of one end user of the key. */
-export type BudgetScope = "key" | "tenant" | "user"
+/** Whose budget it is: the key's, the one that all keys of its tenant share, that of one end user of the key, or the key's for one model. */
+const budgetScopes = ["key", "tenant", "user", "model"] as const
+export type BudgetScope = (typeof budgetScopes)[number]
 
 export interface BudgetName {
   readonly scope: BudgetScope
   readonly period: Period
 }
 
-/** The budgets that a request can be charged to, the user's last. The counters are stored and checked in this order. */
-export const budgetNames: ReadonlyArray<BudgetName> = (["key", "tenant", "user"] as const).flatMap((scope) =>
-  periods.map((period) => ({ scope, period }))
-)
+/** The budgets of these scopes. The counters are stored and checked in this order. */
+export const budgetNamesOf = (scopes: ReadonlyArray<BudgetScope>): ReadonlyArray<BudgetName> =>
+  scopes.flatMap((scope) => periods.map((period) => ({ scope, period })))
+
+const budgetNames = budgetNamesOf(budgetScopes)
 
 /** Percentages of a budget at which operators are warned. */
 export const budgetThresholds = [80, 95] as const
@@ -89,7 +91,8 @@ export interface Resets {
 }
 
 /**
- * What is left of a key's limits and budgets, at one instant of the store's clock. Of limits the user's, when less is left there.
+ * What is left of a key's limits and budgets, at one instant of the store's clock. Of limits the user's or the model's, when less is
+ * left there.
  */
 export interface Headroom {
   readonly requests: Remaining
@@ -99,6 +102,10 @@ export interface Headroom {
   readonly tenantBudgets?: { readonly [P in Period]?: Remaining }
   /** of the budgets of the end user; absent when there are none */
   readonly userBudgets?: { readonly [P in Period]?: Remaining }
+  /** of the budgets for the model; absent when there are none */
+  readonly modelBudgets?: { readonly [P in Period]?: Remaining }
+  /** present when one of the limits is that for the model */
+  readonly ofModel?: true
   readonly resets: Resets
 }
 
@@ -114,15 +121,16 @@ export const orderOf = (weekIsLater: boolean): ReadonlyArray<Period> =>
   weekIsLater ? ["day", "month", "week", "total"] : periods
 
 /**
- * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, the key's before
- * the tenant's, and the user's last.
+ * The budget that binds: the one with the fewest tokens left. Of those with none left it is the last to end, in the order of
+ * `budgetScopes`.
  */
 export const bindingBudget = (
-  headroom: Pick<Headroom, "budgets" | "tenantBudgets" | "userBudgets" | "resets">
+  headroom: Pick<Headroom, "budgets" | "tenantBudgets" | "userBudgets" | "modelBudgets" | "resets">
 ): (BudgetName & { readonly left: Remaining }) | undefined => {
   const { month, week } = headroom.resets.budgetsS
   const order = orderOf(week > month)
-  const states = { key: headroom.budgets, tenant: headroom.tenantBudgets, user: headroom.userBudgets }
+  const { budgets: key, modelBudgets: model, tenantBudgets: tenant, userBudgets: user } = headroom
+  const states = { key, tenant, user, model }
   let binding: (BudgetName & { readonly left: Remaining }) | undefined
   for (const { period, scope } of budgetNames) {
     const left = states[scope]?.[period]

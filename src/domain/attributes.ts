@@ -6,9 +6,11 @@
  * place that enforces it.
  */
 import { Schema, SchemaGetter, Struct } from "effect"
+import { clientText } from "./clientText.ts"
 import { endUserOf } from "./EndUser.ts"
+import { withoutDefaultTag } from "./modelName.ts"
 import { isPrintable } from "./text.ts"
-import { AliasDefaults, Limit, StoredExtra, thinking, UserRules, whole } from "./storedRules.ts"
+import { AliasDefaults, Limit, ModelRules, StoredExtra, thinking, UserRules, whole } from "./storedRules.ts"
 
 /** A `batch` request starts when no interactive one waits, and after ten minutes at the latest. */
 const priorities = ["interactive", "batch"] as const
@@ -70,7 +72,9 @@ export const KeyAttributes = Schema.Struct({
   eachUserMonthly: Budget,
   eachUserTotal: Budget,
   /** of single end users, by the name that the audit stores; shared by all keys of its account */
-  userRules: UserRules
+  userRules: UserRules,
+  /** limits for single models, by their names without `:latest`; shared by all keys of its account */
+  modelRules: ModelRules
 })
 export type KeyAttributes = typeof KeyAttributes.Type
 
@@ -86,6 +90,8 @@ export const TenantAttributes = Schema.Struct({
   aliasDefaults: AliasDefaults,
   /** the tenant's share of the backend while requests wait for it: twice the weight is twice the share */
   weight: whole(1, 1000),
+  /** the same for each of its keys, where a key has none of its own */
+  modelRules: ModelRules,
   ...Budgets
 })
 export type TenantAttributes = typeof TenantAttributes.Type
@@ -131,7 +137,8 @@ export const newKey: KeyAttributes = {
   eachUserWeekly: null,
   eachUserMonthly: null,
   eachUserTotal: null,
-  userRules: []
+  userRules: [],
+  modelRules: []
 }
 export const newTenant: Omit<TenantAttributes, "rpm" | "tpm" | "concurrent"> = {
   allowAllModels: false,
@@ -139,6 +146,7 @@ export const newTenant: Omit<TenantAttributes, "rpm" | "tpm" | "concurrent"> = {
   modelAliases: [],
   aliasDefaults: [],
   weight: 1,
+  modelRules: [],
   ...noBudgets
 }
 
@@ -170,6 +178,18 @@ export const maxSystemBytes = 16_384
 /** Each reading of a key brings them along. */
 const maxUserRules = 1000
 
+/** Each of them may be an account of each key. */
+const maxModelRules = 32
+
+/** A header names the model, so it is ASCII; the ledger has its name as it is, also with `:latest` (`audit/rows.ts`). */
+const isRuledName = (name: string): boolean =>
+  /^[!-~]{1,100}$/.test(name) && name === withoutDefaultTag(name) && name === clientText(name, 100)
+
+const OfModels = ModelRules.check(
+  Schema.isMaxLength(maxModelRules),
+  Schema.makeFilter((rules) => rules.every(({ name }) => isRuledName(name)))
+)
+
 /**
  * What an operator gives to change a key or a tenant. A field that is absent does not change. Some values are refused that a row
  * may have.
@@ -187,7 +207,8 @@ export const KeyChange = Schema.Struct({
       Schema.isMaxLength(maxUserRules),
       Schema.makeFilter((rules) => rules.every(({ name }) => endUserOf(name) !== undefined))
     )
-  )
+  ),
+  modelRules: Schema.optionalKey(OfModels)
 })
 export const TenantChange = Schema.Struct({
   ...TenantAttributes.mapFields(Struct.map(Schema.optionalKey)).fields,
@@ -202,7 +223,8 @@ export const TenantChange = Schema.Struct({
         (all) => Buffer.byteLength(all.map(({ system = "" }) => system).join("")) <= maxSystemBytes
       )
     )
-  )
+  ),
+  modelRules: Schema.optionalKey(OfModels)
 })
 export type KeyChange = typeof KeyChange.Type
 export type TenantChange = typeof TenantChange.Type
@@ -256,6 +278,12 @@ const sharedTexts = {
   extraBudget: {
     name: "extra-budget",
     expected: "made with add-budget",
+    option: undefined,
+    label: undefined
+  },
+  modelRules: {
+    name: "model",
+    expected: `a model name of at most 100 ASCII characters without :latest, and at most ${maxModelRules} models have limits of their own`,
     option: undefined,
     label: undefined
   }

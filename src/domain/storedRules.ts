@@ -1,4 +1,4 @@
-/** Attributes of keys and tenants that are objects in the database: rules of end users, defaults of aliases, an extra budget. */
+/** Attributes of keys and tenants that are objects in the database: rules of end users and of models, defaults of aliases, an extra budget. */
 import { Schema, SchemaGetter } from "effect"
 import type { ExtraBudget } from "./Limits.ts"
 import { storable } from "./text.ts"
@@ -28,6 +28,24 @@ export const UserRules = Schema.Record(Schema.String, Schema.Struct(OfUser)).pip
   Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfUser })), {
     decode: SchemaGetter.transform((stored) =>
       Object.entries(stored).map(([name, rules]) => ({ name, ...rules }))
+    ),
+    encode: SchemaGetter.transform((rules) =>
+      Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))
+    )
+  })
+)
+
+/** What a key may use of one model, in the words of the options. A value that is absent is that of all models. */
+const OfModel = {
+  rpm: Schema.optionalKey(Limit),
+  tpm: Schema.optionalKey(Limit),
+  daily: Schema.optionalKey(Tokens)
+}
+
+export const ModelRules = Schema.Record(Schema.String, Schema.Struct(OfModel)).pipe(
+  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfModel })), {
+    decode: SchemaGetter.transform((stored) =>
+      Object.entries(stored).map(([name, rule]) => ({ name, ...rule }))
     ),
     encode: SchemaGetter.transform((rules) =>
       Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))

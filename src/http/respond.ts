@@ -12,7 +12,7 @@ const durationOf = (ms: number): string => {
   return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`
 }
 
-const addLimits = (headers: Record<string, string>, headroom: Headroom): void => {
+const addLimits = (headers: Record<string, string>, headroom: Headroom, model: string | undefined): void => {
   headers["x-ratelimit-limit-requests"] = String(headroom.requests.limit)
   headers["x-ratelimit-remaining-requests"] = String(headroom.requests.remaining)
   headers["x-ratelimit-reset-requests"] = durationOf(headroom.resets.requestsMs)
@@ -20,6 +20,8 @@ const addLimits = (headers: Record<string, string>, headroom: Headroom): void =>
   headers["x-ratelimit-remaining-tokens"] = String(headroom.tokens.remaining)
   headers["x-ratelimit-reset-tokens"] = durationOf(headroom.resets.tokensMs)
   const binding = bindingBudget(headroom)
+  if (model !== undefined && (headroom.ofModel === true || binding?.scope === "model"))
+    headers["x-ratelimit-model"] = model
   if (binding === undefined) return
   headers["x-budget-period"] = binding.period
   headers["x-budget-scope"] = binding.scope
@@ -50,7 +52,7 @@ export const headersOf = (context: RequestContext): Record<string, string> => {
   if (context.listed?.isExpired === true) headers["x-model-list"] = "expired"
   if (context.listed !== undefined && caller !== undefined)
     headers["x-key-scopes"] = [...caller.scopes].join(", ")
-  if (context.headroom !== undefined) addLimits(headers, context.headroom)
+  if (context.headroom !== undefined) addLimits(headers, context.headroom, context.model)
   return headers
 }
 

@@ -14,6 +14,7 @@ import userRules from "../../migrations/0002_user_rules.ts"
 import aliasDefaults from "../../migrations/0003_alias_defaults.ts"
 import questions from "../../migrations/0004_questions.ts"
 import timeZone from "../../migrations/0005_time_zone.ts"
+import modelRules from "../../migrations/0006_model_rules.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
@@ -23,7 +24,8 @@ export const migrations = {
   "0002_user_rules": userRules,
   "0003_alias_defaults": aliasDefaults,
   "0004_questions": questions,
-  "0005_time_zone": timeZone
+  "0005_time_zone": timeZone,
+  "0006_model_rules": modelRules
 }
 
 const names = Struct.keys(migrations)

@@ -37,12 +37,13 @@ const hasAny = (budgets: Budgets = {}): boolean => periods.some((period) => budg
 
 const sumOf = (drifts: ReadonlyArray<number>): number => drifts.reduce((sum, drift) => sum + drift, 0)
 
-const logRepair = ({ group, key, user }: CounterOwner, tokens: number) =>
+const logRepair = ({ group, key, model, user }: CounterOwner, tokens: number) =>
   key === undefined
     ? Effect.logWarning("counters of a tenant repaired", { tenant_id: group, tokens })
     : Effect.logWarning("counters repaired", {
         key_id: key,
         ...(user === undefined ? {} : { user_account: user }),
+        ...(model === undefined ? {} : { model }),
         tokens
       })
 
@@ -129,16 +130,18 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
   yield* compareEvery("tenant_counter_comparison", everyS, compareTenants)
 
   return Reconciler.of({
-    compare: ({ account, tenantBudgets, user }) => {
-      touch(account)
-      if (user !== undefined) touch({ ...account, user: user.id })
-      if (hasAny(tenantBudgets)) touch({ group: account.group })
+    compare: (claims) => {
+      touch(claims.account)
+      if (claims.user !== undefined) touch({ ...claims.account, user: claims.user.id })
+      if (claims.model !== undefined) touch({ ...claims.account, model: claims.model.name })
+      if (hasAny(claims.tenantBudgets)) touch({ group: claims.account.group })
     },
-    compareSoon: ({ group, key, user }) =>
+    compareSoon: ({ group, key, model, user }) =>
       Effect.sync(() => {
         if (key === undefined) return touch({ group })
         suspect({ group, key })
         if (user !== undefined) suspect({ group, key, user })
+        if (model !== undefined) suspect({ group, key, model })
       })
   })
 })

@@ -20,7 +20,8 @@ import { idOf, readTotals, type Totals } from "./totals.ts"
 /** A tenant with more accounts is not compared: Redis reads all of them in one script. */
 const mostAccounts = 2000
 
-export const nameOf = ({ group, key = "", user = "" }: CounterOwner): string => `${group}/${key}/${user}`
+export const nameOf = ({ group, key = "", model = "", user = "" }: CounterOwner): string =>
+  `${group}/${key}/${user}/${model}`
 
 /** What one look at the counters of an owner found. */
 export type Look<O extends CounterOwner = CounterOwner> = {
@@ -69,9 +70,14 @@ export interface Looks {
 
 export const makeComparison = (pg: PgClient.PgClient, meter: Meter["Service"], { dayAt }: Calendar) => {
   const survey = Effect.fnUntraced(function* <O extends CounterOwner>(owner: O, at: number) {
-    const { group, key, user } = owner
+    const { group, key, model, user } = owner
     if (key !== undefined) {
-      const surveyed: Surveyed = { group, key, ...(user === undefined ? {} : { user }) }
+      const surveyed: Surveyed = {
+        group,
+        key,
+        ...(user === undefined ? {} : { user }),
+        ...(model === undefined ? {} : { model })
+      }
       return { owner, surveyed, survey: yield* meter.snapshot(surveyed, at) }
     }
     const surveyed: Surveyed = { group, accounts: yield* readAccounts(pg, group) }

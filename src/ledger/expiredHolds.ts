@@ -11,14 +11,15 @@
 import type * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schema } from "effect"
 import { type Meter, type MeterDown } from "../gates/meter/Meter.ts"
-import { type Account, claimsWithoutLimits } from "../domain/Reservation.ts"
+import { type Account, claimsWithoutLimits, partsOf } from "../domain/Reservation.ts"
 import { timeoutDetached } from "../infra/time.ts"
 
 const HoldState = Schema.Struct({
   id: Schema.String,
   open: Schema.Boolean,
-  /** the end user that it was charged to */
+  /** the end user that it was charged to, and its model */
   user: Schema.NullOr(Schema.String),
+  model: Schema.NullOr(Schema.String),
   booked: Schema.NullOr(Schema.Finite)
 })
 type HoldState = typeof HoldState.Type
@@ -30,7 +31,7 @@ export const readStates = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
 
 const readSome = (pg: PgClient.PgClient, ids: ReadonlyArray<string>) =>
   timeoutDetached("3 seconds")(pg`
-    SELECT r.id::text, i.request_id IS NOT NULL AS open, a.user_account::text AS user,
+    SELECT r.id::text, i.request_id IS NOT NULL AS open, a.user_account::text AS user, a.model,
       (a.tokens_in + a.tokens_out + coalesce(c.tokens_in + c.tokens_out, 0))::float8 AS booked
     FROM (SELECT jsonb_array_elements_text(${pg.json(ids)})::uuid AS id) AS r
     LEFT JOIN intents i ON i.request_id = r.id
@@ -45,9 +46,10 @@ export const settleExpired = Effect.fnUntraced(function* (
   ids: ReadonlyArray<string>,
   at: number
 ) {
-  const end = ({ booked, id, open, user }: HoldState): Effect.Effect<boolean, MeterDown> => {
+  const { group, key, ...parts } = account
+  const end = ({ booked, id, model, open, user }: HoldState): Effect.Effect<boolean, MeterDown> => {
     if (open) return Effect.succeed(false)
-    const claims = claimsWithoutLimits({ group: account.group, key: account.key }, user ?? account.user)
+    const claims = claimsWithoutLimits({ group, key }, { ...parts, ...partsOf(user, model) })
     if (booked === null) return Effect.as(meter.cancel({ id, claims }), true)
     const reservation = { id, claims, held: 0, available: 0, admittedAt: at, slot: false }
     return Effect.as(meter.settle(reservation, booked), true)

@@ -28,7 +28,8 @@ const unusual = Effect.gen(function* () {
   const values = Record.map(newKey, (usual, setting) =>
     samples.map((sample) => sample[setting]).find((value) => value !== usual)
   )
-  return yield* Values.keyChange({ ...values, userRules: [{ name: "ada", rpm: 5 }] })
+  const rules = { userRules: [{ name: "ada", rpm: 5 }], modelRules: [{ name: "m:1", rpm: 5 }] }
+  return yield* Values.keyChange({ ...values, ...rules })
 })
 
 const hoursLeft = Effect.fnUntraced(function* (prefix: string) {

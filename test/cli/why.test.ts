@@ -6,14 +6,17 @@ import { samples } from "../../build/openapi/errors.ts"
 import { whyOf } from "../../cli/why.ts"
 import {
   BackendFailed,
+  BudgetExhausted,
   backendFaults,
   Forbidden,
   forbidden,
   gates,
   type GatewayError,
+  RateLimited,
   Unauthorized,
   Unavailable
 } from "../../src/domain/Errors.ts"
+import { noResets } from "../../src/domain/Limits.ts"
 import { toErrorResponse } from "../../src/http/errors/errorResponses.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
@@ -43,6 +46,31 @@ it("when there is an error of any kind, then the audit has a fixed reason, and a
     if (status === 413) assert.include(why, "raise MAX_REQUEST_BODY_BYTES")
     assert.notMatch(why, /undefined|about something|: failed/, detail)
   }
+})
+
+it("when a limit or budget for a model refuses, then the sentence names the model and the command for it", () => {
+  const reached = { scope: "model", model: "llama3.2:3b", retryAfterS: 1 } as const
+  const left = { limit: 1, remaining: 0 }
+  const headroom = { requests: left, tokens: left, budgets: {}, resets: noResets }
+  const of = (error: GatewayError) => {
+    const { status, type } = toErrorResponse(error)
+    const row = { key: "tg_4fJ2kQ9sX", tenant: "acme", model: "*", end_user: "ada" }
+    return [error.message, whyOf({ ...row, detail: error.refusal, status, error_type: type })]
+  }
+  const raise = "tollgate set-limits --key tg_4fJ2kQ9sX --model llama3.2:3b"
+  assert.deepStrictEqual(of(new RateLimited({ ...reached, limit: "requests", value: 10 })), [
+    "the model's limit of 10 requests per minute reached",
+    `The key's limit of 10 requests a minute for llama3.2:3b was reached: wait, or raise it ("${raise} --rpm n").`
+  ])
+  const budget = { ...reached, period: "day", value: 100, headroom } as const
+  assert.deepStrictEqual(of(new BudgetExhausted({ ...budget, isSpent: true })), [
+    "the model's daily budget of 100 tokens is spent",
+    `The key's budget of 100 tokens a day for llama3.2:3b is spent: wait for the next day, or raise it ("${raise} --daily n").`
+  ])
+  assert.include(
+    of(new BudgetExhausted({ ...budget, isSpent: false }))[1],
+    "hold what is left of the key's budget of 100 tokens for llama3.2:3b: the client may"
+  )
 })
 
 const Row = Schema.Struct({

@@ -18,10 +18,11 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
     const closed = Effect.fnUntraced(function* (
       caller: ReturnType<typeof callerOf>,
       admittedAt: number,
-      tokens: number
+      tokens: number,
+      model = "m:latest"
     ) {
       const audit = yield* Audit
-      const intent = intentOf({ caller, admittedAt, arrivedAt: admittedAt })
+      const intent = { ...intentOf({ caller, admittedAt, arrivedAt: admittedAt }), model }
       yield* audit.open(queuedFor(intent))
       yield* audit.close(endOf(intent, usageOf(tokens, 0)))
     })
@@ -57,6 +58,26 @@ export const suite = (name: string, world: Layer.Layer<Audit | Ledger | Written,
       assert.strictEqual(today.day, 21_011)
       const month = yield* ledger.spent({ group: first.tenantId }, noon, "month")
       assert.strictEqual(month.month, 21_111)
+    })
+
+    test("when the keys of an account use several models, then each has what was used of it today, and what open requests hold", function* () {
+      const ledger = yield* Ledger
+      const first = callerOf()
+      const second = { ...callerOf(undefined, first.tenantId), accountId: first.keyId }
+      yield* (yield* Written).addKey(second)
+      yield* closed(first, noon, 1)
+      yield* closed(second, noon, 10, "m")
+      yield* closed(second, noon - day, 100)
+      yield* closed(second, noon, 1000, "m:1")
+      yield* closed(callerOf(), noon, 5_000_000)
+      const open = intentOf({ caller: second, admittedAt: noon, arrivedAt: noon, held: 20_000 })
+      yield* (yield* Audit).open(queuedFor(open))
+      const today = (model: string, at = noon) =>
+        Effect.map(ledger.spent({ ...accountOf(first), model }, at, "day"), ({ day }) => day)
+      assert.strictEqual(yield* today("m"), 20_011)
+      assert.strictEqual(yield* today("m:1"), 1000)
+      assert.strictEqual(yield* today("other"), 0)
+      assert.strictEqual(yield* today("m", noon - day), 100)
     })
 
     test("when a key has another tenant by now, then what its open request holds is of the tenant that asked", function* () {

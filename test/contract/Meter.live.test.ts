@@ -8,6 +8,7 @@ import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
+import { models } from "./MeterModels.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
 import { mostUsers, users } from "./MeterUsers.ts"
 import { windows } from "./MeterWindows.ts"
@@ -24,6 +25,7 @@ suite("Meter in Redis", twin)
 leases("Meter in Redis", twin)
 totals("Meter in Redis", twin)
 groups("Meter in Redis", twin)
+models("Meter in Redis", twin)
 windows("Meter in Redis", twin)
 queueing("Meter in Redis", () =>
   Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, queueMaxWaitMs: queueWaitMs }))

@@ -6,6 +6,7 @@ import { leaseS, suite, Wipe } from "./Meter.ts"
 import type { MeterOptions } from "../../src/gates/meter/bounds.ts"
 import { groups } from "./MeterGroups.ts"
 import { leases } from "./MeterLeases.ts"
+import { models } from "./MeterModels.ts"
 import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
 import { mostUsers, users } from "./MeterUsers.ts"
 import { windows } from "./MeterWindows.ts"
@@ -31,6 +32,7 @@ suite("Meter in memory", twin)
 leases("Meter in memory", twin)
 totals("Meter in memory", twin)
 groups("Meter in memory", twin)
+models("Meter in memory", twin)
 windows("Meter in memory", twin)
 queueing("Meter in memory", twinWith({ queueMaxWaitMs: queueWaitMs }))
 users("Meter in memory", twinWith({ mostUsers }))

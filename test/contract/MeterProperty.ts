@@ -51,12 +51,14 @@ const limits = fc.record({
   tpm: fc.integer({ min: 1, max: 200 }),
   concurrent: fc.integer({ min: 1, max: 5 })
 })
-/** `ofUser`: of those requests that are of a user. */
+const part = fc.record({ limits, budgets: budgets.map((all) => Struct.omit(all, ["extra"])) })
+/** `ofUser`, `ofModel`: of those requests that are of a user, and for a model with limits. */
 const terms = fc.record({
   limits,
   budgets,
   tenantBudgets: budgets,
-  ofUser: fc.record({ limits, budgets: budgets.map((all) => Struct.omit(all, ["extra"])) })
+  ofUser: part,
+  ofModel: part
 })
 type Terms = typeof terms extends fc.Arbitrary<infer A> ? A : never
 
@@ -122,18 +124,21 @@ const play = Effect.fnUntraced(function* (
   const accountOf = (which: number) => ({ group, key: which % 2 === 0 ? "k" : "l" })
   /** Requests 2, 3, 6 and 7 are of users, two of each account. */
   const userOf = (which: number) => (which % 4 < 2 ? undefined : which < 4 ? "u" : "v")
+  /** Requests 4 to 7 are for a model with limits; 6 and 7 are of a user too. */
+  const modelOf = (which: number) => (which < 4 ? undefined : "m")
   const begun = ({ extra, ...budgets }: Terms["budgets"]): Budgets => ({
     ...budgets,
     ...(extra === undefined ? {} : { extra: { ...extra, until: eve + extra.until } })
   })
-  const claimsOf = ({ budgets, ofUser, tenantBudgets, ...terms }: Terms, which: number): Claims => {
-    const id = userOf(which)
+  const claimsOf = ({ budgets, ofModel, ofUser, tenantBudgets, ...terms }: Terms, which: number): Claims => {
+    const [id, name] = [userOf(which), modelOf(which)]
     return {
       account: accountOf(which),
       ...terms,
       budgets: begun(budgets),
       tenantBudgets: begun(tenantBudgets),
-      ...(id === undefined ? {} : { user: { id, ...ofUser } })
+      ...(id === undefined ? {} : { user: { id, ...ofUser } }),
+      ...(name === undefined ? {} : { model: { name, ...ofModel } })
     }
   }
   const reservations = new Map<number, Reservation>()
@@ -170,11 +175,12 @@ const play = Effect.fnUntraced(function* (
 
   /** The owner of the account that is most of a request's own. */
   const ownerOf = (which: number): Account => {
-    const user = userOf(which)
-    return { ...accountOf(which), ...(user === undefined ? {} : { user }) }
+    const [user, model] = [userOf(which), modelOf(which)]
+    const part = model === undefined ? {} : { model }
+    return { ...accountOf(which), ...(user === undefined ? part : { user }) }
   }
 
-  const owners: ReadonlyArray<CounterOwner> = [{ group }, ...[0, 1, 2, 3, 6, 7].map(ownerOf)]
+  const owners: ReadonlyArray<CounterOwner> = [{ group }, ...[0, 1, 2, 3, 4, 5, 6, 7].map(ownerOf)]
 
   /** What the Budget does when it meets a new day, or a store that has lost all. */
   const load = Effect.fnUntraced(function* (tokens: number) {

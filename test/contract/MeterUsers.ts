@@ -3,7 +3,7 @@ import { assert, describe } from "@effect/vitest"
 import { Effect, type Layer } from "effect"
 import { TestClock } from "effect/testing"
 import type { Budgets } from "../../src/domain/Limits.ts"
-import { type Claims, userAccountOf } from "../../src/domain/Reservation.ts"
+import { type Account, type Claims } from "../../src/domain/Reservation.ts"
 import { Meter, Missing } from "../../src/gates/meter/Meter.ts"
 import {
   ask,
@@ -29,7 +29,8 @@ const claimsBy = (id: string, ofUser: Terms = {}, ofKey: Terms = {}): Claims => 
   return { ...claimsOf(ofKey), user: { id, budgets, limits } }
 }
 
-const accountOf = (claims: Claims) => userAccountOf(claims) ?? claims.account
+const accountOf = ({ account, user }: Claims): Account =>
+  user === undefined ? account : { ...account, user: user.id }
 
 const loadUser = Effect.fnUntraced(function* (id: string, tokens: Budgets) {
   const meter = yield* Meter

@@ -241,7 +241,8 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
       const keysOfAll = [...new Set([...twin.keys.values()].map(({ account }) => account))].toSorted()
       const accounts = keysOfAll.flatMap((key) => [
         { group, key },
-        { group, key, user: userAccountId(key, "ann") }
+        { group, key, user: userAccountId(key, "ann") },
+        { group, key, model: "m" }
       ])
       yield* withPg((pg) =>
         Effect.map(readTotals(pg, [{ group }, ...accounts], utc.dayAt(at)), (truths) => inOrder([...truths]))

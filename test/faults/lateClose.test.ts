@@ -109,6 +109,7 @@ inWorld(TestPostgres)("a late end", (test, it) => {
         key_id: caller.keyId,
         account: caller.accountId,
         user_account: null,
+        model: null,
         admitted_at: reservation.admittedAt,
         tokens: 158,
         was_aborted: true

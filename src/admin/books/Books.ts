@@ -53,9 +53,9 @@ const mostRounds = 4
 
 const later = (one: string, other: string | null): string => (other !== null && other > one ? other : one)
 
-/** Of an end user, its account: the name is in the audit. */
-const withUser = (key: string, user: string | null | undefined): string =>
-  user === null || user === undefined ? key : `${key}, user ${user}`
+/** With the account of an end user, whose name is in the audit, or with the model. */
+const withPart = (key: string, user: string | null = null, model: string | null = null): string =>
+  key + (user === null ? "" : `, user ${user}`) + (model === null ? "" : `, model ${model}`)
 
 const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
   const pg = yield* PgClient.PgClient
@@ -108,13 +108,13 @@ const make = Effect.fnUntraced(function* ({ leaseS, looks }: BooksOptions) {
           ? pg`tokens_in = ${by.in}::float8 AND tokens_out = ${by.out}::float8`
           : pg`false`
     })
-    const named = { tenant: tenant ?? tenantId, key: withUser(key ?? keyId, user) }
+    const named = { tenant: tenant ?? tenantId, key: withPart(key ?? keyId, user) }
     return { kind: "ledger", ...named, day, audit, ledger, ...requests } satisfies Difference
   })
 
   const nameCounter = Effect.fnUntraced(function* (found: Look<Owner>, at: number) {
-    const { group, key, prefix, tenant, user } = found.owner
-    const named = { tenant, key: key === undefined ? null : withUser(prefix ?? key, user) }
+    const { group, key, model, prefix, tenant, user } = found.owner
+    const named = { tenant, key: key === undefined ? null : withPart(prefix ?? key, user, model) }
     if (found.kind === "hold") {
       const requests = found.ids.slice(0, mostRequests)
       const moreRequests = found.ids.length - requests.length

@@ -19,7 +19,7 @@ export interface Requests {
 interface Owner {
   /** null: there is no such tenant */
   readonly tenant: string | null
-  /** the prefix, or the id of a key that does not exist, with the account of an end user of it; null: all keys of the tenant */
+  /** the prefix, or the id of a key that does not exist, with the account of an end user or the model; null: all keys of the tenant */
   readonly key: string | null
 }
 

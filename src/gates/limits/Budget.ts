@@ -9,15 +9,16 @@ import { Context, Data, Effect, Layer, RcMap } from "effect"
 import { Ledger } from "./Ledger.ts"
 import { Unavailable } from "../../domain/Errors.ts"
 import { periods } from "../../domain/Limits.ts"
-import { type Claims, type CounterOwner, type Counters, userAccountOf } from "../../domain/Reservation.ts"
+import { type Claims, type CounterOwner, type Counters, ownersOf } from "../../domain/Reservation.ts"
 import { Meter, type Missing } from "../meter/Meter.ts"
 import { Reconciler } from "./Reconciler.ts"
 
-/** Missing counters of an account or of one of its users, or without `key` of a group; equal when all fields are equal. */
+/** Missing counters of an account, or without `key` of a group; equal when all fields are equal. */
 class Gap extends Data.Class<{
   readonly group: string
   readonly key: string | undefined
   readonly user: string | undefined
+  readonly model: string | undefined
   readonly instant: number
   readonly day: string | undefined
   readonly week: string | undefined
@@ -61,25 +62,28 @@ const make = Effect.gen(function* () {
   })
 
   const fill = (
-    { group, key, user }: CounterOwner,
+    { group, key, model, user }: CounterOwner,
     instant: number,
     { day, month, total, week }: Counters = {}
   ) =>
     [day, week, month, total].every((counter) => counter === undefined)
       ? Effect.void
-      : Effect.scoped(RcMap.get(flights, new Gap({ group, key, user, instant, day, week, month, total })))
+      : Effect.scoped(
+          RcMap.get(flights, new Gap({ group, key, user, model, instant, day, week, month, total }))
+        )
 
   return {
     /** Loads the missing counters of the claims from the ledger and the open intents. Fails when the ledger cannot be read. */
-    restore: (claims: Claims, { counters, instant, tenantCounters, userCounters }: Missing) => {
-      const { account } = claims
-      return Effect.all(
-        [
-          fill(account, instant, counters),
-          fill({ group: account.group }, instant, tenantCounters),
-          fill(userAccountOf(claims) ?? account, instant, userCounters)
-        ],
-        { concurrency: "unbounded", discard: true }
+    restore: (claims: Claims, missing: Missing) => {
+      const { counters: key, modelCounters: model, tenantCounters: tenant, userCounters: user } = missing
+      const counters = { key, tenant, user, model }
+      return Effect.forEach(
+        ownersOf(claims),
+        ({ owner, scope }) => fill(owner, missing.instant, counters[scope]),
+        {
+          concurrency: "unbounded",
+          discard: true
+        }
       )
     }
   }

@@ -9,8 +9,9 @@ import { BudgetExhausted, RateLimited, Unavailable } from "../../domain/Errors.t
 import { type Evidence, seal } from "../../domain/Evidence.ts"
 import { type Headroom, isPeriod } from "../../domain/Limits.ts"
 import type { PreparedRequest } from "../../domain/Inference.ts"
+import { withoutDefaultTag } from "../../domain/modelName.ts"
 import { noOutput, numPredictOf, outputPlanOf, tokensToHold } from "../../domain/outputPlan.ts"
-import type { Claims } from "../../domain/Reservation.ts"
+import type { Claims, ModelLimits } from "../../domain/Reservation.ts"
 import {
   Meter,
   type MeterDown,
@@ -25,23 +26,15 @@ import { Reconciler } from "./Reconciler.ts"
 import { SettlementQueue } from "./SettlementQueue.ts"
 import { ModelHabits } from "./ModelHabits.ts"
 
-const refusalOf = ({
-  by,
-  headroom,
-  isSpent,
-  limit: value,
-  retryAfterS,
-  scope
-}: Refused): BudgetExhausted | RateLimited =>
-  isPeriod(by)
-    ? new BudgetExhausted({ scope, period: by, value, isSpent, retryAfterS, headroom })
-    : new RateLimited({
-        limit: by,
-        ...(scope === "user" ? { scope } : {}),
-        value,
-        retryAfterS,
-        headroom
-      })
+const refusalOf = (
+  { by, headroom, isSpent, limit: value, retryAfterS, scope }: Refused,
+  { model }: Claims
+): BudgetExhausted | RateLimited => {
+  const of = scope === "model" && model !== undefined ? { model: model.name } : {}
+  return isPeriod(by)
+    ? new BudgetExhausted({ scope, ...of, period: by, value, isSpent, retryAfterS, headroom })
+    : new RateLimited({ scope, ...of, limit: by, value, retryAfterS, headroom })
+}
 
 const generates = ({ kind }: PreparedRequest): boolean => kind === "chat" || kind === "generate"
 
@@ -52,14 +45,15 @@ const make = Effect.gen(function* () {
   const reconciler = yield* Reconciler
   const settlements = yield* SettlementQueue
 
-  /** One object for each reading of a key: what is made of the claims for the store is made once. */
-  const known = new WeakMap<Caller, Claims>()
-  const claimsOf = (caller: Caller): Claims => {
-    const before = known.get(caller)
+  /** One object for each reading of a key, and for each of its models with limits: what is made of it for the store is made once. */
+  const known = new WeakMap<Caller | ModelLimits, Claims>()
+  const claimsOf = (caller: Caller, model?: ModelLimits): Claims => {
+    const before = known.get(model ?? caller)
     if (before !== undefined) return before
     const { accountId, budgets, limits, tenantBudgets, tenantId } = caller
-    const claims = { account: { group: tenantId, key: accountId }, limits, budgets, tenantBudgets }
-    known.set(caller, claims)
+    const ofKey = { account: { group: tenantId, key: accountId }, limits, budgets, tenantBudgets }
+    const claims = model === undefined ? ofKey : { ...ofKey, model }
+    known.set(model ?? caller, claims)
     return claims
   }
 
@@ -93,10 +87,11 @@ const make = Effect.gen(function* () {
         ? outputPlanOf(request, resolved, habits.speaks(caller.keyId, resolved.name))
         : noOutput
       const user = userRuleOf(caller, endUser)?.limits
+      const ofModel = claimsOf(caller, caller.modelLimits?.get(withoutDefaultTag(resolved.name)))
       const claims: Claims =
         user === undefined
-          ? claimsOf(caller)
-          : { ...claimsOf(caller), user: { id: userAccountId(caller.accountId, endUser), ...user } }
+          ? ofModel
+          : { ...ofModel, user: { id: userAccountId(caller.accountId, endUser), ...user } }
       const ask: ReserveRequest = {
         id: arrival.requestId,
         // The ledger books the least of it even when this process dies.
@@ -120,7 +115,7 @@ const make = Effect.gen(function* () {
       // Pending settlements of this account first: without them the counters may be too low and admit too much.
       const question = () => Effect.flatMapEager(settlements.flush(claims.account), () => reserving)
       return withTotals(claims, question, (verdict: Reserved | Refused) => {
-        if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict))
+        if (verdict._tag === "Refused") return Effect.fail(refusalOf(verdict, claims))
         const { headroom, reservation } = verdict
         // What was left at admission bounds the answer too.
         const numPredict = generates(request)

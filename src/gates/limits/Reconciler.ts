@@ -12,7 +12,7 @@ export class Reconciler extends Context.Service<
     compare(claims: Claims): void
     /**
      * Counters may differ from the ledger, or hold tokens of a request that was ended elsewhere: they are compared first.
-     * Without `key` they are those of the group. Of a user, those of its key are compared too.
+     * Without `key` they are those of the group. Of a user and a model, those of their key are compared too.
      */
     compareSoon(owner: CounterOwner): Effect.Effect<void>
   }

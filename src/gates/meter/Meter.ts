@@ -70,6 +70,8 @@ export class Missing extends Data.TaggedClass("Missing")<{
   readonly tenantCounters?: Counters
   /** of the account of its user; absent: none */
   readonly userCounters?: Counters
+  /** of the account for its model; absent: none */
+  readonly modelCounters?: Counters
 }> {}
 
 export type Verdict = Reserved | Refused | Missing

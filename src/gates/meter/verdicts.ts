@@ -1,7 +1,8 @@
 /** What both twins answer alike: bucket names, headroom, refusals. */
 import { type Day, dayMs, secondsToEndOf } from "../../domain/Calendar.ts"
 import {
-  budgetNames,
+  type BudgetName,
+  budgetNamesOf,
   type Budgets,
   type BudgetScope,
   type Headroom,
@@ -11,27 +12,51 @@ import {
   type Remaining
 } from "../../domain/Limits.ts"
 import { type ClaimName, Missing, Refused, type ReserveRequest } from "./Meter.ts"
-import type { Claims, CounterName, Counters, Reservation } from "../../domain/Reservation.ts"
+import type { AccountScope, Claims, CounterName, Counters, Reservation } from "../../domain/Reservation.ts"
 
-const limitsOf = (scope: BudgetScope) =>
-  (["requests", "tokens", "concurrency"] as const).map((by) => ({ by, scope }))
+/** What an account has limits of, in the order in which they are checked. */
+export const limitNames = ["requests", "tokens", "concurrency"] as const
 
-/** The claims by number, as the scripts name them in a refusal. */
-export const claimNames: ReadonlyArray<{ readonly by: ClaimName; readonly scope: BudgetScope }> = [
-  ...limitsOf("key"),
-  ...budgetNames.map(({ period, scope }) => ({ by: period, scope })),
-  ...limitsOf("user"),
-  { by: "users", scope: "key" }
-]
-
-const ofScope = (claims: Claims, scope: BudgetScope): Budgets | undefined => {
-  if (scope === "user") return claims.user?.budgets
-  return scope === "key" ? claims.budgets : claims.tenantBudgets
+/** What requests with the same parts claim. */
+interface Shape {
+  readonly accounts: ReadonlyArray<AccountScope>
+  readonly budgets: ReadonlyArray<BudgetName>
+  /** by number, as the scripts name them in a refusal */
+  readonly claims: ReadonlyArray<{ readonly by: ClaimName; readonly scope: BudgetScope }>
 }
 
-/** The budget of each of `budgetNames`; undefined for one that is not claimed. An extra budget claims the counter of all time. */
+const makeShape = (...parts: ReadonlyArray<"user" | "model">): Shape => {
+  const accounts: ReadonlyArray<AccountScope> = ["key", ...parts]
+  const budgets = budgetNamesOf(["key", "tenant", ...parts])
+  return {
+    accounts,
+    budgets,
+    claims: [
+      ...accounts.flatMap((scope) => limitNames.map((by) => ({ by, scope }))),
+      ...budgets.map(({ period, scope }) => ({ by: period, scope })),
+      { by: "users", scope: "key" }
+    ]
+  }
+}
+
+const shapes = {
+  ofKey: makeShape(),
+  ofUser: makeShape("user"),
+  ofModel: makeShape("model"),
+  ofBoth: makeShape("user", "model")
+}
+
+export const shapeOf = ({ model, user }: Claims): Shape => {
+  if (model === undefined) return user === undefined ? shapes.ofKey : shapes.ofUser
+  return user === undefined ? shapes.ofModel : shapes.ofBoth
+}
+
+const ofScope = (claims: Claims, scope: BudgetScope): Budgets | undefined =>
+  scope === "tenant" ? claims.tenantBudgets : (scope === "key" ? claims : claims[scope])?.budgets
+
+/** The budget of each counter of the request; undefined for one that is not claimed. An extra budget claims the counter of all time. */
 export const budgetsOf = (claims: Claims): ReadonlyArray<number | undefined> =>
-  budgetNames.map(({ period, scope }) => {
+  shapeOf(claims).budgets.map(({ period, scope }) => {
     const budgets = ofScope(claims, scope)
     const isCounted = period === "total" && budgets?.extra !== undefined
     return budgets?.[period] ?? (isCounted ? Number.MAX_SAFE_INTEGER : undefined)
@@ -61,10 +86,9 @@ export interface WindowsLeft {
 
 /** What is left of the counters, as a store returns it. */
 export interface Left {
-  readonly windows: WindowsLeft
-  /** of the account of the user */
-  readonly userWindows: WindowsLeft | undefined
-  /** in the order of `budgetNames`; below 0: not claimed, or not known */
+  /** of each account, that of the key first */
+  readonly windows: ReadonlyArray<WindowsLeft>
+  /** in the order of the counters; below 0: not claimed, or not known */
   readonly budgets: ReadonlyArray<number>
   /** the store's time, epoch ms */
   readonly now: number
@@ -72,44 +96,52 @@ export interface Left {
 
 type PeriodsLeft = { -readonly [P in Period]?: Remaining }
 
+const nothingLeft: WindowsLeft = { requests: 0, tokens: 0, requestsResetMs: 0, tokensResetMs: 0 }
+
 /** `day`: in the periods of the budgets, that of the request's admission. With an extra budget more may be left than the limit. */
-export const headroomOf = (claims: Claims, day: Day, left: Left): Headroom => {
-  const found: { readonly [S in BudgetScope]: PeriodsLeft } = { key: {}, tenant: {}, user: {} }
-  for (let i = 0; i < budgetNames.length; i += 1) {
-    const name = budgetNames[i]
-    const remaining = left.budgets[i]
+export const headroomOf = (claims: Claims, day: Day, { budgets, now, windows }: Left): Headroom => {
+  const { accounts, budgets: names } = shapeOf(claims)
+  const found: { [S in BudgetScope]?: PeriodsLeft } = { key: {} }
+  for (let i = 0; i < names.length; i += 1) {
+    const name = names[i]
+    const remaining = budgets[i]
     if (name === undefined || remaining === undefined || remaining < 0) continue
     const limit = ofScope(claims, name.scope)?.[name.period]
     if (limit === undefined) continue
-    found[name.scope][name.period] = { limit: Math.max(limit, remaining), remaining }
+    const ofOwner = (found[name.scope] ??= {})
+    ofOwner[name.period] = { limit: Math.max(limit, remaining), remaining }
   }
-  const { user, limits } = claims
-  const { userWindows: ofUser, windows: ofKey } = left
-  const requests = ofUser !== undefined && ofUser.requests < ofKey.requests ? ofUser : ofKey
-  const tokens = ofUser !== undefined && ofUser.tokens < ofKey.tokens ? ofUser : ofKey
+  let [requests, tokens] = [windows[0] ?? nothingLeft, windows[0] ?? nothingLeft]
+  let { rpm, tpm } = claims.limits
+  let ofModel = false
+  for (let i = 1; i < windows.length; i += 1) {
+    const [left, scope] = [windows[i], accounts[i]]
+    const part = scope === undefined || scope === "key" ? undefined : claims[scope]
+    if (left === undefined || part === undefined) continue
+    const [isFewer, isLess] = [left.requests < requests.requests, left.tokens < tokens.tokens]
+    if (isFewer) [requests, rpm] = [left, part.limits.rpm]
+    if (isLess) [tokens, tpm] = [left, part.limits.tpm]
+    if (scope === "model") ofModel = isFewer || isLess
+  }
   const headroom: { -readonly [P in keyof Headroom]: Headroom[P] } = {
-    requests: {
-      limit: (requests === ofKey ? undefined : user?.limits.rpm) ?? limits.rpm,
-      remaining: requests.requests
-    },
-    tokens: {
-      limit: (tokens === ofKey ? undefined : user?.limits.tpm) ?? limits.tpm,
-      remaining: tokens.tokens
-    },
-    budgets: found.key,
+    requests: { limit: rpm, remaining: requests.requests },
+    tokens: { limit: tpm, remaining: tokens.tokens },
+    budgets: found.key ?? {},
     resets: {
       requestsMs: requests.requestsResetMs,
       tokensMs: tokens.tokensResetMs,
       budgetsS: {
-        day: secondsToEndOf("day", day, left.now),
-        week: secondsToEndOf("week", day, left.now),
-        month: secondsToEndOf("month", day, left.now),
-        total: secondsToEndOf("total", day, left.now)
+        day: secondsToEndOf("day", day, now),
+        week: secondsToEndOf("week", day, now),
+        month: secondsToEndOf("month", day, now),
+        total: secondsToEndOf("total", day, now)
       }
     }
   }
-  if (!isEmpty(found.tenant)) headroom.tenantBudgets = found.tenant
-  if (!isEmpty(found.user)) headroom.userBudgets = found.user
+  if (found.tenant !== undefined) headroom.tenantBudgets = found.tenant
+  if (found.user !== undefined) headroom.userBudgets = found.user
+  if (found.model !== undefined) headroom.modelBudgets = found.model
+  if (ofModel) headroom.ofModel = true
   return headroom
 }
 
@@ -118,27 +150,33 @@ const isEmpty = (record: object): boolean => {
   return true
 }
 
-/** The counters of `day` whose flag is set; flags in the order of `budgetNames`. */
-export const missingOf = ({ counters: names, start }: Day, flags: ReadonlyArray<boolean>): Missing => {
+/** The counters of `day` whose flag is set; flags in the order of the counters. */
+export const missingOf = (
+  claims: Claims,
+  { counters: names, start }: Day,
+  flags: ReadonlyArray<boolean>
+): Missing => {
   const some = (scope: BudgetScope): Counters => {
     const found: { -readonly [P in Period]?: CounterName } = {}
-    budgetNames.forEach((name, i) => {
+    shapeOf(claims).budgets.forEach((name, i) => {
       if (name.scope === scope && flags[i] === true) found[name.period] = names[name.period]
     })
     return found
   }
-  const [tenantCounters, userCounters] = [some("tenant"), some("user")]
+  const [tenantCounters, userCounters, modelCounters] = [some("tenant"), some("user"), some("model")]
   return new Missing({
     instant: start,
     counters: some("key"),
     ...(isEmpty(tenantCounters) ? {} : { tenantCounters }),
-    ...(isEmpty(userCounters) ? {} : { userCounters })
+    ...(isEmpty(userCounters) ? {} : { userCounters }),
+    ...(isEmpty(modelCounters) ? {} : { modelCounters })
   })
 }
 
 /** The counters that a request of `day` is charged to, as if the Meter knew none of them. */
 export const countersOf = (claims: Claims, day: Day): Missing =>
   missingOf(
+    claims,
     day,
     budgetsOf(claims).map((budget) => budget !== undefined)
   )
@@ -159,7 +197,7 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
     }
     return budgets
   }
-  const { tenantBudgets, userBudgets } = headroom
+  const { modelBudgets, tenantBudgets, userBudgets } = headroom
   // The store was not asked for the resets without it. It is no later than those with it.
   return {
     ...headroom,
@@ -167,7 +205,8 @@ export const headroomWithout = (headroom: Headroom, { available, held }: Reserva
     tokens: tokens(headroom.tokens),
     budgets: released(headroom.budgets),
     ...(tenantBudgets === undefined ? {} : { tenantBudgets: released(tenantBudgets) }),
-    ...(userBudgets === undefined ? {} : { userBudgets: released(userBudgets) })
+    ...(userBudgets === undefined ? {} : { userBudgets: released(userBudgets) }),
+    ...(modelBudgets === undefined ? {} : { modelBudgets: released(modelBudgets) })
   }
 }
 

@@ -7,11 +7,12 @@ import {
   type CounterReconcilerOptions,
   layerCounterReconciler
 } from "../../../src/ledger/CounterReconciler.ts"
+import { settleExpired } from "../../../src/ledger/expiredHolds.ts"
 import { Reconciler } from "../../../src/gates/limits/Reconciler.ts"
 import { Metrics, layer as layerMetrics } from "../../../src/observability/Metrics.ts"
 import { layerMemory } from "../../../src/gates/meter/memory/layer.ts"
 import { Meter, Reserved } from "../../../src/gates/meter/Meter.ts"
-import { type Claims, userAccountOf } from "../../../src/domain/Reservation.ts"
+import { accountsOf, type Claims } from "../../../src/domain/Reservation.ts"
 import { completionRow } from "../../../src/audit/rows.ts"
 import { writeRows } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
@@ -73,7 +74,8 @@ const insertIntent = Effect.fnUntraced(function* (id: string, { account }: Claim
 
 const spent = (claims: Claims) =>
   Effect.gen(function* () {
-    const survey = yield* (yield* Meter).snapshot(userAccountOf(claims) ?? claims.account, Date.now())
+    const account = accountsOf(claims).at(-1)?.account ?? claims.account
+    const survey = yield* (yield* Meter).snapshot(account, Date.now())
     return survey.totals.total
   })
 
@@ -106,6 +108,27 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
     yield* meter.load({ ...claims.account, user: user.id }, [{ counter: "total", tokens: 350 }])
     yield* meter.settle(yield* take({ ...claims, user }, "of a user"), 0)
     const counted = spent({ ...claims, user })
+    assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
+  })
+
+  test("when the counter for a model has drifted, then it comes back to what the keys of the account used of it today", function* () {
+    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const claims = yield* keyAt(100)
+    const model = { name: "m:1", limits: claims.limits, budgets: { day: 900 } }
+    const book = (model: string, day: string, tokens: number) => sql`
+      INSERT INTO usage_daily (key_id, tenant_id, day, model, requests, tokens_in, tokens_out, errors)
+      VALUES (${claims.account.key}::text::uuid, ${group}::text::uuid, ${day}::text::date, ${model}, 1, ${tokens}, 0, 0)`
+    const { date } = utc.dayAt(Date.now())
+    yield* book("m:1", date, 10)
+    yield* book("m:1:latest", date, 20)
+    yield* book("m:1", "2026-01-01", 400)
+    yield* book("m:10", date, 4000)
+    yield* meter.load({ ...claims.account, model: model.name }, [{ counter: date, tokens: 350 }])
+    yield* meter.settle(yield* take({ ...claims, model }, "for a model"), 0)
+    const counted = Effect.map(
+      meter.snapshot({ ...claims.account, model: model.name }, Date.now()),
+      ({ totals }) => totals.day
+    )
     assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 30), 30)
   })
 
@@ -204,6 +227,26 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
         const rest = { open: 0, lapsed: [], total: 227 }
         assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
       }).pipe(Effect.provide(countersOf(often, leaseS)))
+  )
+
+  it.effect("when the hold of a dead request is ended, then its model has what the ledger says at once", () =>
+    Effect.gen(function* () {
+      const [meter, pg] = [yield* Meter, yield* PgClient.PgClient]
+      const { account, limits } = yield* keyAt(100)
+      const model = { name: "m", limits, budgets: { day: 1000 } }
+      const { date } = utc.dayAt(Date.now())
+      yield* meter.load({ ...account, model: "m" }, [{ counter: date, tokens: 0 }])
+      const id = crypto.randomUUID()
+      yield* meter.reserve({ account, limits, budgets: {}, model }, { id, tokens: 300, slot: true })
+      const arrival = { requestId: id, arrivedAt: Date.now(), method: "POST", endpoint: "/", clientIp: "" }
+      const end = endOf({ ...intentOf({ caller: callerOf(account.key, group) }), arrival }, usageOf(7, 120))
+      yield* writeRows(pg)([completionRow(end, utc)])
+      const lapsed = Effect.map(meter.snapshot(account, Date.now()), (seen) => seen.lapsed)
+      assert.deepStrictEqual(yield* eventually(lapsed, ({ length }) => length > 0), [id])
+      yield* settleExpired(pg, meter, account, [id], Date.now())
+      const { open, totals, ...ofModel } = yield* meter.snapshot({ ...account, model: "m" }, Date.now())
+      assert.deepStrictEqual([ofModel.lapsed, open, totals], [[], 0, { day: 127 }])
+    }).pipe(Effect.provide(countersOf(seldom, leaseS)))
   )
 
   it.effect(

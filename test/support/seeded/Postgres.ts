@@ -37,6 +37,11 @@ type Params = ReadonlyArray<unknown>
 const isList = <A>(value: unknown): value is ReadonlyArray<A> => Array.isArray(value)
 /** The rows or ids of a jsonb document. Only statements of `src` make them, so their form is known. */
 const listed = <A>(value: unknown): ReadonlyArray<A> => (isList<A>(value) ? value : [])
+/** A list of named entries, as the database has it: an object. */
+const byName = (entries: unknown) =>
+  Object.fromEntries(
+    listed<{ readonly name: string }>(entries).map(({ name, ...entry }): [string, object] => [name, entry])
+  )
 const sorted = <A extends { readonly request_id: string }>(value: unknown): ReadonlyArray<A> =>
   listed<A>(value).toSorted((one, two) => (one.request_id < two.request_id ? -1 : 1))
 const idRows = (ids: ReadonlyArray<string>): ReadonlyArray<Row> => ids.map((id) => ({ id }))
@@ -123,7 +128,7 @@ export class Postgres extends Store {
 
   #totals([owners, at, held]: Params, ownerOf: (id: string) => CounterOwner): ReadonlyArray<Row> {
     return String(owners)
-      .split(",")
+      .split("\n")
       .map((id) => ({ owner: id, ...this.tables.spent(ownerOf(id), String(at), held === true) }))
   }
 
@@ -145,8 +150,8 @@ export class Postgres extends Store {
           name,
           /^budget|^eachUser(?:Daily|Weekly|Monthly|Total)$/.test(name) && typeof value === "number"
             ? BigInt(value)
-            : ["modelAliases", "aliasDefaults", "userRules"].includes(name)
-              ? {}
+            : ["modelAliases", "aliasDefaults", "userRules", "modelRules"].includes(name)
+              ? byName(value)
               : value
         ])
       )
@@ -208,10 +213,11 @@ export class Postgres extends Store {
           found.map((intent) => this.tables.aborted(intent)),
           of
         )
-        return found.map(({ key_id, tenant_id, user_account }) => ({
+        return found.map(({ key_id, model, tenant_id, user_account }) => ({
           group: tenant_id,
           key: this.tables.accountOf(key_id),
-          user: user_account
+          user: user_account,
+          model
         }))
       }
     ],
@@ -219,6 +225,15 @@ export class Postgres extends Store {
       "INSERT INTO ledger",
       ([rows]) => `writes the rows of ${names(sorted<AuditRow>(rows))}`,
       ([rows], of) => idRows(this.#log(sorted<AuditRow>(rows), of))
+    ],
+    [
+      "usage_daily l",
+      () => "reads what accounts have spent on models",
+      (params) =>
+        this.#totals(params, (id) => {
+          const [key = "", model = ""] = id.split(" ")
+          return { group: "", key, model }
+        })
     ],
     [
       "l.key_id = own.part",
@@ -243,6 +258,7 @@ export class Postgres extends Store {
           id,
           open: this.tables.intents.has(id),
           user: this.tables.audit.get(id)?.user_account ?? null,
+          model: this.tables.audit.get(id)?.model ?? null,
           booked: this.tables.booked(id)
         }))
     ],

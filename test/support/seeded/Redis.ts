@@ -21,8 +21,9 @@ import { short, Store } from "./Store.ts"
 /** How long the client of Redis waits for an answer, in milliseconds. */
 const patienceMs = 250
 
-/** The name of an account, of one of its users, or of a tenant. */
-export const ownerName = ({ group, key = "", user = "" }: CounterOwner): string => `${group}/${key}/${user}`
+/** The name of an account, of one of its users or models, or of a tenant. */
+export const ownerName = ({ group, key = "", model, user = "" }: CounterOwner): string =>
+  `${group}/${key}/${user}${model === undefined ? "" : ` for ${model}`}`
 
 /** Who looks on: called at the moment at which the store has done it. */
 export interface Onlooker {

@@ -8,6 +8,7 @@ import type { AuditRow, IntentRow, ProgressRow } from "../../../src/audit/rows.t
 import { numberOf, utc } from "../../../src/domain/Calendar.ts"
 import type { DayUse } from "../../../src/gates/limits/Ledger.ts"
 import { type Period, periods } from "../../../src/domain/Limits.ts"
+import { withoutDefaultTag } from "../../../src/domain/modelName.ts"
 import { outcomes } from "../../../src/domain/Outcome.ts"
 import type { CounterOwner } from "../../../src/domain/Reservation.ts"
 
@@ -27,8 +28,10 @@ export interface StoredCorrection {
 interface LedgerRow {
   readonly key_id: string
   readonly tenant_id: string
-  /** null: in the ledger of keys */
+  /** null: in the ledger of keys, and in the sums by model */
   readonly user_account: string | null
+  /** null: not in the sums by model */
+  readonly model: string | null
   readonly day: string
   requests: number
   tokens: number
@@ -50,6 +53,7 @@ export class Tables {
   readonly corrections = new Map<string, StoredCorrection>()
   readonly ledger = new Map<string, LedgerRow>()
   readonly userLedger = new Map<string, LedgerRow>()
+  readonly usage = new Map<string, LedgerRow>()
   /** the account of a key that shares that of another */
   accountOf: (keyId: string) => string = (keyId) => keyId
 
@@ -110,13 +114,23 @@ export class Tables {
         tokens_out === 0
       if (this.corrections.has(row.request_id) || !(was_aborted || isLate)) return []
       const admitted = logged.admitted_at ?? logged.arrived_at
-      const { key_id, tenant_id, user_account } = logged
+      const { key_id, model, tenant_id, user_account } = logged
       const [day, tokens] = [logged.day ?? dayOf(admitted), tokens_in + tokens_out]
       this.corrections.set(row.request_id, { key_id, day, tokens_in, tokens_out, status: row.status })
       if (this.ledger.has(`${key_id} ${day}`)) this.#book(logged, day, tokens, 0)
       const [account, admitted_at] = [this.accountOf(key_id), Date.parse(admitted)]
       return [
-        { id: row.request_id, tenant_id, key_id, account, user_account, admitted_at, tokens, was_aborted }
+        {
+          id: row.request_id,
+          tenant_id,
+          key_id,
+          account,
+          user_account,
+          model,
+          admitted_at,
+          tokens,
+          was_aborted
+        }
       ]
     })
   }
@@ -146,16 +160,18 @@ export class Tables {
   }
 
   /** What an owner has spent in the periods of `at`, and what its open requests hold when that counts. */
-  spent({ group, key, user }: CounterOwner, at: string, held = false) {
-    const isOwn = ({ key_id, tenant_id, user_account }: LedgerRow | StoredIntent): boolean =>
+  spent({ group, key, model, user }: CounterOwner, at: string, held = false) {
+    const isOwn = ({ key_id, model: used, tenant_id, user_account }: LedgerRow | StoredIntent): boolean =>
       user !== undefined
         ? user_account === user
         : key === undefined
           ? tenant_id === group
-          : this.accountOf(key_id) === key
+          : this.accountOf(key_id) === key && (model === undefined || withoutDefaultTag(used ?? "") === model)
     const sums: Sums = { day: 0, week: 0, month: 0, total: 0 }
-    for (const row of (user === undefined ? this.ledger : this.userLedger).values())
-      if (isOwn(row)) add(sums, row.day, at, row.tokens)
+    const ofKey = model === undefined ? this.ledger : this.usage
+    for (const row of (user === undefined ? ofKey : this.userLedger).values())
+      // A model has no budget longer than a day.
+      if (isOwn(row) && (model === undefined || row.day >= dayOf(at))) add(sums, row.day, at, row.tokens)
     const open = [...this.intents.values()].filter(isOwn)
     if (held)
       for (const one of open)
@@ -197,19 +213,25 @@ export class Tables {
   }
 
   #book(
-    { key_id, tenant_id, user_account: user }: Pick<AuditRow, "key_id" | "tenant_id" | "user_account">,
+    { admitted_at, key_id, model, tenant_id, user_account: user }: AuditRow,
     day: string,
     tokens: number,
     requests: number
   ): void {
     if (key_id === null || tenant_id === null) return
-    const book = (ledger: Map<string, LedgerRow>, name: string, user_account: string | null) => {
-      const row = ledger.get(name) ?? { key_id, tenant_id, user_account, day, requests: 0, tokens: 0 }
+    const book = (
+      ledger: Map<string, LedgerRow>,
+      name: string,
+      of: { user?: string; model?: string | null }
+    ) => {
+      const { model = null, user: user_account = null } = of
+      const row = ledger.get(name) ?? { key_id, tenant_id, user_account, model, day, requests: 0, tokens: 0 }
       row.requests += requests
       row.tokens += tokens
       ledger.set(name, row)
     }
-    book(this.ledger, `${key_id} ${day}`, null)
-    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, user)
+    book(this.ledger, `${key_id} ${day}`, {})
+    if (admitted_at !== null) book(this.usage, `${key_id} ${day} ${model}`, { model })
+    if (user !== null) book(this.userLedger, `${user} ${key_id} ${day}`, { user })
   }
 }

@@ -43,3 +43,20 @@ it("when only single users have rules, then others have no account, and a block 
   assert.deepStrictEqual(ruleOf("bob"), { blocked: true })
   assert.isUndefined(rulesOf({})("ada"))
 })
+
+it("when key and tenant have limits for models, then a value of the key comes first, then the tenant's, then those of all models", () => {
+  const { modelLimits } = callerSettings(
+    { ...newKey, tpm: 500, modelRules: [{ name: "a:1", rpm: 5 }, { name: "b" }] },
+    { ...tenant, modelRules: [{ name: "a:1", rpm: 9, daily: 100 }] },
+    30
+  )
+  const all = { rpm: 60, tpm: 500, concurrent: 4 }
+  assert.deepStrictEqual(
+    [...(modelLimits ?? [])],
+    [
+      ["a:1", { name: "a:1", limits: { ...all, rpm: 5 }, budgets: { day: 100 } }],
+      ["b", { name: "b", limits: all, budgets: {} }]
+    ]
+  )
+  assert.isFalse("modelLimits" in callerSettings(newKey, tenant, 30))
+})

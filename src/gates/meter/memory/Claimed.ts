@@ -1,6 +1,7 @@
 /** The accounts that a request claims, and the users of each key that have one. */
 import type { Day } from "../../../domain/Calendar.ts"
 import { type BudgetName, type EffectiveLimits, orderOf } from "../../../domain/Limits.ts"
+import type { AccountScope } from "../../../domain/Reservation.ts"
 import { windowMs } from "../bounds.ts"
 import type { ClaimName } from "../Meter.ts"
 import type { WindowsLeft } from "../verdicts.ts"
@@ -10,7 +11,7 @@ import type { AccountState } from "./AccountState.ts"
 export interface Claimed {
   readonly account: AccountState
   readonly limits: EffectiveLimits
-  readonly scope: "key" | "user"
+  readonly scope: AccountScope
 }
 
 export const statesOf = (accounts: ReadonlyArray<Claimed>): ReadonlyArray<AccountState> =>
@@ -20,7 +21,7 @@ export const statesOf = (accounts: ReadonlyArray<Claimed>): ReadonlyArray<Accoun
 export const roomOf = (accounts: ReadonlyArray<Claimed>): number =>
   Math.min(...accounts.map(({ account, limits }) => limits.tpm - account.tokens.sum - account.held))
 
-/** The first limit that has no room, of the key before the user. */
+/** The first limit that has no room, in the order of the accounts. */
 export const fullLimit = (accounts: ReadonlyArray<Claimed>, asked: number, slot: boolean) => {
   for (const { account, limits, scope } of accounts) {
     const { held, requests, slots, tokens } = account

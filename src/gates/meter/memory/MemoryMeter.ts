@@ -6,14 +6,14 @@
  * end, so it is atomic. After a restart totals are missing, and come back from the ledger.
  */
 import { type Calendar, type Day, utc } from "../../../domain/Calendar.ts"
-import { budgetNames, extraOf, type Headroom, periods } from "../../../domain/Limits.ts"
+import { extraOf, type Headroom, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
+  accountsOf,
   type Claims,
   type CounterName,
   type CounterOwner,
-  type Reservation,
-  userAccountOf
+  type Reservation
 } from "../../../domain/Reservation.ts"
 import { lapsedMost, livesOf, type MeterOptions, mostUsersOf, windowMs } from "../bounds.ts"
 import {
@@ -25,7 +25,7 @@ import {
   type Surveyed,
   type Verdict
 } from "../Meter.ts"
-import { budgetsOf, headroomOf, leastOf, missingOf, refusal, whole } from "../verdicts.ts"
+import { budgetsOf, headroomOf, leastOf, missingOf, refusal, shapeOf, whole } from "../verdicts.ts"
 import { AccountState, note, type Request, revive } from "./AccountState.ts"
 import { type Claimed, fullBudget, fullLimit, roomOf, statesOf, Users, windowsLeft } from "./Claimed.ts"
 import { type Amounts, charge, type Counter, Totals } from "./Totals.ts"
@@ -44,7 +44,8 @@ const keepIdleMs = 3_600_000
 
 const tooManyUsers = { by: "users", scope: "key" } as const
 
-const nameOf = (group: string, name: string, user = ""): string => JSON.stringify([group, name, user])
+const nameOf = (group: string, name: string, { model = "", user = "" }: Partial<Account> = {}): string =>
+  JSON.stringify([group, name, user, model])
 
 export class MemoryMeter {
   readonly #lives
@@ -105,7 +106,7 @@ export class MemoryMeter {
     const headroom = this.#headroom(claims, day, now)
     if (full !== undefined) return refusal(full, full.limit, full.waitMs, { day, now: at }, headroom)
 
-    const remainders = budgetNames.flatMap((name, i) => {
+    const remainders = shapeOf(claims).budgets.flatMap((name, i) => {
       const [budget, counter] = [budgets[i], counters[i]]
       return budget === undefined || counter === undefined
         ? []
@@ -251,35 +252,34 @@ export class MemoryMeter {
   }
 
   /** The account as it is now: windows are moved on, and leases that are over have ended. */
-  #open({ group, key, user }: Account, now: number): AccountState {
+  #open(owner: Account, now: number): AccountState {
     this.#sweep(now)
-    const name = nameOf(group, key, user)
+    const name = nameOf(owner.group, owner.key, owner)
     const account = this.#accounts.get(name) ?? new AccountState()
     this.#accounts.set(name, account)
     account.moveTo(now, this.#lives.leaseMs)
     return account
   }
 
-  /** The account of the claims, then that of their user, with the limits of each. */
-  #openAll(claims: Claims, now: number): readonly [Claimed, ...ReadonlyArray<Claimed>] {
-    const { account, limits, user } = claims
-    const ofUser = userAccountOf(claims)
-    const own = { account: this.#open(account, now), limits, scope: "key" as const }
-    if (ofUser === undefined || user === undefined) return [own]
-    return [own, { account: this.#open(ofUser, now), limits: user.limits, scope: "user" as const }]
+  /** The accounts of the claims, with the limits of each. */
+  #openAll(claims: Claims, now: number): ReadonlyArray<Claimed> {
+    return accountsOf(claims).map(({ account, limits, scope }) => ({
+      account: this.#open(account, now),
+      limits,
+      scope
+    }))
   }
 
   /** Takes the user in among those of the account. Returns how long there is no room, in ms; 0: the user is in. */
   #takeUserIn(claims: Claims, now: number): number {
-    const ofUser = userAccountOf(claims)
-    if (ofUser === undefined) return 0
-    const { group, key, user = "" } = ofUser
-    if (this.#open(ofUser, now).keptUntil > 0) return 0
+    if (claims.user === undefined) return 0
+    const [{ group, key }, user] = [claims.account, claims.user.id]
+    if (this.#open({ group, key, user }, now).keptUntil > 0) return 0
     const leaving = this.#users.leaving(nameOf(group, key), user)
     if (leaving !== undefined) {
       if (leaving.until > now) return leaving.until - now
       this.#users.delete(nameOf(group, key), leaving.user)
-      this.#accounts.delete(nameOf(group, key, leaving.user))
+      this.#accounts.delete(nameOf(group, key, leaving))
       this.#totals.forget({ group, key, user: leaving.user }, this.#calendar.dayAt(this.#epoch(now)))
     }
     this.#users.keep(nameOf(group, key), user, now + this.#users.keptMs(this.#lives.leaseMs))
@@ -316,7 +316,7 @@ export class MemoryMeter {
     this.#groupMarks.set(group, this.#changes)
     for (const { account, scope } of this.#openAll(claims, now)) {
       account.mark = this.#changes
-      if (scope === "key" || account.keptUntil >= now + windowMs + this.#lives.leaseMs) continue
+      if (scope !== "user" || account.keptUntil >= now + windowMs + this.#lives.leaseMs) continue
       account.keptUntil = now + this.#users.keptMs(this.#lives.leaseMs)
       this.#users.keep(nameOf(group, key), claims.user?.id ?? "", account.keptUntil)
     }
@@ -340,7 +340,7 @@ export class MemoryMeter {
 
   #missing(claims: Claims, counters: ReadonlyArray<Counter | undefined>, day: Day): Missing | undefined {
     const flags = budgetsOf(claims).map((budget, i) => budget !== undefined && counters[i] === undefined)
-    return flags.includes(true) ? missingOf(day, flags) : undefined
+    return flags.includes(true) ? missingOf(claims, day, flags) : undefined
   }
 
   /** The budgets as they are now: an extra budget raises those of its owner. */
@@ -349,25 +349,26 @@ export class MemoryMeter {
     counters: ReadonlyArray<Counter | undefined>,
     now: number
   ): ReadonlyArray<number | undefined> {
-    const extras = { key: claims.budgets.extra, tenant: claims.tenantBudgets?.extra, user: undefined }
+    const extras = [claims.budgets.extra, claims.tenantBudgets?.extra]
     return budgetsOf(claims).map((budget, i) => {
-      const [name, counter] = [budgetNames[i], counters[i]]
-      const total = counters[i - (i % periods.length) + periods.length - 1]
-      if (name === undefined || budget === undefined || counter === undefined || total === undefined)
-        return budget
-      const spent = { spent: counter.tokens, total: total.tokens }
-      return Math.min(Number.MAX_SAFE_INTEGER, budget + extraOf(extras[name.scope], this.#epoch(now), spent))
+      const [place, counter] = [i % periods.length, counters[i]]
+      const total = counters[i - place + periods.length - 1]
+      if (budget === undefined || counter === undefined || total === undefined) return budget
+      const [extra, spent] = [
+        extras[(i - place) / periods.length],
+        { spent: counter.tokens, total: total.tokens }
+      ]
+      return Math.min(Number.MAX_SAFE_INTEGER, budget + extraOf(extra, this.#epoch(now), spent))
     })
   }
 
   /** What is left. Budgets are those of the periods of `day`. */
   #headroom(claims: Claims, day: Day, now: number, known?: ReadonlyArray<number | undefined>): Headroom {
-    const [own, ofUser] = this.#openAll(claims, now)
+    const accounts = this.#openAll(claims, now)
     const counters = this.#totals.of(claims, day)
     const budgets = known ?? this.#budgets(claims, counters, now)
     return headroomOf(claims, day, {
-      windows: windowsLeft(own),
-      userWindows: ofUser === undefined ? undefined : windowsLeft(ofUser),
+      windows: accounts.map(windowsLeft),
       budgets: budgets.map((budget, i) => {
         const counter = counters[i]
         return budget === undefined || counter === undefined ? -1 : Math.max(0, budget - counter.tokens)

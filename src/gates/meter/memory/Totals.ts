@@ -1,12 +1,12 @@
 /** The tokens of accounts and groups by period: a counter for each that was loaded from the ledger. */
 import type { Day } from "../../../domain/Calendar.ts"
-import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
+import { type Period, periods } from "../../../domain/Limits.ts"
 import {
   type Account,
   type Claims,
   type CounterName,
   type CounterOwner,
-  userAccountOf
+  ownersOf
 } from "../../../domain/Reservation.ts"
 import { lifeOf, whole } from "../verdicts.ts"
 
@@ -21,8 +21,8 @@ export interface Counter {
 
 export type Amounts = { readonly [P in Period]?: number }
 
-const nameOf = ({ group, key = "", user = "" }: CounterOwner, counter: CounterName): string =>
-  JSON.stringify([group, key, user, counter])
+const nameOf = ({ group, key = "", model = "", user = "" }: CounterOwner, counter: CounterName): string =>
+  JSON.stringify([group, key, user, model, counter])
 
 /** Adds tokens, and the part of them that is held and not used. Both may be negative. */
 export const charge = (counter: Counter, tokens: number, held: number): void => {
@@ -42,14 +42,11 @@ export class Totals {
     for (const [name, { droppedAt }] of this.#counters) if (droppedAt <= now) this.#counters.delete(name)
   }
 
-  /** The counters that a request with `claims` is charged to, in the order of `budgetNames`; undefined: missing, or none. */
+  /** The counters that a request with `claims` is charged to, in their order; undefined: missing, or none. */
   of(claims: Claims, { counters: names }: Day): ReadonlyArray<Counter | undefined> {
-    const { account } = claims
-    const owners = { key: account, tenant: { group: account.group }, user: userAccountOf(claims) }
-    return budgetNames.map(({ period, scope }) => {
-      const owner = owners[scope]
-      return owner === undefined ? undefined : this.#counters.get(nameOf(owner, names[period]))
-    })
+    return ownersOf(claims).flatMap(({ owner }) =>
+      periods.map((period) => this.#counters.get(nameOf(owner, names[period])))
+    )
   }
 
   /** Forgets the counters of an account in the periods of a day. */

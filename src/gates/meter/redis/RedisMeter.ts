@@ -24,7 +24,7 @@ import {
   type Surveyed,
   type Verdict
 } from "../Meter.ts"
-import { claimNames, headroomOf, leastOf, lifeOf, missingOf, refusal, whole } from "../verdicts.ts"
+import { headroomOf, leastOf, lifeOf, missingOf, refusal, shapeOf, whole } from "../verdicts.ts"
 import { makeAccountCalls, makeKeys } from "./accountCalls.ts"
 import { readReply, type Reply } from "./replies.ts"
 import { checkRequirements, probeWrites } from "./requirements.ts"
@@ -43,8 +43,8 @@ const down = ({ cause }: RedisFailed) => new MeterDown({ cause })
 const unexpected = (verb: string, reply: unknown) =>
   new MeterDown({ cause: `unexpected answer to ${verb}: ${JSON.stringify(reply).slice(0, 200)}` })
 
-const decode = (verb: string, value: unknown, ofUser = false): Effect.Effect<Reply, MeterDown> => {
-  const reply = readReply(value, ofUser)
+const decode = (verb: string, value: unknown, accounts = 1): Effect.Effect<Reply, MeterDown> => {
+  const reply = readReply(value, accounts)
   return reply === undefined ? unexpected(verb, value) : Effect.succeed(reply)
 }
 
@@ -64,13 +64,13 @@ const verdictOf = (
     }
     case "refused": {
       const { claim, left, limit, now, waitMs } = reply
-      const [name, day] = [claimNames[claim - 1], dayAt(now)]
+      const [name, day] = [shapeOf(claims).claims[claim - 1], dayAt(now)]
       return name === undefined
         ? unexpected("reserve", reply)
         : Effect.succeed(refusal(name, limit, waitMs, { day, now }, headroomOf(claims, day, left)))
     }
     case "missing":
-      return Effect.succeed(missingOf(dayAt(reply.instant), reply.flags))
+      return Effect.succeed(missingOf(claims, dayAt(reply.instant), reply.flags))
     case "ended":
       return new MeterDown({ cause: `request ${ask.id} is over` })
     default:
@@ -117,7 +117,7 @@ export const makeRedis = Effect.fnUntraced(function* (
     Effect.suspend(() =>
       Effect.matchEffect(ofAccounts[verb]({ claims, id, day, now: time(), own }), {
         onFailure: down,
-        onSuccess: (value) => decode(verb, value, claims.user !== undefined)
+        onSuccess: (value) => decode(verb, value, shapeOf(claims).accounts.length)
       })
     )
 
@@ -198,7 +198,7 @@ export const makeRedis = Effect.fnUntraced(function* (
 
     peek: Effect.fnUntraced(function* (claims): Effect.fn.Return<Headroom | Missing, MeterDown> {
       const reply = yield* callToday("peek", claims, "", [])
-      if (reply.tag === "missing") return missingOf(dayAt(reply.instant), reply.flags)
+      if (reply.tag === "missing") return missingOf(claims, dayAt(reply.instant), reply.flags)
       if (reply.tag !== "left") return yield* unexpected("peek", reply)
       return headroomOf(claims, dayAt(reply.left.now), reply.left)
     }),

@@ -100,7 +100,9 @@ end
 
 -- Whether an account has a slot or a hold of this request.
 local function is_held()
-  return accounts[1].fields[NAME] or ACCOUNTS > 1 and accounts[2].fields[NAME]
+  for a = 1, ACCOUNTS do
+    if accounts[a].fields[NAME] then return true end
+  end
 end
 
 -- Gives back the slot and the hold of this request.
@@ -229,11 +231,13 @@ local function open_accounts()
   if accounts then return end
   local shared = BEFORE_NUMBERS - SHARED_NUMBERS
   accounts = {read_account(KEYS[BEFORE_KEYS + 1], shared + BEFORE_LIMITS)}
-  if ACCOUNTS > 1 then
-    local account = read_account(KEYS[BEFORE_KEYS + 2], shared + BEFORE_CLAIMS + COUNTERS)
+  for a = 2, ACCOUNTS do
+    accounts[a] = read_account(KEYS[BEFORE_KEYS + a], shared + BEFORE_CLAIMS + COUNTERS + (a - 2) * LIMITS)
+  end
+  if MOST_USERS > 0 then
+    local account = accounts[2]
     -- Its name in the set of users: its key is `<set>:<name>:account`.
     account.users, account.user = USERS, string.sub(account.key, #USERS + 2, -9)
-    accounts[2] = account
   end
 end
 
@@ -262,7 +266,7 @@ local function take_user_in()
     if wait > 0 then return wait end
     call('ZREM', USERS, last[1])
     call('DEL', left .. ':account')
-    for i = 2 * PERIODS + 1, COUNTERS do
+    for i = 2 * PERIODS + 1, 3 * PERIODS do
       call('DEL', left .. string.sub(KEYS[BEFORE_COUNTERS + i], #USERS + 2 + #user))
     end
   end
@@ -362,7 +366,8 @@ end
 
 local function token_room()
   local room = room_of(accounts[1])
-  return ACCOUNTS > 1 and min(room, room_of(accounts[2])) or room
+  for a = 2, ACCOUNTS do room = min(room, room_of(accounts[a])) end
+  return room
 end
 
 -- Milliseconds until the window is empty.
@@ -370,33 +375,31 @@ local function empty_in(window)
   return window.at and window.at + WINDOW_MS - now or 0
 end
 
--- The reply ends with what is left: requests and tokens of each account, and the budgets, -1 for one that is not claimed or not
--- known; then the time, and for each account the milliseconds until all requests and all tokens are left again. What is held counts as used now.
+-- The reply ends with what is left: of each account requests and tokens, and the milliseconds until all requests and all tokens are
+-- left again; the budgets, -1 for one that is not claimed or not known; then the time. What is held counts as used now.
 -- What is the same for each request of the section is written into the format once. A tag always has as many numbers.
 local function reply_with_headroom(tag, numbers)
   local count = #numbers
   local words = headroom_formats[tag]
   if not words then
-    words = {'["' .. tag .. '"' .. string.rep(',%d', count), string.rep(',%d,%d', ACCOUNTS)}
+    words = {'["' .. tag .. '"' .. string.rep(',%d', count), string.rep(',%d,%d,%d,%d', ACCOUNTS)}
     for i = 1, COUNTERS do words[i + 2] = BUDGETS[i] >= 0 and counters[i] and ',%d' or ',-1' end
-    words = table.concat(words) .. format(',%d', now) .. string.rep(',%d,%d', ACCOUNTS) .. ']'
+    words = table.concat(words) .. format(',%d]', now)
     headroom_formats[tag] = words
   end
   for a = 1, ACCOUNTS do
-    numbers[count + 1] = max(0, accounts[a].request_limit - accounts[a].requests.sum)
-    numbers[count + 2] = max(0, room_of(accounts[a]))
-    count = count + 2
+    local account = accounts[a]
+    numbers[count + 1] = max(0, account.request_limit - account.requests.sum)
+    numbers[count + 2] = max(0, room_of(account))
+    numbers[count + 3] = empty_in(account.requests)
+    numbers[count + 4] = account.held > 0 and WINDOW_MS or empty_in(account.tokens)
+    count = count + 4
   end
   for i = 1, COUNTERS do
     if BUDGETS[i] >= 0 and counters[i] then
       count = count + 1
       numbers[count] = max(0, BUDGETS[i] - counters[i].tokens)
     end
-  end
-  for a = 1, ACCOUNTS do
-    numbers[count + 1] = empty_in(accounts[a].requests)
-    numbers[count + 2] = accounts[a].held > 0 and WINDOW_MS or empty_in(accounts[a].tokens)
-    count = count + 2
   end
   return format(words, unpack(numbers))
 end

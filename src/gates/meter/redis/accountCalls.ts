@@ -6,7 +6,13 @@ import { Effect, Record } from "effect"
 import type { Day } from "../../../domain/Calendar.ts"
 import { type ExtraBudget, periods } from "../../../domain/Limits.ts"
 import { tryParseJson } from "../../../domain/json.ts"
-import type { Account, Claims, CounterOwner } from "../../../domain/Reservation.ts"
+import {
+  type Account,
+  accountsOf,
+  type Claims,
+  type CounterOwner,
+  ownersOf
+} from "../../../domain/Reservation.ts"
 import { batchCalls } from "../../../infra/batchCalls.ts"
 import { isRefusal, type Redis, RedisFailed } from "../../../infra/Redis.ts"
 import { budgetsOf } from "../verdicts.ts"
@@ -28,9 +34,13 @@ export interface AccountCall {
  * version, both must count in the same keys.
  */
 export const makeKeys = (prefix: string) => {
-  const nameOf = ({ group, key, user }: CounterOwner) => {
-    const ofGroup = `${prefix}{${group}}`
-    return key === undefined ? ofGroup : `${ofGroup}:${key}${user === undefined ? "" : `:users:${user}`}`
+  const nameOf = ({ group, key, model, user }: CounterOwner) => {
+    const parts = [
+      ...(key === undefined ? [] : [key]),
+      ...(user === undefined ? [] : ["users", user]),
+      ...(model === undefined ? [] : ["models", model])
+    ]
+    return [`${prefix}{${group}}`, ...parts].join(":")
   }
   return {
     usersOf: ({ group, key }: Account) => `${nameOf({ group, key })}:users`,
@@ -56,8 +66,8 @@ interface Shared {
   /** names of the records, without the id, and where the id begins: Lua counts bytes, from 1 */
   readonly records: string
   readonly idFrom: number
-  /** 1, or 2 with an end user */
-  readonly owners: number
+  /** how many accounts */
+  readonly accounts: number
   /** in the order of `state.lua`, after the time */
   readonly numbers: ReadonlyArray<number>
 }
@@ -65,35 +75,32 @@ interface Shared {
 /** Returns the keys and numbers of one command, and for each of its replies the index of the call. */
 export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers: number) => {
   const sharedOf = ({ claims, day }: AccountCall): Shared => {
-    const { account, user } = claims
-    const group = { group: account.group }
-    const ofUser = user && { ...account, user: user.id }
+    const { account, budgets, limits, tenantBudgets, user } = claims
+    const [, ...others] = accountsOf(claims)
     const names = [
       keys.accountOf(account),
-      ...(ofUser === undefined ? [] : [keys.accountOf(ofUser), keys.usersOf(account)]),
-      ...keys.countersOf(account, day),
-      ...keys.countersOf(group, day),
-      ...(ofUser === undefined ? [] : keys.countersOf(ofUser, day))
+      ...others.map((other) => keys.accountOf(other.account)),
+      ...(others.length === 0 ? [] : [keys.usersOf(account)]),
+      ...ownersOf(claims).flatMap(({ owner }) => keys.countersOf(owner, day))
     ]
-    const owners = user === undefined ? 1 : 2
     const numbers = [
       day.number,
       day.start,
       day.ends.day,
       day.ends.week > day.ends.month ? 1 : 0,
-      ...extraNumbersOf(claims.budgets.extra),
-      ...extraNumbersOf(claims.tenantBudgets?.extra),
-      claims.limits.rpm,
-      claims.limits.tpm,
-      claims.limits.concurrent,
+      ...extraNumbersOf(budgets.extra),
+      ...extraNumbersOf(tenantBudgets?.extra),
+      limits.rpm,
+      limits.tpm,
+      limits.concurrent,
       ...lives,
-      ...budgetsOf(claims)
-        .slice(0, (owners + 1) * periods.length)
-        .map((budget) => budget ?? -1),
-      ...(user === undefined ? [] : [user.limits.rpm, user.limits.tpm, user.limits.concurrent, mostUsers])
+      ...budgetsOf(claims).map((budget) => budget ?? -1),
+      ...others.flatMap(({ limits: { concurrent, rpm, tpm } }) => [rpm, tpm, concurrent]),
+      ...(others.length === 0 ? [] : [user === undefined ? 0 : mostUsers])
     ]
-    const records = keys.recordsOf(group)
-    return { day, names, records, idFrom: Buffer.byteLength(records) + 1, owners, numbers }
+    const records = keys.recordsOf(account)
+    const idFrom = Buffer.byteLength(records) + 1
+    return { day, names, records, idFrom, accounts: others.length + 1, numbers }
   }
 
   /** The claims of a key are one object until the key is read again (`Limiter.ts`). */
@@ -122,7 +129,7 @@ export const makeEncoder = (keys: Keys, lives: ReadonlyArray<number>, mostUsers:
         names.push(of.records + (calls[i]?.id ?? ""))
         own.push(...(calls[i]?.own ?? []))
       }
-      numbers.push(indices.length, of.idFrom, own.length / indices.length, of.owners)
+      numbers.push(indices.length, of.idFrom, own.length / indices.length, of.accounts)
       numbers.push(now, ...of.numbers, ...own)
       order.push(...indices)
     }

@@ -7,11 +7,14 @@ local replies = {}
 local function begin_section(before_keys, before_numbers)
   local id_from
   REQUESTS_HERE, id_from, OWN_NUMBERS, ACCOUNTS = unpack(NUMBERS, before_numbers + 1, before_numbers + SECTION_NUMBERS)
-  COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 2 * PERIODS, BEFORE_CLAIMS + 2 * PERIODS, before_keys + 1
-  if ACCOUNTS > 1 then COUNTERS, SHARED_NUMBERS, BEFORE_COUNTERS = 3 * PERIODS, BEFORE_CLAIMS + 3 * PERIODS + 4, before_keys + 3 end
+  COUNTERS = (ACCOUNTS + 1) * PERIODS
+  SHARED_NUMBERS, BEFORE_COUNTERS = BEFORE_CLAIMS + COUNTERS, before_keys + 1
+  if ACCOUNTS > 1 then
+    SHARED_NUMBERS, BEFORE_COUNTERS = SHARED_NUMBERS + (ACCOUNTS - 1) * LIMITS + 1, before_keys + ACCOUNTS + 1
+  end
   BEFORE_KEYS, BEFORE_RECORDS = before_keys, BEFORE_COUNTERS + COUNTERS
   BEFORE_NUMBERS = before_numbers + SECTION_NUMBERS + SHARED_NUMBERS
-  USERS, MOST_USERS = KEYS[before_keys + 3], NUMBERS[BEFORE_NUMBERS]
+  USERS, MOST_USERS = KEYS[BEFORE_COUNTERS], ACCOUNTS > 1 and NUMBERS[BEFORE_NUMBERS] or 0
   names = {}
   for i = 1, REQUESTS_HERE do names[i] = 'h' .. string.sub(KEYS[BEFORE_RECORDS + i], id_from) end
 end

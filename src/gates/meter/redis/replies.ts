@@ -2,25 +2,19 @@
  * The replies of the scripts (`start.lua`): an array of a tag and whole numbers; a survey has an array of ids at its end. A reply
  * with more or fewer numbers is an error, so no verdict is made of a part of one.
  */
-import { budgetNames, type Period, periods } from "../../../domain/Limits.ts"
-import type { Left } from "../verdicts.ts"
+import { type Period, periods } from "../../../domain/Limits.ts"
+import type { Left, WindowsLeft } from "../verdicts.ts"
 
 type Next = () => number
 
-/** The budgets of a reply about a user, and of any other. */
-const budgetsOfAll = budgetNames.map(({ scope }) => scope)
-const budgetsOfOthers = budgetsOfAll.filter((scope) => scope !== "user")
-
-const leftOf = (next: Next, ofUser: boolean): Left => {
-  const [requests, tokens] = [next(), next()]
-  const [userRequests, userTokens] = ofUser ? [next(), next()] : [0, 0]
-  const budgets = (ofUser ? budgetsOfAll : budgetsOfOthers).map(next)
-  const now = next()
-  const windows = { requests, tokens, requestsResetMs: next(), tokensResetMs: next() }
-  const userWindows = ofUser
-    ? { requests: userRequests, tokens: userTokens, requestsResetMs: next(), tokensResetMs: next() }
-    : undefined
-  return { windows, userWindows, budgets, now }
+/** Each account has counters of all periods, and the group. */
+const leftOf = (next: Next, accounts: number): Left => {
+  const windows: Array<WindowsLeft> = []
+  for (let n = 0; n < accounts; n += 1)
+    windows.push({ requests: next(), tokens: next(), requestsResetMs: next(), tokensResetMs: next() })
+  const budgets: Array<number> = []
+  for (let n = (accounts + 1) * periods.length; n > 0; n -= 1) budgets.push(next())
+  return { windows, budgets, now: next() }
 }
 
 const totalsOf = (next: Next): { readonly [P in Period]?: number } => {
@@ -34,34 +28,34 @@ const totalsOf = (next: Next): { readonly [P in Period]?: number } => {
 
 /** What follows each tag. The properties are read in the order of the numbers. */
 const readers = {
-  reserved: (next: Next, ofUser: boolean) => ({
+  reserved: (next: Next, accounts: number) => ({
     tag: "reserved" as const,
     admittedAt: next(),
     held: next(),
     available: next(),
     slot: next() === 1,
-    left: leftOf(next, ofUser)
+    left: leftOf(next, accounts)
   }),
-  refused: (next: Next, ofUser: boolean) => ({
+  refused: (next: Next, accounts: number) => ({
     tag: "refused" as const,
     /** the number of the claim that has no room, from 1 */
     claim: next(),
     limit: next(),
     waitMs: next(),
     now: next(),
-    left: leftOf(next, ofUser)
+    left: leftOf(next, accounts)
   }),
-  missing: (next: Next, ofUser: boolean) => ({
+  missing: (next: Next, accounts: number) => ({
     tag: "missing" as const,
     instant: next(),
-    flags: (ofUser ? budgetsOfAll : budgetsOfOthers).map(() => next() === 1)
+    flags: Array.from({ length: (accounts + 1) * periods.length }, () => next() === 1)
   }),
   /** `day`: the number of the day that it was charged to; -1: it was not */
   stale: (next: Next) => ({ tag: "stale" as const, instant: next(), day: next() }),
   ended: () => ({ tag: "ended" as const }),
   renewed: (next: Next) => ({ tag: "renewed" as const, held: next(), exhausted: next() === 1 }),
-  left: (next: Next, ofUser: boolean) => ({ tag: "left" as const, left: leftOf(next, ofUser) }),
-  surveyed: (next: Next, _ofUser: boolean, ids: ReadonlyArray<string>) => ({
+  left: (next: Next, accounts: number) => ({ tag: "left" as const, left: leftOf(next, accounts) }),
+  surveyed: (next: Next, _accounts: number, ids: ReadonlyArray<string>) => ({
     tag: "surveyed" as const,
     mark: next(),
     open: next(),
@@ -78,8 +72,8 @@ const isTag = (word: unknown): word is Tag => typeof word === "string" && Object
 
 export type Reply = ReturnType<(typeof readers)[Tag]>
 
-/** Returns undefined for anything else. `ofUser`: whether the call was about an account and one of its users. */
-export const readReply = (value: unknown, ofUser: boolean): Reply | undefined => {
+/** Returns undefined for anything else. `accounts`: how many the call was about. */
+export const readReply = (value: unknown, accounts: number): Reply | undefined => {
   const words: ReadonlyArray<unknown> = Array.isArray(value) ? value : []
   const [tag] = words
   if (!isTag(tag)) return undefined
@@ -92,6 +86,6 @@ export const readReply = (value: unknown, ofUser: boolean): Reply | undefined =>
     isWhole &&= Number.isSafeInteger(number)
     return Number(number)
   }
-  const reply = readers[tag](next, ofUser, ids ?? [])
+  const reply = readers[tag](next, accounts, ids ?? [])
   return isWhole && at + 1 === end ? reply : undefined
 }

@@ -12,14 +12,14 @@ end
 open_accounts()
 -- What the key refuses in any case takes no user in and needs no counters: a name costs nothing to invent.
 local key = accounts[1]
-local key_is_full = ACCOUNTS > 1 and not record and (
+local key_is_full = MOST_USERS > 0 and not record and (
   key.requests.sum >= key.request_limit or asked > 0 and room_of(key) <= 0 or wants_slot == 1 and key.taken >= key.slot_limit
 )
 if not key_is_full then
-  if ACCOUNTS > 1 and not record then
+  if MOST_USERS > 0 and not record then
     -- Before its counters are loaded, because each would stay for days.
     local wait = take_user_in()
-    if wait then return reply_with_headroom('refused', {BY_USERS, MOST_USERS, wait, now}) end
+    if wait then return reply_with_headroom('refused', {ACCOUNTS * LIMITS + COUNTERS + 1, MOST_USERS, wait, now}) end
   end
   local missing = missing_counters(record and record.at or now)
   if missing then return missing end
@@ -35,7 +35,7 @@ end
 available = max(0, available)
 
 for a = 1, ACCOUNTS do
-  local account, before = accounts[a], (a - 1) * BEFORE_USER
+  local account, before = accounts[a], (a - 1) * LIMITS
   local requests, tokens = account.request_limit, account.token_limit
   if account.requests.sum >= requests then
     return reply_with_headroom('refused', {before + BY_REQUESTS, requests, wait_for(account.requests, requests - 1), now})
@@ -61,14 +61,14 @@ if asked > 0 then
       local counter = counters[i]
       if BUDGETS[i] >= 0 and counter.tokens >= BUDGETS[i] then
         if counter.tokens - counter.held >= BUDGETS[i] then
-          return reply_with_headroom('refused', {BEFORE_BUDGETS + i, BUDGETS[i], 0, now})
+          return reply_with_headroom('refused', {ACCOUNTS * LIMITS + i, BUDGETS[i], 0, now})
         end
         held_by_others = held_by_others or i
       end
     end
   end
   if held_by_others then
-    return reply_with_headroom('refused', {BEFORE_BUDGETS + held_by_others, BUDGETS[held_by_others], 1, now})
+    return reply_with_headroom('refused', {ACCOUNTS * LIMITS + held_by_others, BUDGETS[held_by_others], 1, now})
   end
 end
 

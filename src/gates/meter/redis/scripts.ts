@@ -8,14 +8,9 @@
 import { readFileSync } from "node:fs"
 import * as path from "node:path"
 import { Record } from "effect"
-import { type BudgetScope, periods } from "../../../domain/Limits.ts"
+import { periods } from "../../../domain/Limits.ts"
 import { groupMs, windowMs, lapsedMost, usersKeptMs } from "../bounds.ts"
-import type { ClaimName } from "../Meter.ts"
-import { claimNames } from "../verdicts.ts"
-
-/** The number of a claim in a refusal: its place in `claimNames`, from 1. */
-const claimOf = (by: ClaimName, scope: BudgetScope = "key"): number =>
-  1 + claimNames.findIndex((claim) => claim.by === by && claim.scope === scope)
+import { limitNames } from "../verdicts.ts"
 
 /** Constants of the scripts. They are inserted as numbers: as local variables Lua would capture them at each call. */
 const figures: { readonly [name: string]: number } = {
@@ -27,13 +22,11 @@ const figures: { readonly [name: string]: number } = {
   // Numbers that the requests of a section share (state.lua), before the limits and before the budgets.
   BEFORE_LIMITS: 11,
   BEFORE_CLAIMS: 17,
-  BY_REQUESTS: claimOf("requests"),
-  BY_TOKENS: claimOf("tokens"),
-  BY_SLOTS: claimOf("concurrency"),
-  BY_USERS: claimOf("users"),
-  // Before the claims of the budgets, in the order of the counters, and before those of the user, in the order of the key's.
-  BEFORE_BUDGETS: claimOf("day") - 1,
-  BEFORE_USER: claimOf("requests", "user") - 1
+  // The limits of an account, and the claim of each in a refusal.
+  LIMITS: limitNames.length,
+  BY_REQUESTS: 1 + limitNames.indexOf("requests"),
+  BY_TOKENS: 1 + limitNames.indexOf("tokens"),
+  BY_SLOTS: 1 + limitNames.indexOf("concurrency")
 }
 
 const read = (name: string): string =>

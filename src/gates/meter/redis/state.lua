@@ -3,17 +3,19 @@
 -- a record and a counter are stored.
 --
 -- A call has sections. All requests of a section are of one account, and share all numbers but those of the operation. They may
--- be of one user of the account, who has an account of the same form: then each operation is done on both.
+-- be of one user of the account, and of one model for which it has limits. Each of these has an account of the same form: then each
+-- operation is done on all.
 --
--- KEYS     for each section: the account; with a user, the account of the user and the set of all users; counters: day, week,
---          month and all time of the account, then of its group, then of the user; then the record of each request, which ends
---          with the id of the request
+-- KEYS     for each section: the account, that of the user, and that of the model; with one of these, the set of all users; counters:
+--          day, week, month and all time of the account, then of its group, then of the user, then of the model; then the record of
+--          each request, which ends with the id of the request
 -- Numbers  for each section: how many requests it has; where the id begins in the key of a record; how many numbers of its
---          own a request has; how many accounts, 1 or 2; then those that the requests share: now in ms or -1; the day, its
+--          own a request has; how many accounts; then those that the requests share: now in ms or -1; the day, its
 --          start and its end; 1 when its week ends after its month; extra budgets of the account and of its group: tokens, what is
 --          used in all when they are used, their end; limits: requests, tokens, slots; how long a lease lasts (ms); how long a record is kept (ms); how long after its
---          admission a request may be missing in the ledger (ms); the budgets of the counters, -1 for none; with a user, the
---          limits of the user, and how many users there may be; then the own numbers of each request
+--          admission a request may be missing in the ledger (ms); the budgets of the counters, -1 for none; with other accounts, the
+--          limits of each, and how many users there may be, 0 without one; then the own numbers of each request
+-- Claims   a refusal says the number of the claim: for each account requests, tokens, slots (LIMITS); the counters; users
 local SECTION_NUMBERS = 4
 local ACCOUNTS, COUNTERS, SHARED_NUMBERS, USERS, MOST_USERS
 local NEVER = 9007199254740991
@@ -40,7 +42,7 @@ local REQUEST, NAME
 -- the time of the first one, and `sum`, of all groups; so `text` is read when it is needed.
 
 -- What is known of the section, as it will be when it is written: nothing is written before all its requests are decided.
--- `accounts` is nil until an operation needs it: the account, then that of the user. `records`: each record that was read.
+-- `accounts` is nil until an operation needs it: the account, then those of the user and the model. `records`: each record that was read.
 local accounts, counters, stored_records, records, kept_records
 -- The accounts of all sections, by key: as they will be when the call ends.
 local opened = {}

@@ -107,3 +107,39 @@ it("when calls of several accounts alternate, then those of an account follow ea
     "p:{b}:request:d"
   ])
 })
+
+it("when a request is of a user, or for a model with limits, then these accounts follow with their limits, and a plain one has no more than before", () => {
+  const user = { id: "ada", limits: { rpm: 5, tpm: 50, concurrent: 2 }, budgets: { total: 9 } }
+  const model = { name: "m:1", limits: { rpm: 6, tpm: 60, concurrent: 4 }, budgets: { day: 8 } }
+  const counters = (owner: string) =>
+    ["2026-11-22", "w2026-11-16", "2026-11", "total"].map((counter) => `${owner}:tokens:${counter}`)
+  const [key, group] = ["p:{tenant}:key", "p:{tenant}"]
+  const [ofUser, ofModel] = [`${key}:users:ada`, `${key}:models:m:1`]
+  const parts = (claimed: Partial<Claims>) => {
+    const { names, numbers } = encoded([[claims(claimed), "a"]])
+    return { names: names.slice(0, -1), accounts: numbers[3], numbers: numbers.slice(-18, -2) }
+  }
+  const plain = [13, 5, -1, -1, -1, -1, -1, 7, -1]
+  assert.deepStrictEqual(parts({}).numbers.slice(-9), plain)
+  assert.deepStrictEqual(parts({ model }), {
+    names: [
+      `${key}:account`,
+      `${ofModel}:account`,
+      `${key}:users`,
+      ...[key, group, ofModel].flatMap(counters)
+    ],
+    accounts: 2,
+    numbers: [...plain.slice(1), 8, -1, -1, -1, 6, 60, 4, 0]
+  })
+  assert.deepStrictEqual(parts({ user, model }), {
+    names: [
+      `${key}:account`,
+      `${ofUser}:account`,
+      `${ofModel}:account`,
+      `${key}:users`,
+      ...[key, group, ofUser, ofModel].flatMap(counters)
+    ],
+    accounts: 3,
+    numbers: [-1, -1, -1, -1, 9, 8, -1, -1, -1, 5, 50, 2, 6, 60, 4, 10_000]
+  })
+})

@@ -3,16 +3,15 @@ import { assert, it } from "@effect/vitest"
 import { tryParseJson } from "../../../../../src/domain/json.ts"
 import { readReply } from "../../../../../src/gates/meter/redis/replies.ts"
 
-const read = (text: string) => readReply(tryParseJson(text), false)
+const read = (text: string, accounts = 1) => readReply(tryParseJson(text), accounts)
 
 it("when a reply is well-formed, then its numbers and ids have their names", () => {
   const left = {
-    windows: { requests: 5, tokens: 6, requestsResetMs: 11, tokensResetMs: 12 },
-    userWindows: undefined,
+    windows: [{ requests: 5, tokens: 6, requestsResetMs: 11, tokensResetMs: 12 }],
     budgets: [7, 2, -1, 8, -1, -1, -1, 9],
     now: 10
   }
-  assert.deepStrictEqual(read('["reserved",1,2,3,1,5,6,7,2,-1,8,-1,-1,-1,9,10,11,12]'), {
+  assert.deepStrictEqual(read('["reserved",1,2,3,1,5,6,11,12,7,2,-1,8,-1,-1,-1,9,10]'), {
     tag: "reserved",
     admittedAt: 1,
     held: 2,
@@ -30,18 +29,22 @@ it("when a reply is well-formed, then its numbers and ids have their names", () 
   assert.deepInclude(read('["surveyed",4,2,7,-1,-1,9]'), { ids: [] })
 })
 
-it("when a reply is about a user too, then it has the windows and budgets of both", () => {
-  const text = '["left",1,2,3,4,5,-1,-1,-1,6,-1,-1,-1,-1,7,-1,-1,8,9,10,11,12]'
-  assert.deepStrictEqual(readReply(tryParseJson(text), true), {
+it("when a reply is about a user and a model too, then it has the windows and budgets of each", () => {
+  const text = '["left",1,2,3,4,5,6,7,8,9,10,11,12,20,-1,-1,-1,21,-1,-1,-1,-1,22,-1,-1,23,-1,-1,-1,99]'
+  assert.deepStrictEqual(read(text, 3), {
     tag: "left",
     left: {
-      windows: { requests: 1, tokens: 2, requestsResetMs: 9, tokensResetMs: 10 },
-      userWindows: { requests: 3, tokens: 4, requestsResetMs: 11, tokensResetMs: 12 },
-      budgets: [5, -1, -1, -1, 6, -1, -1, -1, -1, 7, -1, -1],
-      now: 8
+      windows: [
+        { requests: 1, tokens: 2, requestsResetMs: 3, tokensResetMs: 4 },
+        { requests: 5, tokens: 6, requestsResetMs: 7, tokensResetMs: 8 },
+        { requests: 9, tokens: 10, requestsResetMs: 11, tokensResetMs: 12 }
+      ],
+      budgets: [20, -1, -1, -1, 21, -1, -1, -1, -1, 22, -1, -1, 23, -1, -1, -1],
+      now: 99
     }
   })
   assert.isUndefined(read(text))
+  assert.isUndefined(read(text, 2))
 })
 
 it.each([
