@@ -38,6 +38,9 @@ export const cacheUrl = one("redisUrl")
 /** `CONCURRENCY_LEASE_S`. Its default, where the gateway runs elsewhere. */
 export const leaseS = one("concurrencyLeaseS")
 
+/** Where warnings of budgets go, for a gateway of this environment. */
+export const alertWebhook = readOnly([table.alertWebhookUrl, table.alertWebhookSecret])
+
 /** `KEY_FRESHNESS_MS`. Its default, where the gateway runs elsewhere. */
 export const freshnessMs = one("keyFreshnessMs")
 

@@ -67,7 +67,7 @@ const program = Command.make("tollgate").pipe(
     { group: "Records", commands: [report, requests, showRequest, reconcile] },
     {
       group: "Service",
-      commands: [service.status, service.doctor, connect, service.serve, service.migrate]
+      commands: [service.status, service.doctor, service.testAlert, connect, service.serve, service.migrate]
     }
   ]),
   Command.withGlobalFlags([Json, Wide])

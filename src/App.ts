@@ -10,6 +10,7 @@ import { layerBudgetGauges } from "./ledger/budgetGauges.ts"
 import { layerCounterReconciler } from "./ledger/CounterReconciler.ts"
 import { layerAuditMonths } from "./audit/months.ts"
 import { layerPostgres as layerAudit } from "./audit/postgres.ts"
+import { layerBudgetWarnings } from "./admin/budgetWarnings.ts"
 import { layerFromSettings as layerRegistry } from "./admin/Registry.ts"
 import { layerPostgres as layerLedger } from "./ledger/postgres.ts"
 import { makeCalendar, TimeZone } from "./domain/Calendar.ts"
@@ -187,6 +188,7 @@ export const layerGates = (settings: SettingsValues, backendUrl: URL) =>
   Layer.mergeAll(
     ContextSecret.layer,
     layerBudgetGauges,
+    layerBudgetWarnings({ url: settings.alertWebhookUrl, secret: settings.alertWebhookSecret }),
     layerBackendGauges,
     layerQueueGauge,
     layerPromptLog({ defaultDays: settings.promptLogDefaultRetentionDays }),

@@ -71,7 +71,7 @@ const isOpenUrl = (text: string): boolean => {
   return username === "" && password === ""
 }
 
-const secretUrl = (
+const secret = (
   name: string,
   expected: string,
   isOne: (text: string) => boolean
@@ -119,11 +119,11 @@ export const table = {
     isIP(text) === 0 ? undefined : text
   ),
   port: integer("PORT", 8080, "a TCP port", 0, 65_535),
-  databaseUrl: secretUrl("DATABASE_URL", "a postgres:// URL", (text) =>
+  databaseUrl: secret("DATABASE_URL", "a postgres:// URL", (text) =>
     isUrl(text, ["postgres:", "postgresql:"])
   ),
   databaseConnections: integer("DATABASE_CONNECTIONS", 10, "connections", 4, 1000),
-  redisUrl: secretUrl("REDIS_URL", "a redis:// or rediss:// URL of one server, no Redis Cluster", isRedisUrl),
+  redisUrl: secret("REDIS_URL", "a redis:// or rediss:// URL of one server, no Redis Cluster", isRedisUrl),
   backendUrl: setting<URL | undefined>(
     "BACKEND_URL",
     "an http:// or https:// URL without user, password and path",
@@ -209,6 +209,8 @@ export const table = {
     "3000 (embedded mode: 0)"
   ),
   logLevel: choice("LOG_LEVEL", "info", ["trace", "debug", "info", "warn", "error", "fatal", "none"]),
+  alertWebhookUrl: secret("ALERT_WEBHOOK_URL", "an http(s):// URL without user and password", isOpenUrl),
+  alertWebhookSecret: secret("ALERT_WEBHOOK_SECRET", "16 characters or more", (key) => key.length >= 16),
   otlpEndpoint: setting<URL | undefined>(
     "OTLP_ENDPOINT",
     "an http:// or https:// URL without user and password",

@@ -18,6 +18,10 @@ const readFacts = oneRow({
   replica: Schema.Boolean
 })
 
+const readFailure = oneRow({ failure: Schema.NullOr(Schema.String) })
+const undelivered = (failure: string) =>
+  warning("budget warnings", `the last one: the receiver ${failure}`, 'try "tollgate test-alert"')
+
 const facts = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient
   // The first statement also connects.
@@ -67,6 +71,15 @@ const essential = Effect.gen(function* () {
   }
 })
 
+/** What became of the last warning of a budget. A schema without the table has its own check. */
+const lastFailure = Effect.flatMap(SqlClient.SqlClient, (sql) =>
+  readFailure(sql`
+    SELECT (SELECT failure FROM budget_warnings WHERE tries > 0 ORDER BY found_at DESC LIMIT 1) AS failure`)
+).pipe(
+  timeoutDetached("5 seconds"),
+  Effect.orElseSucceed(() => ({ failure: null }))
+)
+
 const unreachable = (error: unknown): ReadonlyArray<Check> => [storeFailed("database", error)]
 
 /** Connection and schema. */
@@ -79,9 +92,9 @@ export const databaseStatus: Effect.Effect<ReadonlyArray<Check>, never, SqlClien
 export const databaseChecks = (
   own: boolean
 ): Effect.Effect<ReadonlyArray<Check>, never, SqlClient.SqlClient> =>
-  Effect.match(essential, {
+  Effect.match(Effect.all([essential, lastFailure]), {
     onFailure: unreachable,
-    onSuccess: ({ checks, found }) => [
+    onSuccess: ([{ checks, found }, { failure }]) => [
       ...checks,
       tlsCheck(
         "database TLS",
@@ -91,6 +104,7 @@ export const databaseChecks = (
         "add sslmode=verify-full to DATABASE_URL"
       ),
       clockCheck("database clock", found.behindMs),
+      ...(failure === null ? [] : [undelivered(failure)]),
       found.superuser && !own
         ? warning(
             "database user",

@@ -5,10 +5,12 @@ import { SqlClient } from "effect/sql"
 import { type MigrationPlan, migrate as runMigrations, planMigrations } from "../../src/infra/Migrations.ts"
 import { UnreadableRow } from "../../src/infra/rows.ts"
 import { explain } from "../../src/observability/explain.ts"
+import { startupError } from "../../src/startup/StartupError.ts"
 import type { Replica } from "../../src/replicas/Replicas.ts"
 import { version } from "../../src/version.ts"
 import type * as Agents from "../checks/agents.ts"
 import { type Check, checkTable, failed, ok, warning } from "../checks/Check.ts"
+import { alertWebhook } from "../environment.ts"
 import { described } from "../help.ts"
 import { Reported } from "../exit.ts"
 import { Needs } from "../Needs.ts"
@@ -218,6 +220,21 @@ export const doctor = Command.make(
     ]
   )
 )
+
+const test = { kind: "test", text: "Tollgate: this is a test. Warnings of budgets come here." }
+
+export const testAlert = Command.make("test-alert", {}, () =>
+  Effect.gen(function* () {
+    const { alertWebhookSecret: secret, alertWebhookUrl: url } = yield* alertWebhook
+    if (url === undefined)
+      return yield* startupError("ALERT_WEBHOOK_URL is not set here: type this where the gateway runs")
+    const { post } = yield* Effect.promise(() => import("../../src/observability/webhook.ts"))
+    const { outcome, what } = yield* post({ url, secret }, test)
+    const how = `${outcome === "delivered" ? "" : "not "}delivered, ${secret === undefined ? "not " : ""}signed`
+    yield* show({ outcome, receiver: what }, `The receiver ${what}: ${how}.`)
+    if (outcome !== "delivered") return yield* new Reported()
+  })
+).pipe(described("Send a test message to ALERT_WEBHOOK_URL, which warns of budgets", "tollgate test-alert"))
 
 /** `serve` runs until the process gets a signal. */
 export const serve = Command.make("serve", {}, () => Needs.use((needs) => needs.serve)).pipe(

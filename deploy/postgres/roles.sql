@@ -30,9 +30,9 @@ END $$;
 -- The gateway.
 GRANT SELECT ON schema_migrations, tenants, api_keys, revocations, sealing_secrets TO tollgate_gateway;
 
--- It reads of a row no more than it needs to add it to the ledger once.
+-- It reads of a row no more than it needs to add it to the ledger once, and to name an end user in a warning.
 GRANT INSERT, SELECT (request_id, tenant_id, key_id, key_prefix, arrived_at, admitted_at, day, tokens_in, tokens_out, status,
-  error_type, user_account, model)
+  error_type, user_account, model, end_user)
 ON audit_log TO tollgate_gateway;
 
 -- Written, never changed, like the log.
@@ -60,6 +60,13 @@ GRANT SELECT, UPDATE (answers) ON questions TO tollgate_gateway;
 GRANT SELECT, UPDATE ON time_zone TO tollgate_gateway;
 
 GRANT SELECT ON time_zone TO tollgate_cli;
+
+-- Warnings of budgets: which there were, and when it last looked for new ones.
+GRANT SELECT, INSERT, UPDATE, DELETE ON budget_warnings TO tollgate_gateway;
+
+GRANT SELECT, UPDATE ON budget_watch TO tollgate_gateway;
+
+GRANT SELECT ON budget_warnings TO tollgate_cli;
 
 -- It makes the months of the audit log. Dropping them (AUDIT_RETENTION_DAYS) needs a right that whoever steals the role could
 -- misuse. Give it with the setting:

@@ -66,12 +66,13 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
       Effect.gen(function* () {
         const { prompts, rows, uses } = yield* whoOf(sql, prefix, user)
         const mine = sql`(SELECT request_id FROM audit_log WHERE ${rows})`
-        const inner = sql.literal("ARRAY['tenant_id', 'key_id', 'user_account']")
+        const inner = sql.literal("ARRAY['tenant_id', 'key_id', 'user_account', 'owner']")
         const tables = {
           request: sql`audit_log r WHERE ${rows} ORDER BY request_id`,
           correction: sql`audit_corrections r WHERE request_id IN ${mine} ORDER BY request_id`,
           prompt: sql`prompt_log r WHERE ${prompts} ORDER BY request_id`,
-          use: sql`user_ledger r WHERE ${uses} ORDER BY day, user_account`
+          use: sql`user_ledger r WHERE ${uses} ORDER BY day, user_account`,
+          warning: sql`budget_warnings r WHERE ${uses} ORDER BY found_at`
         }
         for (const [type, table] of Object.entries(tables)) {
           yield* sql`DECLARE stored NO SCROLL CURSOR FOR SELECT to_jsonb(r) - ${inner} AS line FROM ${table}`
@@ -121,6 +122,7 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
             FROM (SELECT r.name, r.rule, ${rules} AS mine FROM jsonb_each(k.user_rules) r(name, rule)) judged
             WHERE NOT mine OR (rule ->> 'blocked')::boolean)
           WHERE k.id IN ${keys}`
+        yield* sql`UPDATE budget_warnings SET owner = ${pseudonym}, user_account = ${pseudonym} WHERE ${uses} AND user_account IS NOT NULL`
         // Last, because whoever books to these rows waits for the end. A correction that is under way has read the account already.
         yield* sql`LOCK TABLE audit_corrections IN SHARE MODE`
         yield* sql`UPDATE user_ledger SET user_account = ${pseudonym} WHERE ${uses}`

@@ -15,6 +15,7 @@ import aliasDefaults from "../../migrations/0003_alias_defaults.ts"
 import questions from "../../migrations/0004_questions.ts"
 import timeZone from "../../migrations/0005_time_zone.ts"
 import modelRules from "../../migrations/0006_model_rules.ts"
+import budgetWarnings from "../../migrations/0007_budget_warnings.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
@@ -25,7 +26,8 @@ export const migrations = {
   "0003_alias_defaults": aliasDefaults,
   "0004_questions": questions,
   "0005_time_zone": timeZone,
-  "0006_model_rules": modelRules
+  "0006_model_rules": modelRules,
+  "0007_budget_warnings": budgetWarnings
 }
 
 const names = Struct.keys(migrations)

@@ -54,7 +54,9 @@ export const backgroundTasks = [
   "prompt_log_writing",
   "prompt_log_retention",
   "replica_report",
-  "questions"
+  "questions",
+  "budget_comparison",
+  "budget_warnings"
 ] as const
 export type BackgroundTask = (typeof backgroundTasks)[number]
 

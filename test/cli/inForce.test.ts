@@ -46,7 +46,7 @@ const changing: Readonly<Record<string, ReadonlyArray<string>>> = {
 const others =
   `create-tenant delete-tenant create-key create-keys list-tenants list-models show-usage list-keys show-key
   show-budget show-prompt-log erase-prompt-log export report requests show-request reconcile status doctor connect serve
-  migrate export-user erase-user`.split(/\s+/)
+  migrate test-alert export-user erase-user`.split(/\s+/)
 
 it("when there is a command, then it is known whether it changes what gateways do", () => {
   assert.deepStrictEqual(commands.toSorted(), [...Object.keys(changing), ...others].toSorted())

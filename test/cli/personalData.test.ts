@@ -47,6 +47,10 @@ testWith(it.effect, Admin)(
       INSERT INTO prompt_log (request_id, key_id, expires_at, endpoint, prompt, answer)
       SELECT request_id, key_id, now() + interval '1 day', endpoint, end_user || ' asks', 'yes'
       FROM (SELECT DISTINCT ON (end_user) * FROM audit_log ORDER BY end_user, request_id) a`
+    yield* sql`
+      INSERT INTO budget_warnings (owner, tenant_id, key_id, user_account, period, begins, threshold, budget, used)
+      SELECT u.id, tenant_id, k.id, u.id, 'day', now(), 80, 10, 8
+      FROM api_keys k, (VALUES (${olga}::text::uuid), (${zoe}::text::uuid)) u (id) WHERE prefix = ${prefix}`
     const ofOlga = (command: string) => line(`${command} --key ${prefix} --user olga`)
     succeeds(yield* ofOlga("block-user"))
     const booksAre = function* (what: string) {
@@ -66,7 +70,8 @@ testWith(it.effect, Admin)(
       ["request", 1500],
       ["correction", 1],
       ["prompt", 1],
-      ["use", 1]
+      ["use", 1],
+      ["warning", 1]
     ])
     assert.notInclude(exported.stdout, "zoe")
     assert.include(exported.stdout, '"prompt":"olga asks"')
@@ -85,7 +90,14 @@ testWith(it.effect, Admin)(
     assert.include(erased.stdout, "1500 rows of the audit got a pseudonym, and 1 prompt went")
     yield* booksAre("after")
     const client = yield* SqlClient.SqlClient
-    for (const table of ["audit_log", "user_ledger", "prompt_log", "audit_corrections", "api_keys"]) {
+    for (const table of [
+      "audit_log",
+      "user_ledger",
+      "prompt_log",
+      "audit_corrections",
+      "api_keys",
+      "budget_warnings"
+    ]) {
       const rows = yield* sql<{ text: string }>`SELECT t::text AS text FROM ${client.literal(table)} t`
       const text = rows.map(({ text }) => text).join("\n")
       for (const one of ["olga", olga]) assert.notInclude(text, one, table)

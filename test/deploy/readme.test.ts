@@ -51,8 +51,8 @@ const isElsewhere = (command: string) =>
   Object.hasOwn(elsewhere, command) ||
   /\bpg_(?:dump|restore)\b|^docker compose exec -T postgres psql /.test(command) ||
   // They never end, or need a row that exists (test/cli/requests.test.ts), a client (test/cli/connect.test.ts) or a user who has
-  // asked (test/cli/knobs.test.ts), or take minutes.
-  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$|connect|\S+ --key webui --user )|^npm run (?:drill|stranger)/.test(
+  // asked (test/cli/knobs.test.ts), or a receiver (test/cli/testAlert.test.ts), or take minutes.
+  /^tollgate (?:requests .*--follow|show-request |status$|set-budget$|test-alert$|connect|\S+ --key webui --user )|^npm run (?:drill|stranger)/.test(
     command
   ) ||
   // A cluster's; what they do to a pod is `tollgate`, which is typed without them.

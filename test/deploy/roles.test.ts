@@ -5,14 +5,17 @@ import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
 import { SqlClient } from "effect/sql"
 import * as PgClient from "@effect/sql-pg/PgClient"
+import { layerBudgetWarnings } from "../../src/admin/budgetWarnings.ts"
 import { correctAudit } from "../../src/audit/corrections.ts"
 import { completionRow } from "../../src/audit/rows.ts"
 import { writeRows } from "../../src/audit/statements.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
+import * as Metrics from "../../src/observability/Metrics.ts"
 import { succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { eventually, hello, layerFake } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
+import { makeReceiver } from "../support/Receiver.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { inWorld } from "../support/testWith.ts"
@@ -137,6 +140,33 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
     assert.deepInclude(corrected[0], { id: intent.arrival.requestId, tokens: 8 })
   })
 
+  test("when a budget is warned of, then the role of the gateway may find it, name its user and note what became of it", function* () {
+    yield* grant
+    const [receiver, sql] = [yield* makeReceiver, yield* SqlClient.SqlClient]
+    yield* sql`INSERT INTO tenants (name, rpm, tpm, concurrent) VALUES ('warned', 1, 1, 1)`
+    yield* sql`
+      INSERT INTO api_keys (tenant_id, name, prefix, hash, end_user_header, each_user_daily)
+      SELECT id, 'webui', 'tg_WARNEDKEY', '$argon2id$', 'x-user', 10 FROM tenants WHERE name = 'warned'`
+    yield* sql`
+      INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
+        tokens_in, tokens_out, status, latency_ms, client_ip, end_user, user_account)
+      SELECT gen_random_uuid(), now(), now(), tenant_id, id, prefix, 'POST', '/api/chat', false, 9, 0, 200, 1, '::1', 'ada', md5('ada')::uuid
+      FROM api_keys WHERE prefix = 'tg_WARNEDKEY'`
+    const done = sql`SELECT FROM budget_warnings WHERE sent_at IS NOT NULL`
+    yield* as(
+      "tollgate_gateway",
+      Effect.scoped(
+        Effect.andThen(
+          Layer.build(layerBudgetWarnings({ url: receiver.url, secret: undefined, everyMs: 120 })).pipe(
+            Effect.provide(Metrics.layer)
+          ),
+          eventually(done, (rows) => rows.length > 0)
+        )
+      )
+    )
+    assert.deepInclude(receiver.messages()[0], { scope: "user", user: "ada", percent: 90 })
+  })
+
   test("when a role does another's work, then nobody changes the audit, the schema, or rows of another", function* () {
     yield* grant
     for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
@@ -158,6 +188,7 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
     )
     yield* refused("tollgate_gateway", "SELECT prompt FROM prompt_log")
     yield* refused("tollgate_gateway", "SELECT client_ip FROM audit_log")
+    yield* refused("tollgate_cli", "UPDATE budget_warnings SET tries = 0")
     for (const role of ["tollgate_gateway", "tollgate_cli", "tollgate_console"] as const) {
       yield* refused(role, "SELECT prune_audit(now())")
       yield* refused(role, "UPDATE usage_daily SET tokens_in = 0")

@@ -105,7 +105,7 @@ describe("Settings", () => {
       Object.values(table)
         .filter(({ secret }) => secret)
         .map(({ name }) => name),
-      ["DATABASE_URL", "REDIS_URL"]
+      ["DATABASE_URL", "REDIS_URL", "ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET"]
     )
   })
 

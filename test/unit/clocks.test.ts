@@ -18,6 +18,7 @@ const timestamps: Readonly<Record<string, readonly [uses: number, why: string]>>
   "src/backend/demo/wire.ts": [2, "`created_at` of the demo backend's frames"],
   "src/ledger/CounterReconciler.ts": [1, "an instant of the day and month that are compared"],
   "src/ledger/budgetGauges.ts": [1, "an instant of the periods that are shown"],
+  "src/observability/webhook.ts": [1, "the time that is signed"],
   "src/gates/meter/redis/RedisMeter.ts": [1, "a guess at the store's day, which the store corrects"],
   "src/gates/meter/memory/layer.ts": [1, "the day of a request"],
   "cli/commands/tenants.ts": [1, "whether an extra budget still runs"],
