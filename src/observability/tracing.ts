@@ -2,9 +2,8 @@
  * Sends traces over OTLP when `OTLP_ENDPOINT` is set. Spans are sent in batches in the background. A collector that is slow
  * or away costs spans, never requests.
  */
-import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import { Effect, Layer, References } from "effect"
-import { HttpBody, HttpClient, HttpClientError } from "effect/http"
+import { FetchHttpClient, HttpBody, HttpClient, HttpClientError } from "effect/http"
 import { OtlpSerialization, OtlpTracer } from "effect/observability"
 import { redactKeys } from "../domain/Key.ts"
 import { makeMonotonicMs } from "../infra/time.ts"
@@ -62,7 +61,7 @@ const layerCollector = Layer.effect(
       )
     )
   })
-).pipe(Layer.provide(NodeHttpClient.layerUndici))
+).pipe(Layer.provide(FetchHttpClient.layer))
 
 const failed = (reason: HttpClientError.HttpClientErrorReason) =>
   new HttpClientError.HttpClientError({ reason })

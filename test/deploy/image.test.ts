@@ -67,6 +67,8 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("the image's pr
       DATABASE_URL: Redacted.value(database.url),
       REDIS_URL: redis.url,
       BACKEND_URL: backend.url,
+      // Nobody collects traces there, and the bundle has what sends them.
+      OTLP_ENDPOINT: "http://127.0.0.1:9",
       HOST: "127.0.0.1",
       PORT: String(port),
       SHUTDOWN_DRAIN_MS: "200"
