@@ -30,7 +30,7 @@ test("when an intent is written after its request was refused, then its lease en
 
   yield* pg`UPDATE intents SET lease_until = now() - interval '1 second'`
 
-  const account = { group: caller.tenantId, key: caller.keyId }
+  const account = { group: caller.tenantId, key: caller.keyId, model: "m" }
   assert.deepStrictEqual(yield* endExpired(pg, requestId), account, "its counters are compared")
   assert.isFalse(yield* hasIntent(requestId))
   assert.deepInclude(yield* storedRow(requestId), { status: 429 })

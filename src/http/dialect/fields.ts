@@ -113,22 +113,44 @@ export const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | u
 
 const base64 = "base64 without a data: prefix"
 
-/** An image in the form of the backend. The pattern repeats no group: a group in an image of some megabytes overflows V8's stack. */
+/** The pattern of a text, for the document of the API alone: V8 may run out of stack in a text of many megabytes. */
+const documented = (pattern: string) => ({ toJsonSchema: () => ({ pattern }) })
+
+/** Characters that a pattern reads in one go. */
+const piece = 65_536
+const digits = /^[A-Za-z0-9+/]*$/
+
+const isBase64 = (text: string): boolean => {
+  const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0
+  const end = text.length - padding
+  for (let at = 0; at < end; at += piece)
+    if (!digits.test(text.slice(at, Math.min(end, at + piece)))) return false
+  return true
+}
+
+/** An image in the form of the backend. */
 export const Image = Schema.String.check(
-  isFormed(/^[A-Za-z0-9+/]*={0,2}$/, base64).abort(),
+  Schema.makeFilter(isBase64, { expected: base64, ...documented("^[A-Za-z0-9+/]*={0,2}$") }).abort(),
   Schema.makeFilter((text: string) => text.length % 4 === 0, { expected: base64 }).abort(),
   Schema.makeFilter(isImage, { expected })
 )
 
 export const Images = Schema.Array(Image).check(Schema.isMaxLength(maxImages))
 
-const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,([A-Za-z0-9+/]+={0,2})$/
+const dataUrl = /^data:(?:image\/(?:jpeg|jpg|png|webp))?;base64,/
 
 /** The base64 in a data URL of an image. */
-export const base64Of = (url: string): string | undefined => dataUrl.exec(url)?.[1]
+export const base64Of = (url: string): string | undefined => {
+  const start = dataUrl.exec(url)?.[0]
+  const text = start === undefined ? "" : url.slice(start.length)
+  return /^[^=]/.test(text) && isBase64(text) ? text : undefined
+}
 
 /** An image as clients of the OpenAI surface send it. */
 export const ImageUrl = Schema.String.check(
-  isFormed(dataUrl, "a data: URL of a base64 jpeg, png or webp image").abort(),
+  Schema.makeFilter((url: string) => base64Of(url) !== undefined, {
+    expected: "a data: URL of a base64 jpeg, png or webp image",
+    ...documented(`${dataUrl.source}([A-Za-z0-9+/]+={0,2})$`)
+  }).abort(),
   Schema.makeFilter((url: string) => isImage(base64Of(url) ?? ""), { expected })
 )
