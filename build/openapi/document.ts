@@ -36,9 +36,7 @@ const answerHeaders = (route: Route): JsonObject => {
     ...headersOf("always", "limits"),
     ...(route.handler === "generate" ? headersOf("generated") : {}),
     ...(route.cost === "tokens" ? headersOf("queued", "windows") : {}),
-    ...(route.handler === "list" && route.list !== "version" && route.list !== "usage"
-      ? headersOf("listed")
-      : {})
+    ...(route.handler === "list" && !["version", "usage"].includes(route.list) ? headersOf("listed") : {})
   }
 }
 
