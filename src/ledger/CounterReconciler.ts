@@ -138,7 +138,9 @@ const make = Effect.fnUntraced(function* (options: CounterReconcilerOptions) {
     },
     compareSoon: ({ group, key, model, user }) =>
       Effect.sync(() => {
-        if (key === undefined) return touch({ group })
+        // What an account has wrong, its tenant has too, and perhaps no request of it comes here again.
+        touch({ group })
+        if (key === undefined) return
         suspect({ group, key })
         if (user !== undefined) suspect({ group, key, user })
         if (model !== undefined) suspect({ group, key, model })

@@ -95,6 +95,20 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
     })
   }
 
+  test("when the request of a dead process was ended, then the counter of its tenant comes back too, without another request", function* () {
+    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const { account } = yield* keyAt(100)
+    const tenant = "00000000-0000-4000-8000-0000000000fe"
+    yield* sql`UPDATE ledger SET tenant_id = ${tenant}::text::uuid WHERE key_id = ${account.key}::text::uuid`
+    yield* meter.load({ group: tenant }, [{ counter: "total", tokens: 130 }])
+    yield* (yield* Reconciler).compareSoon({ ...account, group: tenant })
+    const counted = Effect.map(
+      Effect.suspend(() => meter.snapshot({ group: tenant, accounts: [] }, Date.now())),
+      ({ totals }) => totals.total
+    )
+    assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 100), 100)
+  })
+
   test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
     const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
     const claims = yield* keyAt(100)
