@@ -6,6 +6,7 @@ import { Predicate, Result, Schema } from "effect"
 import { type Decided, refuse } from "../../domain/Errors.ts"
 import type { DecodedRequest, Json, JsonObject } from "../../domain/Inference.ts"
 import { maxModelName } from "../../domain/Model.ts"
+import { isBase64 } from "./base64.ts"
 import { expectedImage as expected, isImage, maxImages } from "./images.ts"
 
 /** Ollama takes `null` as absent, so the gateway does too (docs/protocol.md, "Transport"). */
@@ -113,20 +114,8 @@ export const thinkOf = (effort: typeof Effort.Type | null | undefined): Json | u
 
 const base64 = "base64 without a data: prefix"
 
-/** The pattern of a text, for the document of the API alone: V8 may run out of stack in a text of many megabytes. */
+/** A pattern that stands in the document of the API and is not used here: `isBase64` says why. */
 const documented = (pattern: string) => ({ toJsonSchema: () => ({ pattern }) })
-
-/** Characters that a pattern reads in one go. */
-const piece = 65_536
-const digits = /^[A-Za-z0-9+/]*$/
-
-const isBase64 = (text: string): boolean => {
-  const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0
-  const end = text.length - padding
-  for (let at = 0; at < end; at += piece)
-    if (!digits.test(text.slice(at, Math.min(end, at + piece)))) return false
-  return true
-}
 
 /** An image in the form of the backend. */
 export const Image = Schema.String.check(
