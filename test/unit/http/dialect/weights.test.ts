@@ -22,6 +22,9 @@ interface Figures {
   readonly kept: readonly [bytes: number, counted: number] | undefined
 }
 
+/** Buffers and lists have room to spare, and the heap is not exact. */
+const inexact = 65_536
+
 const figuresOf = (place: (typeof places)[string], text: string): Figures | undefined => {
   const bytes = Buffer.from(text)
   let weight = 0
@@ -51,17 +54,17 @@ const figuresOf = (place: (typeof places)[string], text: string): Figures | unde
       (decoded) => prepare(withPromptSize(decoded), modelNamed("m"))
     )
   if (Result.isFailure(parsed())) return undefined
-  const [peak, kept] = [bytesOf(becomes).bytes, bytesOf(keeps)]
+  const peak = bytesOf(becomes, () => weight + inexact)
+  const kept = bytesOf(keeps, (made) =>
+    Result.isSuccess(made) ? textBytesOf(made.success) + inexact : Infinity
+  )
   return {
     bytes: bytes.length,
     weight,
-    peak,
+    peak: peak.bytes,
     kept: Result.isSuccess(kept.made) ? [kept.bytes, textBytesOf(kept.made.success)] : undefined
   }
 }
-
-/** Buffers and lists have room to spare, and the heap is not exact. */
-const inexact = 65_536
 
 const assertWeighed = (name: string, figures: Figures | undefined): void => {
   if (figures === undefined) return
