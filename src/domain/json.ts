@@ -101,32 +101,43 @@ const hasEscapedKey = (text: string): boolean => {
   return false
 }
 
-/** The start of a name in place of a key. No other key begins so. */
-const mark = `${randomUUID()}:`
+/** The start of the names in place of keys. No key of the text begins so. It is short, because a text may have many such keys. */
+const unusedStart = (text: string): string => {
+  const start = `_${randomUUID().slice(0, 8)}`
+  return text.includes(`"${start}`) ? unusedStart(text) : start
+}
 
-/** The text with a name without escapes in place of each key that has some. `keys`: the key of each name. */
-const marked = (text: string, keys: Map<string, string>): string => {
-  const names = new Map<string, string>()
-  const nameOf = (literal: string): string => {
-    const known = names.get(literal)
-    if (known !== undefined) return known
-    const name = `${mark}${names.size}`
-    names.set(literal, name)
-    keys.set(name, JSON.parse(literal))
+/** What a text of JSON has only as escapes. */
+const alwaysEscaped = /["\\\u0000-\u001f]/
+
+/** Whether `readJson` must give a name to a key with escapes, which takes it several times as long as to read the key. */
+export const isNamed = (key: string): boolean => alwaysEscaped.test(key)
+
+/** The text without escapes in its keys. Where that cannot be, a key has a name in its place. `keys`: the key of each name. */
+const withoutEscapes = (text: string, keys: Map<string, string>): string => {
+  const start = unusedStart(text)
+  const known = new Map<string, string>()
+  const instead = (literal: string): string => {
+    const before = known.get(literal)
+    if (before !== undefined) return before
+    const key: string = JSON.parse(literal)
+    const name = isNamed(key) ? `${start}${keys.size}` : key
+    if (name !== key) keys.set(name, key)
+    known.set(literal, name)
     return name
   }
   let [done, from] = ["", 0]
-  for (let start = text.indexOf('"'); start !== -1;) {
-    const end = endOfString(text, start)
+  for (let at = text.indexOf('"'); at !== -1;) {
+    const end = endOfString(text, at)
     if (end === -1) break
     if (isKey(text, end)) {
-      const literal = text.slice(start, end)
+      const literal = text.slice(at, end)
       if (literal.includes("\\")) {
-        done += `${text.slice(from, start)}"${nameOf(literal)}"`
+        done += `${text.slice(from, at)}"${instead(literal)}"`
         from = end
       }
     }
-    start = text.indexOf('"', end)
+    at = text.indexOf('"', end)
   }
   return done + text.slice(from)
 }
@@ -136,19 +147,19 @@ type Parsed = null | boolean | number | string | Array<Parsed> | { [key: string]
 const plain = { configurable: true, enumerable: true, writable: true }
 
 /** Puts the keys back. It changes `value`, which is nobody else's yet. */
-const unmarked = (value: Parsed, keys: ReadonlyMap<string, string>): Parsed => {
+const withKeys = (value: Parsed, keys: ReadonlyMap<string, string>): Parsed => {
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) {
-    for (const [i, inner] of value.entries()) if (typeof inner === "object") value[i] = unmarked(inner, keys)
+    for (const [i, inner] of value.entries()) if (typeof inner === "object") value[i] = withKeys(inner, keys)
     return value
   }
-  let hasMarks = false
+  let hasNames = false
   for (const name in value) {
     const inner = value[name]
-    if (typeof inner === "object") value[name] = unmarked(inner, keys)
-    hasMarks ||= name.startsWith(mark)
+    if (typeof inner === "object") value[name] = withKeys(inner, keys)
+    hasNames ||= keys.has(name)
   }
-  if (!hasMarks) return value
+  if (!hasNames) return value
   const read: { [key: string]: Parsed } = {}
   for (const name in value) {
     const key = keys.get(name) ?? name
@@ -161,12 +172,13 @@ const unmarked = (value: Parsed, keys: ReadonlyMap<string, string>): Parsed => {
 
 /**
  * `JSON.parse`, which fails on what is no JSON. V8 reads a key with an escape as another one when an object of any request before had
- * a key such as `\` in its place (docs/upstream/v8-escaped-keys.md), so V8 gets other names for such keys.
+ * a key such as `\` in its place (docs/upstream/v8-escaped-keys.md), so V8 gets keys without escapes.
  */
 export const readJson = (text: string): Json => {
   if (!text.includes("\\") || !hasEscapedKey(text)) return JSON.parse(text)
   const keys = new Map<string, string>()
-  return unmarked(JSON.parse(marked(text, keys)), keys)
+  const read: Parsed = JSON.parse(withoutEscapes(text, keys))
+  return keys.size === 0 ? read : withKeys(read, keys)
 }
 
 /** Undefined when the text is not JSON. */

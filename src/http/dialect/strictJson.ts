@@ -7,7 +7,7 @@
  */
 import { Result } from "effect"
 import type { Json } from "../../domain/Inference.ts"
-import { endOfString, isKey, readJson, requestDepth } from "../../domain/json.ts"
+import { endOfString, isKey, isNamed, readJson, requestDepth } from "../../domain/json.ts"
 
 /**
  * Maximal number of objects and lists in a body. An empty one has two bytes as text, sixty in memory, and more during the
@@ -19,6 +19,9 @@ export const maxContainers = 32_768
  * long as any other, and the most memory. The tools of an agent have some hundreds.
  */
 export const maxNames = 4096
+
+/** Maximal number of keys with a quote, a backslash or a control character in a body: the longest to read. */
+export const maxEscaped = 512
 
 /**
  * Maximal number of values in a body. Two bytes of text are one more number, and a schema looks at each before it knows that a list
@@ -53,7 +56,8 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
   // One entry per open bracket: the keys of an object, or undefined for an array.
   const open: Array<Set<string> | undefined> = []
   const names = new Set<string>()
-  let [containers, values] = [0, 1]
+  const read = new Map<string, string>()
+  let [containers, values, escaped] = [0, 1, 0]
   let weight = text.length * characterBytes + weights.value
   for (let i = 0; i < text.length;) {
     const code = text.charCodeAt(i)
@@ -62,8 +66,18 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
       if (end === -1) break
       const keys = open[open.length - 1]
       if (keys !== undefined && isKey(text, end)) {
-        const key = keyText(text.slice(i, end))
+        const literal = text.slice(i, end)
+        const isEscaped = literal.includes("\\")
+        const key = isEscaped ? (read.get(literal) ?? escapedKey(literal)) : literal.slice(1, -1)
         if (key === undefined) break
+        if (isEscaped) {
+          read.set(literal, key)
+          if (isNamed(key)) escaped += 1
+        }
+        if (escaped > maxEscaped)
+          return Result.fail(
+            `body: at most ${maxEscaped} keys with quotes, backslashes or control characters`
+          )
         weight += weights.key
         if (keys.has(key)) return Result.fail("body: no key may appear twice in one object")
         keys.add(key)
@@ -99,8 +113,7 @@ const weigh = (text: string, characterBytes: number): Result.Result<number, stri
 }
 
 /** A key with its escapes resolved: `mode\u006c` is `model`. */
-const keyText = (literal: string): string | undefined => {
-  if (!literal.includes("\\")) return literal.slice(1, -1)
+const escapedKey = (literal: string): string | undefined => {
   const parsed = Result.getOrUndefined(parse(literal))
   return typeof parsed === "string" ? parsed : undefined
 }

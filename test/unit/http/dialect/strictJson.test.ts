@@ -1,7 +1,13 @@
 import { Result } from "effect"
 import { assert, describe, it } from "@effect/vitest"
 import * as fc from "fast-check"
-import { maxContainers, maxNames, maxValues, parseJson } from "../../../../src/http/dialect/strictJson.ts"
+import {
+  maxContainers,
+  maxEscaped,
+  maxNames,
+  maxValues,
+  parseJson
+} from "../../../../src/http/dialect/strictJson.ts"
 
 const refused = (text: string): string => {
   const parsed = parseJson(text)
@@ -31,6 +37,16 @@ describe("a client's JSON", () => {
     assert.strictEqual(refused(keys(maxNames + 1)), "body: at most 4096 different keys")
     const again = `[${Array.from({ length: 7 }, () => keys(maxNames)).join(",")}]`
     assert.strictEqual(refused(again), "accepted", "the same keys cost little")
+    const escaped = (key: string, count: number) =>
+      `[${Array.from({ length: count }, (_, i) => `{"${key}":${i}}`).join(",")}]`
+    for (const key of [String.raw`\n`, String.raw`\u0022`, String.raw`a\\`]) {
+      assert.strictEqual(refused(escaped(key, maxEscaped)), "accepted")
+      assert.strictEqual(
+        refused(escaped(key, maxEscaped + 1)),
+        "body: at most 512 keys with quotes, backslashes or control characters"
+      )
+    }
+    assert.strictEqual(refused(escaped(String.raw`\u00f6`, 20_000)), "accepted")
     const numbers = (count: number) => JSON.stringify(Array.from({ length: count }, () => 1))
     assert.strictEqual(refused(numbers(maxValues)), "accepted")
     assert.strictEqual(refused(numbers(maxValues + 1)), "body: at most 262144 values")
