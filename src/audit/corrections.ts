@@ -46,7 +46,7 @@ export const correctAudit = (pg: PgClient.PgClient) => (rows: ReadonlyArray<Audi
   Effect.flatMap(
     pg`
     WITH r AS (
-      ${logColumns(pg).sorted(rows)}
+      ${logColumns.sorted(rows)}
     ), late AS (
       INSERT INTO audit_corrections (request_id, tenant_id, key_id, key_prefix, day, admitted_at, tokens_in, tokens_out,
         usage_source, status, error_type)

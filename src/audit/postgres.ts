@@ -72,6 +72,8 @@ export const poisoned = (error: WriteError): boolean => {
   if (error._tag !== "SqlError") return false
   const reason = error.reason
   if (reason._tag === "ConstraintError" || reason._tag === "UniqueViolation") return true
+  // The driver cannot write a value.
+  if (reason.message?.startsWith("PgConnection: Failed to encode") === true) return true
   return Predicate.hasProperty(reason.cause, "code") && /^(?:22|23|54)/.test(String(reason.cause.code))
 }
 

@@ -27,7 +27,7 @@ const progressColumns = columnsOf(ProgressRow)
  * one.
  */
 export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
-  const { names, sorted, values } = intentColumns(pg)
+  const { names, sorted, values } = intentColumns
   return (rows: ReadonlyArray<IntentRow>) =>
     Effect.asVoid(pg`
       INSERT INTO intents (${names}, lease_until)
@@ -46,7 +46,7 @@ export const insertIntents = (pg: PgClient.PgClient, leaseS: number) => {
 export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: ReadonlyArray<ProgressRow>) =>
   pg`
     WITH r AS (
-      ${progressColumns(pg).sorted(rows)}
+      ${progressColumns.sorted(rows)}
     ), mine AS (
       SELECT i.request_id FROM intents AS i JOIN r USING (request_id)
       ORDER BY i.request_id FOR UPDATE OF i SKIP LOCKED
@@ -70,7 +70,7 @@ export const renewIntents = (pg: PgClient.PgClient, leaseS: number) => (rows: Re
  * the same. The join with `ended` makes Postgres delete the intents first.
  */
 const write = (pg: PgClient.PgClient, r: Statement.Fragment, found: Statement.Fragment) => {
-  const { names, values } = logColumns(pg)
+  const { names, values } = logColumns
   return pg`
       WITH r AS (${r}), ended AS (
         DELETE FROM intents USING r WHERE intents.request_id = r.request_id RETURNING intents.request_id
@@ -96,7 +96,7 @@ const write = (pg: PgClient.PgClient, r: Statement.Fragment, found: Statement.Fr
 export const writeRows = (pg: PgClient.PgClient) => (rows: ReadonlyArray<AuditRow>) =>
   write(
     pg,
-    logColumns(pg).sorted(rows),
+    logColumns.sorted(rows),
     pg`request_id::text AS id FROM r WHERE NOT EXISTS (SELECT FROM logged l WHERE l.request_id = r.request_id)`
   ).pipe(Effect.flatMap(idsOf))
 

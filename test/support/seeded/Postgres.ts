@@ -5,6 +5,7 @@
 import * as Reactivity from "effect/reactivity/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import type { Notification } from "@effect/sql-pg/PgConnection"
+import * as PgTypes from "@effect/sql-pg/PgTypes"
 import { Effect, Queue, Stream } from "effect"
 import { SqlClient } from "effect/sql"
 import type { Connection } from "effect/sql/SqlConnection"
@@ -35,7 +36,28 @@ type Row = Readonly<Record<string, unknown>>
 type Params = ReadonlyArray<unknown>
 
 const isList = <A>(value: unknown): value is ReadonlyArray<A> => Array.isArray(value)
-/** The rows or ids of a jsonb document. Only statements of `src` make them, so their form is known. */
+/** A statement gets rows as a list for each column (`src/infra/columns.ts`). Here they are one parameter. */
+const withRows = (sql: string, params: Params): Params => {
+  const lists = params.filter(PgTypes.isParameter)
+  const [, columns] = /unnest\(lists[^)]*\) AS r\(([^)]*)\)/.exec(sql) ?? []
+  if (lists.length === 0 || columns === undefined) return params
+  const valuesOf = ({ oid, value }: PgTypes.Parameter): ReadonlyArray<unknown> =>
+    listed(value).map((one) =>
+      typeof one === "bigint"
+        ? Number(one)
+        : oid === PgTypes.OID.timestamptzArray && typeof one === "number"
+          ? new Date(one).toISOString()
+          : one
+    )
+  const values = columns.split(", ").map((name, i) => [name, lists[i] ? valuesOf(lists[i]) : []] as const)
+  const rows = (values[0]?.[1] ?? []).map((_, i) =>
+    Object.fromEntries(values.map(([name, all]) => [name, all[i]]))
+  )
+  const first = params.findIndex(PgTypes.isParameter)
+  return [...params.slice(0, first), rows, ...params.slice(first + lists.length)]
+}
+
+/** The rows or ids of a list. Only statements of `src` make them, so their form is known. */
 const listed = <A>(value: unknown): ReadonlyArray<A> => (isList<A>(value) ? value : [])
 /** A list of named entries, as the database has it: an object. */
 const byName = (entries: unknown) =>
@@ -315,7 +337,7 @@ export class Postgres extends Store {
     if (found === undefined) return Effect.die(new Error(`the twin of Postgres does not know: ${sql}`))
     const [, says, work] = found
     // What is sent does not change when the sender changes its rows.
-    const sent = params.map((value) =>
+    const sent = withRows(sql, params).map((value) =>
       isList<unknown>(value) ? value.map((row) => (typeof row === "object" ? { ...row } : row)) : value
     )
     return this.ask(

@@ -48,7 +48,7 @@ it.live("when a statement of the audit runs again and again, then Postgres does 
     }
     const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
         SELECT generic_plans::integer AS generic, custom_plans::integer AS custom FROM pg_prepared_statements
-        WHERE statement LIKE '%jsonb_to_recordset%' AND statement NOT LIKE '%pg_prepared%'`
+        WHERE statement LIKE '%unnest(lists.%' AND statement NOT LIKE '%pg_prepared%'`
     assert.sameMembers(
       plans.map(({ custom, generic }) => custom + generic),
       [12, 24]
