@@ -45,16 +45,18 @@ export const headerOf = ({ headers }: IncomingMessage, name: ClientHeader): stri
   return text === undefined ? undefined : bounded(name, text)
 }
 
-const valuesOf = ({ rawHeaders }: IncomingMessage, name: string): ReadonlyArray<string> =>
-  rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name)
-
 /** Each value that was sent for a header. */
-export const headerValues = (incoming: IncomingMessage, name: ClientHeader): ReadonlyArray<string> =>
-  valuesOf(incoming, name).map((value) => bounded(name, value))
+export const headerValues = (
+  { headersDistinct }: IncomingMessage,
+  name: ClientHeader
+): ReadonlyArray<string> => headersDistinct[name]?.map((value) => bounded(name, value)) ?? []
 
 /** The same for a header whose name an operator has set: it names the user of a key. */
-export const namedHeaderValues = (incoming: IncomingMessage, name: string): ReadonlyArray<string> =>
-  valuesOf(incoming, name).map((value) => value.slice(0, readLength(maxEndUser)))
+export const namedHeaderValues = (
+  { headersDistinct }: IncomingMessage,
+  name: string
+): ReadonlyArray<string> =>
+  headersDistinct[name]?.map((value) => value.slice(0, readLength(maxEndUser))) ?? []
 
 /** The names of all headers, in lower case. */
 export const headerNames = ({ headers }: IncomingMessage): ReadonlyArray<string> => Object.keys(headers)
