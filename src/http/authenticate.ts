@@ -72,7 +72,7 @@ export const makeAuthenticate = Effect.gen(function* () {
         const free = freeWork.check(caller)
         if (Result.isFailure(free)) return Effect.fail(free.failure)
         if (Result.isFailure(endUser)) return Effect.fail(endUser.failure)
-        return userRuleOf(caller, context.endUser)?.blocked === true
+        return userRuleOf(caller, context.said.endUser)?.blocked === true
           ? Effect.fail(new Forbidden({ what: "user blocked" }))
           : Effect.succeed(key)
       }

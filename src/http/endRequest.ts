@@ -33,15 +33,18 @@ export const makeEndRequest = Effect.gen(function* () {
   const { refuse, refuseDefect, rowWhenLeft, spendFreeWork } = yield* makeRefuse
 
   /** What a client gets instead of an answer that fails, or that could not be charged and audited. It is logged. */
-  const failureOf = (
-    context: RequestContext,
-    cause: Cause.Cause<GatewayError>
-  ): Effect.Effect<ErrorResponse> => {
+  const failureOf = (context: RequestContext, cause: Cause.Cause<GatewayError>): Effect.Effect<Refusal> => {
     const error = Cause.findErrorOption(cause)
-    if (error._tag === "Some") context.refused = { ...context.refused, detail: error.value.refusal }
     return error._tag === "Some"
-      ? Effect.as(log(context, error.value), toErrorResponse(error.value))
-      : Effect.as(withRequestId(context, Effect.logError("defect", cause)), internalError)
+      ? Effect.as(log(context, error.value), {
+          response: toErrorResponse(error.value),
+          row: "own",
+          detail: error.value.refusal
+        })
+      : Effect.as(withRequestId(context, Effect.logError("defect", cause)), {
+          response: internalError,
+          row: "own"
+        })
   }
 
   /** Charges and audits a refusal. Without its row the client gets a 503, and the failure is logged. */
@@ -53,13 +56,13 @@ export const makeEndRequest = Effect.gen(function* () {
       Effect.as(refusal.response),
       Effect.catchCauseIf(
         (unfinished) => !Cause.hasInterrupts(unfinished),
-        (unfinished) => failureOf(context, unfinished)
+        (unfinished) => Effect.map(failureOf(context, unfinished), ({ response }) => response)
       )
     )
 
   /** The client gets no object when the request could not be charged and audited. */
   const respondUnfinished = (context: RequestContext, cause: Cause.Cause<GatewayError>) =>
-    Effect.map(failureOf(context, cause), (error) => respondError(context, error))
+    Effect.map(failureOf(context, cause), ({ response }) => respondError(context, response))
 
   /** Answers with one object. A small one goes to Node's response as a streamed answer does. */
   const respondObject = ({ context, response }: Exchange, { body, share }: ObjectReply) => {
@@ -86,9 +89,8 @@ export const makeEndRequest = Effect.gen(function* () {
     { encoder }: StreamReply,
     cause: Cause.Cause<GatewayError>
   ) {
-    const response = yield* failureOf(context, cause)
-    const told =
-      context.ended === undefined ? yield* finishRefusal(context, { response, row: "own" }) : response
+    const failure = yield* failureOf(context, cause)
+    const told = context.cost.ended === undefined ? yield* finishRefusal(context, failure) : failure.response
     return encoder.failure(told, context.arrival.requestId)
   })
 
@@ -190,7 +192,7 @@ export const makeEndRequest = Effect.gen(function* () {
   /** Runs when the Scope of a request closes. */
   const close = (context: RequestContext, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
     const free = Effect.sync(() => context.share?.close())
-    return context.ended === undefined ? Effect.ensuring(abandon(context, exit), free) : free
+    return context.cost.ended === undefined ? Effect.ensuring(abandon(context, exit), free) : free
   }
 
   /** The server runs it uninterruptibly, and closes the Scope after the last byte. */
@@ -218,9 +220,9 @@ const isSent = HttpServerResponse.empty()
 
 export type EndRequest = Effect.Success<typeof makeEndRequest>
 
-const endingOf = ({ response: { status, type }, row }: Refusal): Ending => ({
+const endingOf = ({ response: { status, type }, ...kept }: Refusal): Ending => ({
   outcome: { status, type },
-  row
+  ...kept
 })
 
 /** 499 when the client left, 503 when this process stopped. */

@@ -74,7 +74,7 @@ export const makeHandle = Effect.fnUntraced(function* (options: RequestOptions) 
     const model = yield* resolveModel(key, yield* readRequest(exchange, key, share, decode))
     context.cost.facts = model.facts
     const bytes = bytesOf(model.facts.request)
-    if (bytes > expansion * context.bodyBytes + spareBytes)
+    if (bytes > expansion * context.said.bodyBytes + spareBytes)
       return yield* new BadRequest({ detail: "body: its numbers are too long when they are written out" })
     const refusal = share.grow(bytes + (caller.promptLogDays === undefined ? 0 : transcriptBytes))
     if (refusal !== undefined) return yield* refusal

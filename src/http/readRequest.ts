@@ -41,8 +41,9 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const request = options.refusesOverflow ? refusingOverflow(sized) : sized
     // Where a name decides anything, only the header counts: its sender is trusted, the body may be the user's own.
     if (caller.users === undefined) context.claimEndUser(request.endUser)
-    context.asked = { model: request.model, stream: request.stream }
-    const { arrival, endUser } = context
+    context.said = { ...context.said, asked: { model: request.model, stream: request.stream } }
+    const { arrival } = context
+    const { endUser } = context.said
     const outputBound = request.maxTokens ?? options.numPredictCap
     return { arrival, request, outputBound, ...(endUser === undefined ? {} : { endUser }) }
   }
@@ -56,7 +57,7 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
     const { context, incoming } = exchange
     const limitBytes = options.maxRequestBodyBytes
     const received = yield* receive(exchange, share, limitBytes)
-    context.bodyBytes = received.byteLength
+    context.said = { ...context.said, bodyBytes: received.byteLength }
     // Other requests at the same time may have used up its free work.
     yield* Effect.fromResult(freeWork.check(caller))
     const coding = yield* Effect.fromResult(codingOf(incoming))
@@ -66,10 +67,10 @@ export const makeReadRequest = Effect.fnUntraced(function* (options: RequestOpti
         : yield* unpack(caller.tenantId, coding, received, limitBytes, share).pipe(
             // What was unpacked in vain is work too.
             Effect.tapErrorTag("PayloadTooLarge", () =>
-              Effect.sync(() => void (context.bodyBytes = limitBytes))
+              Effect.sync(() => void (context.said = { ...context.said, bodyBytes: limitBytes }))
             )
           )
-    context.bodyBytes = bytes.byteLength
+    if (bytes !== received) context.said = { ...context.said, bodyBytes: bytes.byteLength }
     const decoding = () => {
       const parsed = bodyOf(incoming, bytes, share)
       freeLarge(bytes)

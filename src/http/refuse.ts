@@ -13,10 +13,9 @@ import { type ErrorResponse, internalError, toErrorResponse } from "./errors/err
 import { FreeWork } from "./FreeWork.ts"
 import { Tarpit } from "./server/Tarpit.ts"
 
-/** The refusal of a request, and whether it has an audit row of its own. */
-export interface Refusal {
+/** The refusal of a request, and what is kept of it. */
+export interface Refusal extends Omit<Ending, "outcome"> {
   readonly response: ErrorResponse
-  readonly row: Ending["row"]
 }
 
 /** Whether the client caused the failure. Only such refusals are delayed. */
@@ -59,8 +58,8 @@ export const makeRefuse = Effect.gen(function* () {
   }
 
   /** Work that no limit has counted is charged as free work, on every route and for every ending. */
-  const spendFreeWork = ({ bodyBytes, caller, cost }: RequestContext): void => {
-    if (caller !== undefined && cost.permit === undefined) freeWork.spend(caller, bodyBytes)
+  const spendFreeWork = ({ caller, cost, said }: RequestContext): void => {
+    if (caller !== undefined && cost.permit === undefined) freeWork.spend(caller, said.bodyBytes)
   }
 
   /**
@@ -93,15 +92,12 @@ export const makeRefuse = Effect.gen(function* () {
   ): Effect.fn.Return<Refusal> {
     // Otherwise a key that keeps sending would never have free work again.
     if (error._tag !== "FreeWorkExhausted") spendFreeWork(context)
-    context.refused = {
-      detail: error.refusal,
-      hint: error._tag === "Forbidden" ? error.told : undefined
-    }
     yield* log(context, error)
     const row = yield* rowOf(context, error)
     const response = yield* responseOf(context, error)
     if (context.caller !== undefined) yield* showHeadroom(context, context.caller, error)
-    return { response, row }
+    const hint = error._tag === "Forbidden" ? error.told : undefined
+    return { response, row, detail: error.refusal, hint }
   })
 
   /** The refusal of a request with a defect. */

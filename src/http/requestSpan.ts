@@ -29,7 +29,8 @@ const operations = {
 } as const satisfies { readonly [K in InferenceKind]: string | undefined }
 
 /** Facts of chat and generate. An answer that the gateway ended has no final frame and ends with `length`. */
-const outputFacts = ({ asked, cost, ended, firstFrameMs }: RequestContext) => {
+const outputFacts = ({ cost, said: { asked } }: RequestContext) => {
+  const { firstFrameMs } = cost.call
   const request = cost.permit?.facts.request
   const temperature = request?.options["temperature"]
   return {
@@ -37,7 +38,7 @@ const outputFacts = ({ asked, cost, ended, firstFrameMs }: RequestContext) => {
     "gen_ai.request.max_tokens": request?.maxTokens,
     "gen_ai.request.temperature": typeof temperature === "number" ? temperature : undefined,
     "gen_ai.response.finish_reasons":
-      ended?.outcome.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
+      cost.ended?.outcome.status === 200 ? [cost.final?.doneReason ?? "length"] : undefined,
     // The convention measures it from the request, in seconds.
     "gen_ai.response.time_to_first_chunk": firstFrameMs === undefined ? undefined : firstFrameMs / 1000,
     "gen_ai.usage.output_tokens": cost.usage.tokensOut
@@ -63,7 +64,8 @@ const modelFacts = (context: RequestContext) => {
 }
 
 const describe = (span: Tracer.Span, context: RequestContext): void => {
-  const { arrival, caller, ended, route } = context
+  const { arrival, caller, route } = context
+  const { ended } = context.cost
   const facts = {
     "http.request.method": arrival.method,
     "http.route": route?.path,

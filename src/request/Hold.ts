@@ -33,7 +33,7 @@ export class Hold {
     this.cost = cost
     this.#meter = meter
     this.#restore = restore
-    this.held = cost.reservation?.held ?? 0
+    this.held = cost.held?.reservation.held ?? 0
   }
 
   /** Output tokens that may be sent with the present hold. */
@@ -86,9 +86,9 @@ export class Hold {
 
   /** Loads lost totals from the ledger, so that the Meter can decide. */
   #requestRestored(want: number): Effect.Effect<void, MeterDown | Unavailable> {
-    const { reservation } = this.cost
-    if (reservation === undefined) return Effect.void
-    return this.#restore(reservation).pipe(
+    const { held } = this.cost
+    if (held === undefined) return Effect.void
+    return this.#restore(held.reservation).pipe(
       Effect.tapError(({ cause }) => Effect.sync(() => void (this.#undecided = { cause }))),
       Effect.andThen(Effect.suspend(() => this.#request(want)))
     )
@@ -113,11 +113,11 @@ export class Hold {
   #renew(want: number): Effect.Effect<Renewal | undefined, MeterDown> {
     return Effect.suspend(() => {
       const { cost } = this
-      const { reservation } = cost
-      if (reservation === undefined || cost.settled) return Effect.undefined
-      return Effect.map(this.#meter.renew(reservation, this.#used, want), (renewal) => {
+      const { held } = cost
+      if (held === undefined || cost.ended !== undefined) return Effect.undefined
+      return Effect.map(this.#meter.renew(held.reservation, this.#used, want), (renewal) => {
         this.held = renewal.held
-        cost.extend(renewal.held)
+        cost.extend(held, renewal.held)
         return renewal
       })
     })

@@ -49,10 +49,10 @@ export class LeaseKeeper extends Context.Service<
 
         const renew = ({ hold }: Lease) =>
           Effect.suspend(() => {
-            const { reservation, running: usage, settled } = hold.cost
+            const { ended, held, running: usage } = hold.cost
             // Its answer may still be on its way to the client.
-            if (settled || reservation === undefined) return Effect.void
-            audit.progress(reservation.id, usage, hold.held)
+            if (ended !== undefined || held === undefined) return Effect.void
+            audit.progress(held.reservation.id, usage, hold.held)
             return hold.renew
           })
         /** A failed renewal does not stop the others; the run fails afterwards. */

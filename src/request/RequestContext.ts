@@ -8,12 +8,21 @@ import type { Caller } from "../domain/Caller.ts"
 import { endUserOf, hashedUser } from "../domain/EndUser.ts"
 import type { RequestFacts } from "../domain/Inference.ts"
 import type { Headroom } from "../domain/Limits.ts"
-import type { Outcome } from "../domain/Outcome.ts"
 import type { ServedRoute } from "../domain/Surface.ts"
 import { wasCut } from "../domain/promptWindow.ts"
 import type { RequestShare } from "../memory/MemoryLedger.ts"
 import type { Transcript } from "../promptlog/transcript.ts"
 import { RequestCost } from "./RequestCost.ts"
+
+/** What the client has said so far. */
+export interface Said {
+  /** bytes of the body that was read to decode it */
+  readonly bodyBytes: number
+  /** for whom the request is, as its client claims */
+  readonly endUser?: string
+  /** what the audit stores of the decoded request, also when its model is refused */
+  readonly asked?: Pick<RequestFacts, "model" | "stream">
+}
 
 export class RequestContext {
   readonly arrival: Arrival
@@ -24,24 +33,13 @@ export class RequestContext {
   readonly cost: RequestCost
   /** its memory, from its authentication on */
   share: RequestShare | undefined
-  /** for whom the request is, as its client claims */
-  endUser: string | undefined
-  /** bytes of the body that was read to decode it */
-  bodyBytes = 0
-  /** what the audit stores of the decoded request, also when its model is refused */
-  asked: Pick<RequestFacts, "model" | "stream"> | undefined
+  said: Said = { bodyBytes: 0 }
   /** set when the answer lists models: then it tells what its key may do. None is in a list that has expired. */
   listed: { readonly isExpired: boolean } | undefined
   /** the limits for the response headers */
   headroom: Headroom | undefined
   /** start of its wait in the queue, in monotonic ms */
   queuedSince: number | undefined
-  /** from its arrival to the first frame of its answer, in ms */
-  firstFrameMs: number | undefined
-  /** why it was refused, for the audit, and what its client is told in `X-Hint`, for its log line */
-  refused: { readonly detail: string | undefined; readonly hint?: string | undefined } | undefined
-  /** how it ended, and when, in monotonic ms */
-  ended: { readonly outcome: Outcome; readonly at: number } | undefined
   /** set when the key has opted in to the prompt log */
   transcript: Transcript | undefined
 
@@ -59,7 +57,7 @@ export class RequestContext {
 
   /** The discovered name; before that, the client's name of the model. */
   get model(): string | undefined {
-    return this.cost.facts.model?.name ?? this.asked?.model
+    return this.cost.facts.model?.name ?? this.said.asked?.model
   }
 
   /** Whether the model server cut the prompt, by its own counts; undefined: not known. */
@@ -78,9 +76,10 @@ export class RequestContext {
   get queuedMs(): number | undefined {
     const { place } = this.cost.facts
     if (place !== undefined) return Math.round(place.queuedMs)
-    return this.queuedSince === undefined || this.ended === undefined
+    const { ended } = this.cost
+    return this.queuedSince === undefined || ended === undefined
       ? undefined
-      : Math.round(this.ended.at - this.queuedSince)
+      : Math.round(ended.at - this.queuedSince)
   }
 
   /** A claim replaces the one before it, and a blank one replaces nothing. */
@@ -88,6 +87,7 @@ export class RequestContext {
     if (claim === undefined) return
     const [name, caller] = [endUserOf(claim), this.caller]
     if (name === undefined) return
-    this.endUser = caller?.hashUsers === true ? hashedUser(caller.accountId, name) : name
+    const endUser = caller?.hashUsers === true ? hashedUser(caller.accountId, name) : name
+    this.said = { ...this.said, endUser }
   }
 }

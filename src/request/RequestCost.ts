@@ -2,6 +2,7 @@
 import type { Evidence, Facts, Permit } from "../domain/Evidence.ts"
 import type { OutputPlan } from "../domain/Inference.ts"
 import { noOutput } from "../domain/outputPlan.ts"
+import type { Outcome } from "../domain/Outcome.ts"
 import type { Reservation } from "../domain/Reservation.ts"
 import {
   atMost,
@@ -29,12 +30,33 @@ export interface Sent {
    * its output
    */
   readonly timing: OutputTiming | undefined
+  /** from the arrival of the request to the first frame of its answer, in ms */
+  readonly firstFrameMs?: number
+  /** ends the renewal of its lease */
+  readonly endLease: () => void
+}
+
+/** What is held of the counters. */
+export interface Held {
+  /** with the present hold */
+  readonly reservation: Reservation
+  /** the largest hold so far, which bounds the charge */
+  readonly granted: number
+  /** when its lease began, in the time of `LeaseKeeper` */
+  readonly leasedAt: number
 }
 
 /** Before the first gate. */
 const noFacts: Partial<Facts<"Audit">> = {}
 
-const notSent: Sent = { promptEstimate: 0, promptBytes: 0, maxOutput: 0, plan: noOutput, timing: undefined }
+const notSent: Sent = {
+  promptEstimate: 0,
+  promptBytes: 0,
+  maxOutput: 0,
+  plan: noOutput,
+  timing: undefined,
+  endLease: () => undefined
+}
 
 export class RequestCost {
   /** when the request arrived, in monotonic ms */
@@ -43,22 +65,16 @@ export class RequestCost {
   facts = noFacts
   /** set when every gate has admitted the request, and its intent row exists; shows whether the backend was called */
   permit: Permit | undefined
-  /** the present hold; undefined before the Limiter has admitted it */
-  reservation: Reservation | undefined
-  /** the largest hold so far; undefined: nothing is held and nothing bounds the charge */
-  granted: number | undefined
-  /** when its lease began, in the time of `LeaseKeeper` */
-  leasedAt = 0
+  /** undefined before the Limiter has admitted it: nothing bounds the charge */
+  held: Held | undefined
   /** its call; `notSent` before it, and when the backend failed before its first frame */
   call = notSent
   /** the output, counted by its frames */
   readonly output = new OutputCount()
   /** the counts at the end of the answer */
   final: Counted | undefined
-  /** nothing is held any more */
-  settled = false
-  /** ends the renewal of its lease; undefined before its call */
-  #endLease: (() => void) | undefined
+  /** how it ended, and when, in monotonic ms; nothing is held any more */
+  ended: { readonly outcome: Outcome; readonly at: number } | undefined
 
   constructor(arrivedMs = 0) {
     this.arrivedMs = arrivedMs
@@ -68,27 +84,24 @@ export class RequestCost {
   hold({ facts }: Evidence<"Limiter">, since: number): void {
     const { reservation } = facts
     this.facts = facts
-    this.reservation = reservation
-    this.granted = reservation.held
-    this.leasedAt = since
+    this.held = { reservation, granted: reservation.held, leasedAt: since }
   }
 
   /** Records the present hold. */
-  extend(held: number): void {
-    if (this.reservation !== undefined) this.reservation = { ...this.reservation, held }
-    this.granted = Math.max(this.granted ?? 0, held)
+  extend({ granted, leasedAt, reservation }: Held, held: number): void {
+    this.held = { reservation: { ...reservation, held }, granted: Math.max(granted, held), leasedAt }
   }
 
   /** Records the call of the backend. From here on the request costs something. */
   send({ facts: { call, request } }: Permit, endLease: () => void, timing?: OutputTiming): void {
-    this.#endLease = endLease
     const { promptBytes, promptEstimate } = request
     const { numPredict, plan } = call
-    this.call = { promptEstimate, promptBytes, maxOutput: plan.runs * numPredict, plan, timing }
+    this.call = { promptEstimate, promptBytes, maxOutput: plan.runs * numPredict, plan, timing, endLease }
   }
 
   /** Records that the backend failed before its first frame: the request costs nothing. */
   refund(): void {
+    this.call.endLease()
     this.call = notSent
   }
 
@@ -97,10 +110,10 @@ export class RequestCost {
     return this.call !== notSent
   }
 
-  /** Records that nothing is held any more. */
-  settle(): void {
-    this.settled = true
-    this.#endLease?.()
+  /** Records the end: nothing is held any more. */
+  end(outcome: Outcome, at: number): void {
+    this.ended = { outcome, at }
+    this.call.endLease()
   }
 
   /** Output tokens by the count of a final frame; undefined when the count is not believable. */
@@ -158,6 +171,6 @@ export class RequestCost {
   /** Limits the output to what was held beside the prompt. */
   #bounded(usage: Usage): Usage {
     const prompt = Math.min(usage.tokensIn, this.call.promptEstimate)
-    return this.granted === undefined ? usage : atMost(usage, this.granted - prompt)
+    return this.held === undefined ? usage : atMost(usage, this.held.granted - prompt)
   }
 }

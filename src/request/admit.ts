@@ -66,7 +66,7 @@ export const makeAdmit = Effect.gen(function* () {
         gate: "Limiter",
         cause: "the reservation ended while the request waited"
       })
-    cost.leasedAt = renewedAt
+    if (cost.held !== undefined) cost.held = { ...cost.held, leasedAt: renewedAt }
     return queued
   })
 
@@ -81,7 +81,7 @@ export const makeAdmit = Effect.gen(function* () {
     return Effect.flatMap(audit.open(queued), (permit) => {
       cost.permit = permit
       // If this process was paused, another request may have got the hold meanwhile.
-      return leases.lapsed(cost.leasedAt)
+      return leases.lapsed(cost.held?.leasedAt ?? 0)
         ? new Unavailable({ gate: "Limiter", cause: "the lease ended before the request began" })
         : Effect.succeed(permit)
     })

@@ -13,11 +13,11 @@ import { LeaseKeeper } from "./LeaseKeeper.ts"
 const mostListed = 1000
 
 const shown = (
-  { arrivedMs, facts: { arrival, caller, endUser, model }, permit, reservation, running }: RequestCost,
+  { arrivedMs, facts, held, permit, running }: RequestCost,
   now: number
 ): ReadonlyArray<OpenRequest> => {
-  if (arrival === undefined || caller === undefined || model === undefined || reservation === undefined)
-    return []
+  const { arrival, caller, endUser, model } = facts
+  if (arrival === undefined || caller === undefined || model === undefined || held === undefined) return []
   return [
     {
       request_id: arrival.requestId,
@@ -29,7 +29,7 @@ const shown = (
       model: model.name,
       tokens_in: running.tokensIn,
       tokens_out: running.tokensOut,
-      held: reservation.held
+      held: held.reservation.held
     }
   ]
 }

@@ -28,19 +28,24 @@ export interface Ending {
    * intent always has its own row, which ends the intent.
    */
   readonly row: "own" | "shared"
+  /** why it was refused, for the audit */
+  readonly detail?: string | undefined
+  /** what its client is told in `X-Hint`, for its log line */
+  readonly hint?: string | undefined
 }
 
 /** The row of a request that ends at `now` (monotonic ms). Facts that it does not have are left out. */
 const recordOf = (
   context: RequestContext,
-  outcome: Outcome,
+  { detail, hint, outcome }: Ending,
   usage: Usage,
   now: number,
   loadMs: number
 ): AuditRecord => {
-  const { arrival, asked, caller, endUser, model, queuedMs, refused, truncated } = context
-  const { alias } = context.cost.facts
-  const userAccount = context.cost.reservation?.claims.user?.id
+  const { arrival, caller, model, queuedMs, truncated } = context
+  const { asked, endUser } = context.said
+  const { alias, reservation } = context.cost.facts
+  const userAccount = reservation?.claims.user?.id
   return {
     arrival,
     streamed: asked?.stream === true,
@@ -56,8 +61,8 @@ const recordOf = (
     ...(queuedMs === undefined ? {} : { queuedMs }),
     ...(loadMs < noticeableLoadMs ? {} : { loadMs: Math.round(loadMs) }),
     ...(outcome.type === undefined ? {} : { errorType: outcome.type }),
-    ...(refused?.detail === undefined ? {} : { detail: refused.detail }),
-    ...(refused?.hint === undefined ? {} : { hint: refused.hint })
+    ...(detail === undefined ? {} : { detail }),
+    ...(hint === undefined ? {} : { hint })
   }
 }
 
@@ -122,13 +127,13 @@ export const makeFinish = Effect.gen(function* () {
   }
 
   /** Fails when the audit row was not durable in time; the row is then still queued. */
-  return Effect.fnUntraced(function* (context: RequestContext, { outcome, row: wanted }: Ending) {
+  return Effect.fnUntraced(function* (context: RequestContext, ending: Ending) {
     const { cost } = context
+    const { outcome } = ending
     const { place } = cost.facts
     const now = nowMs()
     // From its place on, it may have an intent.
-    const row = "place" in cost.facts ? "own" : wanted
-    context.ended = { outcome, at: now }
+    const row = "place" in cost.facts ? "own" : ending.row
     const hasLeft = outcome.status === outcomes.clientLeft.status
     // Then the gateway itself refused it, and it costs nothing. A request that the backend refused costs a call, whatever its error is. A
     // client that left was not refused, unless it was still waiting for a place.
@@ -136,24 +141,24 @@ export const makeFinish = Effect.gen(function* () {
     const used = hasLeft ? cost.usageWhenLeft : charge(context)
     // A defect may stop a request between the record of its call and the call.
     const usage = free ? noUsage : used
-    cost.settle()
+    cost.end(outcome, now)
     // Several requests may wait for one load. The queue says which one reports it.
     const loadMs =
       place === undefined
         ? (cost.final?.loadDuration ?? 0) / nsPerMs
         : yield* Effect.catchCause(place.giveBack, (cause) => Effect.as(logDefect(cause), 0))
-    const record = recordOf(context, outcome, usage, now, loadMs)
+    const record = recordOf(context, ending, usage, now, loadMs)
     const observed = attempt(() => metrics.observe(record, cost.facts.model !== undefined))
     if (Exit.isFailure(observed)) yield* logDefect(observed.cause)
     // Refusals with a shared row may come in floods, so they have no log line.
     if (writeLine !== undefined && row === "own") yield* Effect.catchCause(writeLine(record), logDefect)
-    const { reservation } = cost
+    const { held } = cost
     const settled =
-      reservation === undefined
+      held === undefined
         ? Effect.void
         : free
-          ? cancel(context, reservation)
-          : settle(context, reservation, totalTokens(usage))
+          ? cancel(context, held.reservation)
+          : settle(context, held.reservation, totalTokens(usage))
     const accept = (written: AuditRecord): Written => {
       if (cost.permit !== undefined) return audit.close(written)
       return row === "shared" ? audit.tally(written) : audit.refuse(written)

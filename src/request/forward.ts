@@ -85,7 +85,7 @@ export const makeForward = Effect.gen(function* () {
         ),
       onSuccess: (answer) => {
         const firstFrameMs = nowMs() - context.arrivedMs
-        context.firstFrameMs = firstFrameMs
+        context.cost.call = { ...context.cost.call, firstFrameMs }
         metrics.firstFrame(firstFrameMs, model.name)
         return Effect.succeed(meterStream(answer, { hold, over, transcript }))
       }

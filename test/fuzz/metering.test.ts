@@ -200,7 +200,7 @@ const reached = {
 /** The charge of one that leaves is not less than was seen, and all that is held when nothing was seen. */
 const leave = (one: MeteredRequest): void => {
   const { cost } = one
-  const [seen, held] = [cost.output.estimate, (cost.granted ?? 0) - cost.call.promptEstimate]
+  const [seen, held] = [cost.output.estimate, (cost.held?.granted ?? 0) - cost.call.promptEstimate]
   one.leave()
   const charged = one.charged?.tokensOut ?? 0
   assert.isAtLeast(charged, Math.min(seen, held))
@@ -260,9 +260,9 @@ const play = ({
 
   for (const one of running) {
     const { cost } = one
-    assert.isTrue(cost.settled)
+    assert.isDefined(cost.ended)
     const count = shownBy(one)
-    const held = (cost.granted ?? 0) - cost.call.promptEstimate
+    const held = (cost.held?.granted ?? 0) - cost.call.promptEstimate
     const believed = cost.final === undefined ? undefined : cost.claimedBy(cost.final)
     assert.isAtMost(count.tokens, one.runs * one.numPredict, "shown within the bound")
     assert.isAtMost(count.least, held, "shown within what was held")

@@ -7,6 +7,7 @@ import { BackendFailed } from "../../src/domain/Errors.ts"
 import type { AnswerPull, Frame } from "../../src/domain/Frame.ts"
 import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Model } from "../../src/domain/Model.ts"
+import { outcomes } from "../../src/domain/Outcome.ts"
 import { totalTokens, type Usage } from "../../src/domain/Usage.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { MeterDown, Reserved } from "../../src/gates/meter/Meter.ts"
@@ -184,15 +185,15 @@ export class MeteredModel {
 
   settle(request: MeteredRequest, usage: Usage): void {
     const { cost } = request
-    if (cost.settled) return
-    cost.settled = true
+    if (cost.ended !== undefined) return
+    cost.end(outcomes.answered, this.nowMs)
     const tokens = totalTokens(usage)
     request.charged = usage
     this.spent += tokens
     this.underestimated += Math.max(0, usage.tokensIn - cost.call.promptEstimate)
-    const { reservation } = cost
-    if (reservation === undefined) return
-    const tell = () => void this.#counters.settle(reservation, tokens, noon)
+    const { held } = cost
+    if (held === undefined) return
+    const tell = () => void this.#counters.settle(held.reservation, tokens, noon)
     if (this.away) this.#owed.push(tell)
     else tell()
   }

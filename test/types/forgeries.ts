@@ -78,16 +78,16 @@ export const invented = Effect.gen(function* () {
   // @ts-expect-error a caller whom nobody verified
   yield* discovery.resolve(caller, asked)
   // @ts-expect-error a key that was written down
-  yield* discovery.resolve({ link: "KeyStore", known: { caller } }, asked)
+  yield* discovery.resolve({ link: "KeyStore", facts: { caller } }, asked)
   // @ts-expect-error a model that nobody resolved
-  yield* limiter.reserve({ link: "Discovery", known: { ...asked, caller, model } })
+  yield* limiter.reserve({ link: "Discovery", facts: { ...asked, caller, model } })
   // @ts-expect-error a reservation that nobody made
-  yield* queue.enter({ link: "Limiter", known: reservedKnown }, () => 0)
+  yield* queue.enter({ link: "Limiter", facts: reservedKnown }, () => 0)
   // @ts-expect-error a verdict of the Meter is no evidence, whoever wrote it
   yield* queue.enter(new Reserved({ reservation, headroom }), () => 0)
   // @ts-expect-error a place that nobody gave
-  yield* audit.open({ link: "Queue", known: reserved.facts })
-  const written = { link: "Audit" as const, known: queued.facts, used: false, spend: () => queued.facts }
+  yield* audit.open({ link: "Queue", facts: reserved.facts })
+  const written = { link: "Audit" as const, facts: queued.facts, used: false, spend: () => queued.facts }
   // @ts-expect-error a permit that was written down
   yield* Effect.asVoid(backend.forward(written, uncounted))
 })
@@ -119,7 +119,7 @@ export const changed = Effect.gen(function* () {
   // @ts-expect-error a copy is no permit
   yield* Effect.asVoid(backend.forward({ ...permit }, uncounted))
   // @ts-expect-error nor are two permits that were mixed
-  yield* Effect.asVoid(backend.forward({ ...permit, known: { ...permit.facts, model } }, uncounted))
+  yield* Effect.asVoid(backend.forward({ ...permit, facts: { ...permit.facts, model } }, uncounted))
 })
 
 export const swallowed = Effect.gen(function* () {

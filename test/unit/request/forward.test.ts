@@ -37,7 +37,7 @@ test("when the backend says its last frame, then the answer ends with it and nob
     frames.map(({ done, text }) => (done ? "end" : text)),
     ["a", "b", "end"]
   )
-  assert.isUndefined(context.ended)
+  assert.isUndefined(context.cost.ended)
 })
 
 test("when the backend's counts cannot be believed, then the last frame says what is charged", function* () {
