@@ -81,13 +81,14 @@ export const verb = (name: AccountVerb): string =>
   createHash("sha1").update(accountScripts[name]).digest("hex")
 
 /**
- * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only an intent
- * has a hold.
+ * What the writing of a request's intent or completion looks like on the wire, by the client's own request id. Only a
+ * completion says where its counts are from.
  */
 export const writing =
   (what: "intent" | "completion", clientRequestId: string) =>
   (bytes: Buffer): boolean =>
-    bytes.includes(clientRequestId) && bytes.includes('"held":') === (what === "intent")
+    bytes.includes(clientRequestId) &&
+    !/backend|counted|estimated/.test(bytes.toString("latin1")) === (what === "intent")
 
 /** What the keys of these tests may use, and what the fake backend says that "Hello" and its answer are. */
 export const granted = { budget: 1000, rpm: 100, tpm: 1_000_000, cost: 10 }
