@@ -94,7 +94,11 @@ test("when a collector never answers, then a bounded number of batches waits for
   assert.isAtMost(silence.taken(), 8)
   const said = Context.get(context, Said)
   assert.lengthOf(said, 1)
-  assert.match(said[0] ?? "", /"message":"traces lost".*"reason":"the collector is too slow"/)
+  // On a busy machine the first batch may have waited too long before there are too many.
+  assert.match(
+    said[0] ?? "",
+    /"message":"traces lost".*"reason":"(?:the collector is too slow|no answer from the collector)"/
+  )
   const ended = yield* Scope.close(scope, Exit.void).pipe(Effect.timeoutOption(atMost(8000)))
   assert.strictEqual(ended._tag, "Some")
 })
