@@ -148,7 +148,7 @@ test("when a key moves to another tenant, then those of its account move along, 
   const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
   for (const name of ["from", "to"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
   const { key } = yield* registry.createKey({ tenant: "from", name: "k" })
-  yield* registry.setBudgets(key.prefix, { total: 100 })
+  yield* registry.changeKey(key.prefix, { budgetTotal: 100 })
   const { key: next } = yield* registry.rotateKey(key.prefix, undefined)
   yield* sql`INSERT INTO ledger SELECT id, now()::date, tenant_id, 1, 30, 10 FROM api_keys WHERE prefix = ${key.prefix}`
   const { key: same } = yield* registry.createKey({ tenant: "to", name: "k" })

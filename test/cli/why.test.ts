@@ -93,10 +93,10 @@ layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", 
           yield* newKey({ rpm: 1 }),
           yield* newKey()
         ]
-        yield* registry.setTenantBudgets(some.tenant, { month: 100_000 })
+        yield* registry.changeTenant(some.tenant, { budgetMonthly: 100_000 })
         yield* registry.revokeKey(ended.prefix)
         const broke = yield* newKey()
-        yield* registry.setBudgets(broke.prefix, { day: 0 })
+        yield* registry.changeKey(broke.prefix, { budgetDaily: 0 })
         const chat = (secret: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
           call("/api/chat", {
             ...(secret === undefined ? {} : { secret }),

@@ -33,8 +33,8 @@ inWorld(World)("the books of a gateway in use", (test) => {
     const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
     const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())
     for (const { prefix, tenant } of keys) {
-      yield* registry.setBudgets(prefix, { day: 10_000_000, total: 20_000_000 })
-      yield* registry.setTenantBudgets(tenant, { month: 10_000_000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 10_000_000, budgetTotal: 20_000_000 })
+      yield* registry.changeTenant(tenant, { budgetMonthly: 10_000_000 })
     }
     // Those without a name, of two keys.
     for (const { prefix } of keys.slice(0, 2))

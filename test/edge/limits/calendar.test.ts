@@ -117,7 +117,7 @@ inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test
     assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
     state.now = Date.parse(`${before}T23:59:59.900Z`)
     const { secret, prefix } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 50, budgetMonthly: 60, budgetTotal: 1000 })
     // The list of models is from another day: it has to be asked for again.
     const listed = call("/api/tags", { secret })
     yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
@@ -171,7 +171,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     const [yesterday, today] = [last?.date ?? "", first?.date ?? ""]
     state.now = midnight - 60_000
     const { prefix, secret, tenant } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { day: 20, week: 900, month: 1000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 20, budgetWeekly: 900, budgetMonthly: 1000 })
     yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes('"m:latest"'))
     backend.script(wire.atOnce())
     const spend = Effect.fnUntraced(function* () {
@@ -222,7 +222,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     const begin = kathmandu.instantOf("2026-06-10T12:00")
     state.now = begin
     const { prefix, secret } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { month: 20 })
+    yield* registry.changeKey(prefix, { budgetMonthly: 20 })
     backend.script(wire.atOnce())
     const spend = Effect.fnUntraced(function* () {
       let [answer, served] = [yield* chat(secret), 0]
@@ -254,7 +254,7 @@ for (const hours of [26, -26]) {
       // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
       const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
       fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
-      yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 20, budgetMonthly: 1000 })
       for (const left of ["10", "0"]) {
         const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)

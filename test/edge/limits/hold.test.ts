@@ -38,7 +38,7 @@ inWorld(layerGateway({ CONCURRENCY_LEASE_S: "3" }))("a hold that grew", (test) =
   test("when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000", function* () {
     const registry = yield* Registry
     const { prefix, secret } = yield* newKey({ concurrent: 50 })
-    yield* registry.setBudgets(prefix, { day: 20_000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 20_000 })
     yield* modelSpeaks
     const answers = yield* Effect.forEach(
       Array.from({ length: 50 }),

@@ -34,7 +34,7 @@ inWorld(layerGateway())(`${clients} clients at the end of a budget`, (test) => {
       test(`when there is ${name}, ${left} left, ${kind}, then one is answered, ${over} tokens over`, function* () {
         const [backend, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
         const { secret, prefix } = yield* newKey()
-        yield* registry.setBudgets(prefix, { day: budget })
+        yield* registry.changeKey(prefix, { budgetDaily: budget })
         const ask = call("/api/chat", {
           secret,
           body: { model: "m", stream, messages: [{ role: "user", content: prompt }] }

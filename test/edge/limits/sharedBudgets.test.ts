@@ -89,7 +89,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
         state: "spent"
       })
     }
-    yield* registry.setBudgets(last.key.prefix, { total: 1000 })
+    yield* registry.changeKey(last.key.prefix, { budgetTotal: 1000 })
     const again = yield* eventually(chat(secret), ({ status }) => status === 200)
     assert.deepStrictEqual(budgetOf(again), ["key", "total", "1000", "600"])
     // Redis may lose the counter at any time: it is the sum of all keys of the account.
@@ -102,8 +102,8 @@ inWorld(layerGateway())("shared budgets", (test) => {
   test("when a budget is used, then show-budget has its state, and the metrics what is left of the tenant's", function* () {
     const [fake, registry] = [yield* Fake, yield* Registry]
     const { prefix, secret, tenant } = yield* newKey()
-    yield* registry.setTenantBudgets(tenant, { day: 1000, total: 5000 })
-    yield* registry.setBudgets(prefix, { total: 1000 })
+    yield* registry.changeTenant(tenant, { budgetDaily: 1000, budgetTotal: 5000 })
+    yield* registry.changeKey(prefix, { budgetTotal: 1000 })
     fake.always(hundred)
     const stateOf = Effect.map(registry.showBudgets(prefix), (states) => states.at(-1)?.state)
     const spend = (requests: number) =>

@@ -69,7 +69,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
     test("when it is refused, then the error has the common shape with the type that Anthropic's clients know", function* () {
       const [backend, registry] = [yield* Fake, yield* Registry]
       const spent = yield* newKey()
-      yield* registry.setBudgets(spent.prefix, { day: 5 })
+      yield* registry.changeKey(spent.prefix, { budgetDaily: 5 })
       yield* ask("/v1/messages", message(), { secret: spent.secret })
       const { secret } = yield* newKey()
       const tooLong = message({ system: "x".repeat(262_144) })
