@@ -5,6 +5,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { inWorld } from "../support/testWith.ts"
+import { answerOf } from "./limits/budgets.ts"
 
 const chat = (secret: string, more: Readonly<Record<string, unknown>> = {}) =>
   call("/api/chat", { secret, body: hello({ stream: false, ...more }) })
@@ -35,11 +36,7 @@ const reset = ({ headers }: { readonly headers: Headers }) => ({
   budget: headers.get("x-budget-reset")
 })
 
-/** An answer that the backend counts as 100 tokens. */
-const hundred = {
-  does: "stream",
-  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 40, eval_count: 60 })]
-} as const
+const hundred = answerOf(100)
 
 inWorld(layerGateway())("limits and budgets", (test) => {
   test("when requests per minute are used, then they are counted down and refused with the seconds to wait", function* () {

@@ -4,7 +4,6 @@ import { Clock, Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { tollgateBeside } from "../../cli/inProcess.ts"
-import { fake as wire } from "../../support/FakeBackend.ts"
 import {
   call,
   eventually,
@@ -16,23 +15,11 @@ import {
   otherReplica
 } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { answerOf, budgetOf, messageOf } from "./budgets.ts"
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
-/** An answer that the backend counts as 100 tokens. */
-const hundred = {
-  does: "stream",
-  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 40, eval_count: 60 })]
-} as const
-
-const budgetOf = ({ headers }: { readonly headers: Headers }) => [
-  headers.get("x-budget-scope"),
-  headers.get("x-budget-period"),
-  headers.get("x-budget-tokens-limit"),
-  headers.get("x-budget-tokens-remaining")
-]
-
-const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
+const hundred = answerOf(100)
 
 /** A second key of the tenant. */
 const secondKey = (tenant: string) =>
