@@ -67,27 +67,25 @@ const keyFileIn = (home: string) => {
   return file
 }
 
-it.effect("when a surface is off, then connect says how to switch it on; when it is on, then nothing", () =>
-  Effect.gen(function* () {
-    const off = yield* Effect.flatMap(address, (url) =>
-      connect("codex --model m --window 16384", "--url", url)
-    ).pipe(Effect.provide(gateway([])))
-    assert.strictEqual(off.code, 0)
-    assert.strictEqual(
-      off.stderr,
-      "Codex CLI needs /v1/responses, which this gateway does not serve: start it with EXTRA_SURFACES=responses\n"
-    )
-    const on = yield* Effect.flatMap(address, (url) =>
-      connect("codex --model m --window 16384", "--url", url)
-    ).pipe(Effect.provide(gateway(["responses"])))
-    assert.strictEqual(on.stderr, "")
-    const nobody = yield* connect("opencode --model m --window 16384 --url http://127.0.0.1:1")
-    assert.strictEqual(
-      nobody.stderr,
-      "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
-    )
-  }).pipe(Effect.provide(Admin))
-)
+testWith(it.effect, Admin)("when a surface is off, then connect says how to switch it on; when it is on, then nothing", function* () {
+  const off = yield* Effect.flatMap(address, (url) =>
+    connect("codex --model m --window 16384", "--url", url)
+  ).pipe(Effect.provide(gateway([])))
+  assert.strictEqual(off.code, 0)
+  assert.strictEqual(
+    off.stderr,
+    "Codex CLI needs /v1/responses, which this gateway does not serve: start it with EXTRA_SURFACES=responses\n"
+  )
+  const on = yield* Effect.flatMap(address, (url) =>
+    connect("codex --model m --window 16384", "--url", url)
+  ).pipe(Effect.provide(gateway(["responses"])))
+  assert.strictEqual(on.stderr, "")
+  const nobody = yield* connect("opencode --model m --window 16384 --url http://127.0.0.1:1")
+  assert.strictEqual(
+    nobody.stderr,
+    "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
+  )
+})
 
 const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
 
@@ -138,19 +136,17 @@ test("when settings are written, then the difference is shown, what was there st
   assert.match(second.stdout, /^.*pi\.sh: nothing to change\n.*models\.json: nothing to change\nthen: /)
 })
 
-it.effect("when a file cannot be merged, then it is named, and no file is written", () =>
-  Effect.gen(function* () {
-    const home = yield* ownHome
-    const file = path.join(home, ".config/zed/settings.json")
-    mkdirSync(path.dirname(file), { recursive: true })
-    writeFileSync(file, '{ "theme": "One" } // mine')
-    const ran = yield* connect("zed --model m --window 8192 --url http://127.0.0.1:1 --write")
-    assert.strictEqual(ran.code, 1)
-    assert.include(ran.stderr, "settings.json: the file is not plain JSON: add by hand what connect prints")
-    assert.strictEqual(readFileSync(file, "utf8"), '{ "theme": "One" } // mine')
-    assert.isFalse(existsSync(path.join(home, ".config/tollgate/zed.sh")))
-  }).pipe(Effect.scoped, Effect.provide(Admin))
-)
+testWith(it.effect, Admin)("when a file cannot be merged, then it is named, and no file is written", function* () {
+  const home = yield* ownHome
+  const file = path.join(home, ".config/zed/settings.json")
+  mkdirSync(path.dirname(file), { recursive: true })
+  writeFileSync(file, '{ "theme": "One" } // mine')
+  const ran = yield* connect("zed --model m --window 8192 --url http://127.0.0.1:1 --write")
+  assert.strictEqual(ran.code, 1)
+  assert.include(ran.stderr, "settings.json: the file is not plain JSON: add by hand what connect prints")
+  assert.strictEqual(readFileSync(file, "utf8"), '{ "theme": "One" } // mine')
+  assert.isFalse(existsSync(path.join(home, ".config/tollgate/zed.sh")))
+})
 
 const refused: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
   [["connect", "emacs", "--model", "m"], /^tollgate: client must be codex, claude,/],

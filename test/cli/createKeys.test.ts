@@ -304,30 +304,26 @@ test("when a list of names is not clear, or keys would be shown on a terminal, t
   assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
 })
 
-it.effect(
-  "when a tenant has a live key of a name, then create-key makes another only when it is asked to",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* acme)
-      const registry = yield* Registry
-      const make = registry.createKey({ tenant: "acme", name: "laptop" })
-      const made = yield* Effect.all(
-        Array.from({ length: 4 }, () => Effect.option(make)),
-        {
-          concurrency: "unbounded"
-        }
-      )
-      const [prefix = ""] = made.flatMap((one) => (one._tag === "Some" ? [one.value.key.prefix] : []))
-      assert.lengthOf(yield* registry.listKeys("acme"), 1)
-      const again = ["create-key", "--tenant", "acme", "--name", "laptop"]
-      failsWith(
-        yield* tollgateHere(...again),
-        new RegExp(
-          `a live key named "laptop": ${prefix}\\. Use another name, revoke that key, or give --allow-dup`
-        )
-      )
-      succeeds(yield* tollgateHere(...again, "--allow-duplicate"))
-      for (const key of yield* registry.listKeys("acme")) yield* registry.revokeKey(key.prefix)
-      succeeds(yield* tollgateHere(...again))
-    }).pipe(Effect.provide(Admin))
-)
+testWith(it.effect, Admin)("when a tenant has a live key of a name, then create-key makes another only when it is asked to", function* () {
+  succeeds(yield* acme)
+  const registry = yield* Registry
+  const make = registry.createKey({ tenant: "acme", name: "laptop" })
+  const made = yield* Effect.all(
+    Array.from({ length: 4 }, () => Effect.option(make)),
+    {
+      concurrency: "unbounded"
+    }
+  )
+  const [prefix = ""] = made.flatMap((one) => (one._tag === "Some" ? [one.value.key.prefix] : []))
+  assert.lengthOf(yield* registry.listKeys("acme"), 1)
+  const again = ["create-key", "--tenant", "acme", "--name", "laptop"]
+  failsWith(
+    yield* tollgateHere(...again),
+    new RegExp(
+      `a live key named "laptop": ${prefix}\\. Use another name, revoke that key, or give --allow-dup`
+    )
+  )
+  succeeds(yield* tollgateHere(...again, "--allow-duplicate"))
+  for (const key of yield* registry.listKeys("acme")) yield* registry.revokeKey(key.prefix)
+  succeeds(yield* tollgateHere(...again))
+})

@@ -188,46 +188,42 @@ it("when a key has models of its own, then it may use those that its tenant may 
 })
 
 layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it) => {
-  it.effect(
-    "when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
-        const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
-        const set = (...args: ReadonlyArray<string>) =>
-          tollgateHere("set-models", "--key", prefix, ...args).pipe(Effect.provide(TestConsole.layer))
-        const status = Effect.fnUntraced(function* (key: string, model: string) {
-          return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
-        })
-        failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
-        failsWith(
-          yield* set("--models", ""),
-          /--yes must be given too, because the key could use no model then/
-        )
-        failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
-        const ran = yield* set("--models", "other:latest")
-        succeeds(ran)
-        assert.match(
-          ran.stderr,
-          /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
-        )
-        const allowed = tollgateWith(
-          Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("m:latest")]) })
-        )("set-models", "--key", prefix, "--models", "other", "--yes")
-        assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
-        yield* eventually(status(secret, "m"), (found) => found === 403)
-        assert.strictEqual(yield* status(secret, "m"), 403)
-        assert.strictEqual(yield* status(secret, "other"), 200)
-        assert.strictEqual(yield* status(free, "m"), 200)
-        const tags = yield* call("/api/tags", { secret })
-        assert.include(tags.text, "other:latest")
-        assert.notInclude(tags.text, '"m:latest"')
-        succeeds(yield* set("--models", "none"))
-        yield* eventually(status(secret, "m"), (found) => found === 200)
-        assert.strictEqual(yield* status(secret, "m"), 200)
-      })
-  )
+  testWith(it.effect)("when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before", function* () {
+    const registry = yield* Registry
+    const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
+    const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
+    const set = (...args: ReadonlyArray<string>) =>
+      tollgateHere("set-models", "--key", prefix, ...args).pipe(Effect.provide(TestConsole.layer))
+    const status = Effect.fnUntraced(function* (key: string, model: string) {
+      return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
+    })
+    failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
+    failsWith(
+      yield* set("--models", ""),
+      /--yes must be given too, because the key could use no model then/
+    )
+    failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
+    const ran = yield* set("--models", "other:latest")
+    succeeds(ran)
+    assert.match(
+      ran.stderr,
+      /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
+    )
+    const allowed = tollgateWith(
+      Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("m:latest")]) })
+    )("set-models", "--key", prefix, "--models", "other", "--yes")
+    assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
+    yield* eventually(status(secret, "m"), (found) => found === 403)
+    assert.strictEqual(yield* status(secret, "m"), 403)
+    assert.strictEqual(yield* status(secret, "other"), 200)
+    assert.strictEqual(yield* status(free, "m"), 200)
+    const tags = yield* call("/api/tags", { secret })
+    assert.include(tags.text, "other:latest")
+    assert.notInclude(tags.text, '"m:latest"')
+    succeeds(yield* set("--models", "none"))
+    yield* eventually(status(secret, "m"), (found) => found === 200)
+    assert.strictEqual(yield* status(secret, "m"), 200)
+  })
 })
 
 testWith(it.effect, Admin)(

@@ -454,26 +454,20 @@ test("when a day is not in the period, then its difference is not found", functi
   assert.isFalse((yield* prove("--since", "today")).right)
 })
 
-it.effect("when the gateways count in Redis, then the command reads their counters and mends them", () =>
-  Effect.gen(function* () {
-    const [caller, { url }, redis] = [yield* newCaller("acme"), yield* TestDatabase, yield* TestRedis]
-    yield* book(caller, 10)
-    yield* count(accountOf(caller), 3)
-    const environment = { DATABASE_URL: Redacted.value(url), REDIS_URL: redis.url }
-    const found = yield* tollgateWith(environment, ["reconcile"])
-    assert.strictEqual(found.code, 1, found.stdout + found.stderr)
-    assert.match(found.stdout, /counter of all time has 3 tokens; the ledger has 15/)
-    assert.strictEqual((yield* tollgateWith(environment, ["reconcile", "--repair"])).code, 0)
-    assert.strictEqual(yield* counted(caller), 15)
-    const without = yield* tollgateWith({ ...environment, REDIS_URL: "redis://127.0.0.1:1" }, ["reconcile"])
-    failsWith(without, /^tollgate: the counters cannot be read: check REDIS_URL/)
-  }).pipe(
-    Effect.provide(
-      layerRedisMeter({ leaseS: 30 }).pipe(
+testWith(it.effect, layerRedisMeter({ leaseS: 30 }).pipe(
         Layer.provide(layerReadyRedis),
         Layer.provideMerge(Layer.fresh(layerTestRedis)),
         Layer.provideMerge(Admin)
-      )
-    )
-  )
-)
+      ))("when the gateways count in Redis, then the command reads their counters and mends them", function* () {
+  const [caller, { url }, redis] = [yield* newCaller("acme"), yield* TestDatabase, yield* TestRedis]
+  yield* book(caller, 10)
+  yield* count(accountOf(caller), 3)
+  const environment = { DATABASE_URL: Redacted.value(url), REDIS_URL: redis.url }
+  const found = yield* tollgateWith(environment, ["reconcile"])
+  assert.strictEqual(found.code, 1, found.stdout + found.stderr)
+  assert.match(found.stdout, /counter of all time has 3 tokens; the ledger has 15/)
+  assert.strictEqual((yield* tollgateWith(environment, ["reconcile", "--repair"])).code, 0)
+  assert.strictEqual(yield* counted(caller), 15)
+  const without = yield* tollgateWith({ ...environment, REDIS_URL: "redis://127.0.0.1:1" }, ["reconcile"])
+  failsWith(without, /^tollgate: the counters cannot be read: check REDIS_URL/)
+})

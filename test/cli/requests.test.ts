@@ -85,56 +85,52 @@ test("when requests are listed, then they are the newest that match, the newest 
   )
 })
 
-it.effect("when rows are committed late or out of order, then the list that grows has each once", () =>
-  Effect.gen(function* () {
-    const { acme, umbra } = yield* setUp
-    const next = yield* makeFollower(yield* Records, { key: acme })
-    const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
-    yield* insert(acme)
-    assert.lengthOf(yield* follow, 1)
-    assert.deepStrictEqual(yield* follow, [])
+testWith(it.effect, World)("when rows are committed late or out of order, then the list that grows has each once", function* () {
+  const { acme, umbra } = yield* setUp
+  const next = yield* makeFollower(yield* Records, { key: acme })
+  const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
+  yield* insert(acme)
+  assert.lengthOf(yield* follow, 1)
+  assert.deepStrictEqual(yield* follow, [])
 
-    // Stamped now, visible when it is committed.
-    const other = Context.get(
-      yield* Layer.build(
-        Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
-      ),
-      SqlClient.SqlClient
-    )
-    yield* other`BEGIN`
-    const [late] = yield* Effect.provideService(
-      insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
-      SqlClient.SqlClient,
-      other
-    )
-    const early = yield* insert(acme)
-    assert.deepStrictEqual(
-      yield* follow,
-      early.map(({ id }) => id)
-    )
-    yield* other`COMMIT`
-    assert.deepStrictEqual(yield* follow, [late?.id])
-    assert.deepStrictEqual(yield* follow, [])
-    yield* insert(umbra)
-    const more = yield* insert(acme, { count: 20 })
-    assert.sameMembers(
-      yield* follow,
-      more.map(({ id }) => id)
-    )
-    assert.deepStrictEqual(yield* follow, [])
-  }).pipe(Effect.scoped, Effect.provide(World))
-)
+  // Stamped now, visible when it is committed.
+  const other = Context.get(
+    yield* Layer.build(
+      Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
+    ),
+    SqlClient.SqlClient
+  )
+  yield* other`BEGIN`
+  const [late] = yield* Effect.provideService(
+    insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
+    SqlClient.SqlClient,
+    other
+  )
+  const early = yield* insert(acme)
+  assert.deepStrictEqual(
+    yield* follow,
+    early.map(({ id }) => id)
+  )
+  yield* other`COMMIT`
+  assert.deepStrictEqual(yield* follow, [late?.id])
+  assert.deepStrictEqual(yield* follow, [])
+  yield* insert(umbra)
+  const more = yield* insert(acme, { count: 20 })
+  assert.sameMembers(
+    yield* follow,
+    more.map(({ id }) => id)
+  )
+  assert.deepStrictEqual(yield* follow, [])
+})
 
-it.effect("when many rows were written at one moment, then none is lost or repeated", () =>
-  Effect.gen(function* () {
-    const { acme } = yield* setUp
-    const records = yield* Records
-    const { now } = yield* records.writtenSince({}, undefined)
-    const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
-    const found = yield* records.writtenSince({}, now - 1000)
-    assert.deepStrictEqual(found.rows.map(({ request_id }) => request_id).toSorted(), ids.toSorted())
-  }).pipe(Effect.provide(World))
-)
+testWith(it.effect, World)("when many rows were written at one moment, then none is lost or repeated", function* () {
+  const { acme } = yield* setUp
+  const records = yield* Records
+  const { now } = yield* records.writtenSince({}, undefined)
+  const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
+  const found = yield* records.writtenSince({}, now - 1000)
+  assert.deepStrictEqual(found.rows.map(({ request_id }) => request_id).toSorted(), ids.toSorted())
+})
 
 const Shown = Schema.Struct({
   requests: Schema.Array(

@@ -33,6 +33,7 @@ import * as Metrics from "../../src/observability/Metrics.ts"
 import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
+import { testWith } from "../support/testWith.ts"
 
 const day = 86_400_000
 const requests = 8
@@ -265,19 +266,17 @@ const world = layerRegistry({
 }).pipe(Layer.provideMerge(TestPostgres), Layer.provideMerge(Layer.fresh(Metrics.layer)))
 
 layer(world, { excludeTestServices: true })("The twin of Postgres at random", (it) => {
-  it.effect("when it is asked what a real one is asked, then it has the same answers", () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<
-        PgClient.PgClient | SqlClient.SqlClient | Registry | Metrics.Metrics
-      >()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 24 }), (script) =>
-            Effect.runPromiseWith(context)(play(script))
-          ),
-          { numRuns: 12 }
-        )
+  testWith(it.effect)("when it is asked what a real one is asked, then it has the same answers", function* () {
+    const context = yield* Effect.context<
+      PgClient.PgClient | SqlClient.SqlClient | Registry | Metrics.Metrics
+    >()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 24 }), (script) =>
+          Effect.runPromiseWith(context)(play(script))
+        ),
+        { numRuns: 12 }
       )
-    })
-  )
+    )
+  })
 })

@@ -6,7 +6,7 @@ import { forgetAfterS, layerPostgres, Replicas } from "../../src/replicas/Replic
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { inWorld } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
 
 inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table of processes", (test, it) => {
@@ -103,45 +103,43 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
     assert.lengthOf(yield* list, 0)
   })
 
-  it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
-    Effect.gen(function* () {
-      const { list } = yield* Replicas
-      const seen = yield* Effect.scoped(
-        Effect.gen(function* () {
-          const metrics = yield* Metrics.Metrics
-          yield* metrics.probe({
-            name: "tollgate_breaker_state",
-            help: "x",
-            read: Effect.succeed(2)
-          })
-          yield* metrics.probe({
-            name: "tollgate_discovery_age_seconds",
-            help: "x",
-            read: Effect.succeed(Number.POSITIVE_INFINITY)
-          })
-          yield* metrics.probe({
-            name: "tollgate_ready",
-            help: "x",
-            labels: ["dependency"],
-            read: Effect.succeed([
-              { labels: { dependency: "cache" }, value: 0 },
-              { labels: { dependency: "database" }, value: 1 }
-            ])
-          })
-          yield* Layer.build(layerHeartbeat({ host: "pod-1", id: randomUUID() }))
-          return yield* eventually(list, (rows) => rows.length > 0)
+  testWith(it.effect, Metrics.layer)("when a process runs, then it reports its gauges; when it ends, then its row is gone", function* () {
+    const { list } = yield* Replicas
+    const seen = yield* Effect.scoped(
+      Effect.gen(function* () {
+        const metrics = yield* Metrics.Metrics
+        yield* metrics.probe({
+          name: "tollgate_breaker_state",
+          help: "x",
+          read: Effect.succeed(2)
         })
-      )
-      assert.deepInclude(seen[0], {
-        host: "pod-1",
-        gauges: {
-          "tollgate_ready{cache}": 0,
-          "tollgate_ready{database}": 1,
-          tollgate_breaker_state: 2,
-          tollgate_discovery_age_seconds: null
-        }
+        yield* metrics.probe({
+          name: "tollgate_discovery_age_seconds",
+          help: "x",
+          read: Effect.succeed(Number.POSITIVE_INFINITY)
+        })
+        yield* metrics.probe({
+          name: "tollgate_ready",
+          help: "x",
+          labels: ["dependency"],
+          read: Effect.succeed([
+            { labels: { dependency: "cache" }, value: 0 },
+            { labels: { dependency: "database" }, value: 1 }
+          ])
+        })
+        yield* Layer.build(layerHeartbeat({ host: "pod-1", id: randomUUID() }))
+        return yield* eventually(list, (rows) => rows.length > 0)
       })
-      assert.deepStrictEqual(yield* list, [])
-    }).pipe(Effect.provide(Metrics.layer))
-  )
+    )
+    assert.deepInclude(seen[0], {
+      host: "pod-1",
+      gauges: {
+        "tollgate_ready{cache}": 0,
+        "tollgate_ready{database}": 1,
+        tollgate_breaker_state: 2,
+        tollgate_discovery_age_seconds: null
+      }
+    })
+    assert.deepStrictEqual(yield* list, [])
+  })
 })

@@ -7,25 +7,24 @@ import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { Drain } from "../../../src/infra/Drain.ts"
 import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, test } from "./calls.ts"
+import { testWith } from "../../support/testWith.ts"
 
-it.live("when 400 streams are asked for at once, then all are under way at the same time", () =>
-  Effect.gen(function* () {
-    const backend = yield* makeFakeBackend
-    backend.always(stream([fake.chat("x")], { ends: "hang" }))
-    const layer = layerOllama({
-      url: new URL(backend.url),
-      connectTimeoutMs: 60_000,
-      firstByteTimeoutMs: 60_000,
-      idleTimeoutMs: 60_000
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
-    const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
-    const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
-      concurrency: "unbounded"
-    }).pipe(Effect.scoped, Effect.provide(layer))
-    assert.strictEqual(begun.length, 400)
-    assert.strictEqual(backend.requests.length, 400)
-  })
-)
+testWith(it.live)("when 400 streams are asked for at once, then all are under way at the same time", function* () {
+  const backend = yield* makeFakeBackend
+  backend.always(stream([fake.chat("x")], { ends: "hang" }))
+  const layer = layerOllama({
+    url: new URL(backend.url),
+    connectTimeoutMs: 60_000,
+    firstByteTimeoutMs: 60_000,
+    idleTimeoutMs: 60_000
+  }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
+  const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
+  const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
+    concurrency: "unbounded"
+  }).pipe(Effect.scoped, Effect.provide(layer))
+  assert.strictEqual(begun.length, 400)
+  assert.strictEqual(backend.requests.length, 400)
+})
 
 test(
   "when every connection for answers is taken, then a list and a ping are answered",

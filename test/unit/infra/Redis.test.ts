@@ -28,17 +28,13 @@ test("when the server has forgotten a script, then it is loaded again", function
   assert.strictEqual(yield* add(["n"], [3]), 5)
 })
 
-it.live(
-  "when a command is refused or not answered, then the two errors differ, and neither is a defect",
-  () =>
-    Effect.gen(function* () {
-      yield* ready
-      const redis = yield* Redis
-      yield* redis.send("SET", ["word", "x"])
-      const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
-      assert.match(String(refused.cause), /not an integer/)
-    }).pipe(Effect.provide(shared))
-)
+testWith(it.live, shared)("when a command is refused or not answered, then the two errors differ, and neither is a defect", function* () {
+  yield* ready
+  const redis = yield* Redis
+  yield* redis.send("SET", ["word", "x"])
+  const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
+  assert.match(String(refused.cause), /not an integer/)
+})
 
 test("when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself", function* () {
   yield* ready
@@ -65,18 +61,16 @@ test("when the server is frozen, then a command fails in time and is never sent 
   assert.isAtMost(Number(yield* redis.send("GET", ["n"])), 1)
 })
 
-it.live("when there is no server, then the client is built", () =>
-  Effect.gen(function* () {
-    const server = yield* TestRedisServer
-    yield* server.kill
-    yield* Effect.gen(function* () {
-      const redis = yield* Redis
-      yield* Effect.flip(redis.send("PING", []))
-      yield* server.start
-      yield* ready
-    }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
-  }).pipe(Effect.provide(layerPrivateRedis()))
-)
+testWith(it.live, layerPrivateRedis())("when there is no server, then the client is built", function* () {
+  const server = yield* TestRedisServer
+  yield* server.kill
+  yield* Effect.gen(function* () {
+    const redis = yield* Redis
+    yield* Effect.flip(redis.send("PING", []))
+    yield* server.start
+    yield* ready
+  }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
+})
 
 /** Looks at the counter `n` until it is `count`, twice: whoever was answered in between has its answer. */
 const looker = `
@@ -106,22 +100,20 @@ const busyUntil = (url: string, count: number) =>
     while (performance.now() < until);
   })
 
-it.live("when this process was too busy to write or read, then a command is not taken for unanswered", () =>
-  Effect.gen(function* () {
-    yield* ready
-    const redis = yield* Redis
-    const { url } = yield* TestRedis
-    const sent = redis.send("INCR", ["n"])
-    assert.deepStrictEqual(yield* Effect.all([sent, busyUntil(url, 1)], { concurrency: 2 }), [1, undefined])
-    const written = Effect.andThen(
-      Effect.callback<void>((resume) => void setImmediate(resume, Effect.void)),
-      busyUntil(url, 2)
-    )
-    assert.deepStrictEqual(yield* Effect.all([sent, written], { concurrency: 2 }), [2, undefined])
-    // The server answers in turn: what came before a later command is answered.
-    const asked = Effect.all([redis.server, redis.send("INCR", ["n"]), busyUntil(url, 3)], {
-      concurrency: 3
-    })
-    assert.isNotEmpty((yield* asked)[0].version, "what the server says of itself")
-  }).pipe(Effect.provide(shared))
-)
+testWith(it.live, shared)("when this process was too busy to write or read, then a command is not taken for unanswered", function* () {
+  yield* ready
+  const redis = yield* Redis
+  const { url } = yield* TestRedis
+  const sent = redis.send("INCR", ["n"])
+  assert.deepStrictEqual(yield* Effect.all([sent, busyUntil(url, 1)], { concurrency: 2 }), [1, undefined])
+  const written = Effect.andThen(
+    Effect.callback<void>((resume) => void setImmediate(resume, Effect.void)),
+    busyUntil(url, 2)
+  )
+  assert.deepStrictEqual(yield* Effect.all([sent, written], { concurrency: 2 }), [2, undefined])
+  // The server answers in turn: what came before a later command is answered.
+  const asked = Effect.all([redis.server, redis.send("INCR", ["n"]), busyUntil(url, 3)], {
+    concurrency: 3
+  })
+  assert.isNotEmpty((yield* asked)[0].version, "what the server says of itself")
+})

@@ -63,19 +63,13 @@ for (const [store, layer] of Object.entries(stores)) {
   }
 }
 
-it.effect("when a reservation was requested a lease ago, then its lease may have ended, and not before", () =>
-  Effect.gen(function* () {
-    const [{ lapsed, now }, { step }] = [yield* LeaseKeeper, yield* WallClock]
-    const since = now()
-    yield* step(hourMs)
-    yield* TestClock.adjust(leaseS * 1000 - 1)
-    assert.isFalse(lapsed(since))
-    yield* step(-hourMs)
-    yield* TestClock.adjust(1)
-    assert.isTrue(lapsed(since))
-  }).pipe(
-    Effect.provide(
-      stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer))
-    )
-  )
-)
+testWith(it.effect, stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer)))("when a reservation was requested a lease ago, then its lease may have ended, and not before", function* () {
+  const [{ lapsed, now }, { step }] = [yield* LeaseKeeper, yield* WallClock]
+  const since = now()
+  yield* step(hourMs)
+  yield* TestClock.adjust(leaseS * 1000 - 1)
+  assert.isFalse(lapsed(since))
+  yield* step(-hourMs)
+  yield* TestClock.adjust(1)
+  assert.isTrue(lapsed(since))
+})
