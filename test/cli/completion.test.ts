@@ -12,7 +12,9 @@ import { testWith } from "../support/testWith.ts"
 
 const script = path.resolve(import.meta.dirname, "../../deploy/completion.bash")
 
-testWith(it.effect, Admin)("when Tab is pressed after --tenant or --key, then the names that fit are offered", function* () {
+const test = testWith(it.effect, Admin)
+
+test("when Tab is pressed after --tenant or --key, then the names that fit are offered", function* () {
   const folder = mkdtempSync(path.join(tmpdir(), "tollgate-completion-"))
   for (const name of ["acme", "acme two", "other"])
     succeeds(yield* tollgateHere("create-tenant", "--name", name))

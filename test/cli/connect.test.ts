@@ -67,7 +67,9 @@ const keyFileIn = (home: string) => {
   return file
 }
 
-testWith(it.effect, Admin)("when a surface is off, then connect says how to switch it on; when it is on, then nothing", function* () {
+const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
+
+test("when a surface is off, then connect says how to switch it on; when it is on, then nothing", function* () {
   const off = yield* Effect.flatMap(address, (url) =>
     connect("codex --model m --window 16384", "--url", url)
   ).pipe(Effect.provide(gateway([])))
@@ -86,8 +88,6 @@ testWith(it.effect, Admin)("when a surface is off, then connect says how to swit
     "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
   )
 })
-
-const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
 
 test("when the key may not use the model, or the window is not known, then connect says so", function* () {
   const file = keyFileIn(yield* ownHome)
@@ -136,7 +136,7 @@ test("when settings are written, then the difference is shown, what was there st
   assert.match(second.stdout, /^.*pi\.sh: nothing to change\n.*models\.json: nothing to change\nthen: /)
 })
 
-testWith(it.effect, Admin)("when a file cannot be merged, then it is named, and no file is written", function* () {
+test("when a file cannot be merged, then it is named, and no file is written", function* () {
   const home = yield* ownHome
   const file = path.join(home, ".config/zed/settings.json")
   mkdirSync(path.dirname(file), { recursive: true })
@@ -148,27 +148,16 @@ testWith(it.effect, Admin)("when a file cannot be merged, then it is named, and 
   assert.isFalse(existsSync(path.join(home, ".config/tollgate/zed.sh")))
 })
 
-const refused: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
-  [["connect", "emacs", "--model", "m"], /^tollgate: client must be codex, claude,/],
-  [["connect", "pi"], /--model is required/],
-  [
-    ["connect", "pi", "--model", "m", "--url", "https://gateway.example/v1"],
-    /--url must be an address .* without a path/
-  ],
-  [
-    ["connect", "pi", "--model", "m", "--key-file", "/nowhere/key"],
-    /--key-file must be a file that can be read/
-  ],
-  [["connect", "pi", "--model", "m", "--window", "5"], /--window must be 1024 tokens or more/],
-  [
-    ["connect", "pi", "--model", "m", "--window", "2000", "--max-output", "2000"],
-    /--max-output must be from 1 to less/
-  ],
-  [["connect", "pi", "--model", "m", "--key", "tg_x"], /unknown option --key/]
-]
+const refused = [
+  ["emacs --model m", /^tollgate: client must be codex, claude,/],
+  ["pi", /--model is required/],
+  ["pi --model m --url https://gateway.example/v1", /--url must be an address .* without a path/],
+  ["pi --model m --key-file /nowhere/key", /--key-file must be a file that can be read/],
+  ["pi --model m --window 5", /--window must be 1024 tokens or more/],
+  ["pi --model m --window 2000 --max-output 2000", /--max-output must be from 1 to less/],
+  ["pi --model m --key tg_x", /unknown option --key/]
+] as const
 
-it.effect("when connect is refused, then it is one line that names what to change", () =>
-  Effect.forEach(refused, ([args, message]) =>
-    Effect.map(tollgateHere(...args), (ran) => failsWith(ran, message))
-  ).pipe(Effect.provide(Admin))
-)
+test("when connect is refused, then it is one line that names what to change", function* () {
+  for (const [line, message] of refused) failsWith(yield* connect(line), message)
+})

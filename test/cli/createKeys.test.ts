@@ -4,12 +4,11 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
-import { Effect, Layer, Redacted, Schema } from "effect"
+import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
-import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
-import { quickHash } from "../support/quickHash.ts"
-import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { TestDatabase } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, start, succeeds } from "./tollgate.ts"
@@ -33,11 +32,6 @@ const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
         .slice(1)
         .map((line) => line.split(","))
     : []
-
-const Quick = layerPostgres({
-  defaults: { rpm: 60, tpm: 100_000, concurrent: 4 },
-  hash: quickHash
-}).pipe(Layer.provideMerge(TestPostgres))
 
 const acme = tollgateHere("create-tenant", "--name", "acme", "--allow-all-models")
 
@@ -104,10 +98,10 @@ it.live(
       assert.strictEqual(statSync(out).mode & 0o777, 0o600)
       assert.strictEqual(statSync(`${out}.unused`).mode & 0o777, 0o600)
       assert.match(last.stderr, /names had a live key and got no other:\n {2}tg_\w+ {2}person-000\n/)
-    }).pipe(Effect.provide([Quick, TestConsole.layer]))
+    }).pipe(Effect.provide([Admin, TestConsole.layer]))
 )
 
-const test = testWith(it.effect, Quick)
+const test = testWith(it.effect, Admin)
 
 test("when keys cannot be stored, then none is in force", function* () {
   succeeds(yield* acme)
@@ -304,7 +298,7 @@ test("when a list of names is not clear, or keys would be shown on a terminal, t
   assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
 })
 
-testWith(it.effect, Admin)("when a tenant has a live key of a name, then create-key makes another only when it is asked to", function* () {
+test("when a tenant has a live key of a name, then create-key makes another only when it is asked to", function* () {
   succeeds(yield* acme)
   const registry = yield* Registry
   const make = registry.createKey({ tenant: "acme", name: "laptop" })

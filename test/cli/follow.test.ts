@@ -10,7 +10,9 @@ import { insert } from "./auditRows.ts"
 import { failsWith, start, tollgateWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
-testWith(it.live)("when the database restarts, freezes or is away for seconds, then a list that grows goes on, and has each row once", function* () {
+const test = testWith(it.live)
+
+test("when the database restarts, freezes or is away for seconds, then a list that grows goes on, and has each row once", function* () {
   // A killed server loses none of its commits.
   const cluster = yield* makePostgresClusterWith(
     { synchronous_commit: "on" },
@@ -95,7 +97,7 @@ testWith(it.live)("when the database restarts, freezes or is away for seconds, t
   for (const { error } of messages) assert.match(error.message, /^the database .*; trying again$/)
 })
 
-testWith(it.live)("when a list that grows cannot begin, then it ends with the reason instead of waiting", function* () {
+test("when a list that grows cannot begin, then it ends with the reason instead of waiting", function* () {
   const DATABASE_URL = "postgres://127.0.0.1:1/none"
   failsWith(yield* tollgateWith({ DATABASE_URL }, ["requests", "--follow"]), /cannot be reached/)
 })

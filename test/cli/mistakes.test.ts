@@ -1,5 +1,5 @@
 /** No costly mistake in silence: what commands say before and after a change, and what they refuse. */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
@@ -13,7 +13,7 @@ import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 
 const withModels = tollgateWith(
   Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
@@ -187,8 +187,8 @@ it("when a key has models of its own, then it may use those that its tenant may 
   assert.deepStrictEqual(names(grantOf("all", [])), [])
 })
 
-layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it) => {
-  testWith(it.effect)("when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before", function* () {
+inWorld(layerGateway())("the models of a key", (test) => {
+  test("when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before", function* () {
     const registry = yield* Registry
     const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
     const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
@@ -226,16 +226,13 @@ layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it)
   })
 })
 
-testWith(it.effect, Admin)(
-  "when the model server is older than what is supported, then status warns of it and names its version",
-  function* () {
-    const old = Layer.mock(Backend, {
-      guards,
-      models: Effect.succeed([modelNamed("a:1")]),
-      ping: Effect.succeed({ tooOld: "0.24.0" })
-    })
-    const ran = yield* tollgateWith(old)("status")
-    assert.match(ran.stdout, /backend version +warning +0\.24\.0/i)
-    assert.include(ran.stdout, "take Ollama 0.33 or later")
-  }
-)
+test("when the model server is older than what is supported, then status warns of it and names its version", function* () {
+  const old = Layer.mock(Backend, {
+    guards,
+    models: Effect.succeed([modelNamed("a:1")]),
+    ping: Effect.succeed({ tooOld: "0.24.0" })
+  })
+  const ran = yield* tollgateWith(old)("status")
+  assert.match(ran.stdout, /backend version +warning +0\.24\.0/i)
+  assert.include(ran.stdout, "take Ollama 0.33 or later")
+})

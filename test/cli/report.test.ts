@@ -113,7 +113,9 @@ const reported = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-testWith(it.effect, World)("when requests ended in every way, then each report adds up to the ledger and to the errors of the audit", function* () {
+const test = testWith(it.effect, World)
+
+test("when requests ended in every way, then each report adds up to the ledger and to the errors of the audit", function* () {
   const callers = [yield* newCaller("acme"), yield* newCaller("acme"), yield* newCaller("umbra")]
   yield* traffic(callers)
   for (const tenant of [null, "acme"]) {

@@ -42,7 +42,7 @@ const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-const test = testWith(it.effect, Admin)
+const test = testWith(it.effect, World)
 
 test("when requests are listed, then they are the newest that match, the newest last, as the client saw them", function* () {
   const sql = yield* SqlClient.SqlClient
@@ -85,7 +85,7 @@ test("when requests are listed, then they are the newest that match, the newest 
   )
 })
 
-testWith(it.effect, World)("when rows are committed late or out of order, then the list that grows has each once", function* () {
+test("when rows are committed late or out of order, then the list that grows has each once", function* () {
   const { acme, umbra } = yield* setUp
   const next = yield* makeFollower(yield* Records, { key: acme })
   const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
@@ -123,7 +123,7 @@ testWith(it.effect, World)("when rows are committed late or out of order, then t
   assert.deepStrictEqual(yield* follow, [])
 })
 
-testWith(it.effect, World)("when many rows were written at one moment, then none is lost or repeated", function* () {
+test("when many rows were written at one moment, then none is lost or repeated", function* () {
   const { acme } = yield* setUp
   const records = yield* Records
   const { now } = yield* records.writtenSince({}, undefined)

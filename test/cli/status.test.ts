@@ -1,6 +1,6 @@
 /** `tollgate status` and `tollgate doctor`: what they say, and their exit codes. */
 import { EventEmitter } from "node:events"
-import { assert, it, layer, vi } from "@effect/vitest"
+import { assert, it, vi } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { type Check, checkTable, clockCheck, failed, ok } from "../../cli/checks/Check.ts"
@@ -15,7 +15,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds, tollgateWith } from "./tollgate.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 
 const Status = Schema.Struct({
   version: Schema.String,
@@ -36,10 +36,8 @@ const Status = Schema.Struct({
 const stateOf = ({ checks }: typeof Status.Type, name: string) =>
   checks.find((check) => check.name === name)?.state
 
-layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
-  excludeTestServices: true
-})("a gateway that runs", (it) => {
-  testWith(it.effect)("when all is well, then status shows the replica and exits with 0, and doctor agrees", function* () {
+inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("a gateway that runs", (test, it) => {
+  test("when all is well, then status shows the replica and exits with 0, and doctor agrees", function* () {
     const [{ url }, redis, fake] = [yield* TestDatabase, yield* TestRedis, yield* Fake]
     const environment = {
       DATABASE_URL: Redacted.value(url),
@@ -81,7 +79,6 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
     assert.match(after.stdout, /replicas +failed +no gateway runs/)
   })
 
-  const test = testWith(it.effect)
 
   test("when a store does not answer, then both say the actual error and exit with 1", function* () {
     const environment = {
@@ -132,7 +129,9 @@ layer(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake), {
   })
 })
 
-testWith(it.effect, Admin)("when a store is down, then the replicas that miss it are no second line", function* () {
+const test = testWith(it.effect, Admin)
+
+test("when a store is down, then the replicas that miss it are no second line", function* () {
   const sql = yield* SqlClient.SqlClient
   const report = Effect.fnUntraced(function* (gauge: string) {
     yield* sql`DELETE FROM replicas`
@@ -147,14 +146,14 @@ testWith(it.effect, Admin)("when a store is down, then the replicas that miss it
   assert.match(yield* report("tollgate_ready{cache}"), /replicas +failed +1 of 1 refuse requests/)
 })
 
-testWith(it.effect, Admin)("when no gateway has reported, then status exits with 1 and says so", function* () {
+test("when no gateway has reported, then status exits with 1 and says so", function* () {
   const { code, stdout } = yield* tollgateHere("status")
   assert.strictEqual(code, 1)
   assert.match(stdout, /schema +ok/)
   assert.match(stdout, /replicas +failed +no gateway runs/)
 })
 
-testWith(it.effect)("when Redis answers at once or does not, then nothing is left that keeps the command from ending", function* () {
+test("when Redis answers at once or does not, then nothing is left that keeps the command from ending", function* () {
   // The process has timers of others, which end when they like.
   yield* Effect.acquireRelease(
     Effect.sync(() => vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })),

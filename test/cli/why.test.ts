@@ -1,5 +1,5 @@
 /** Why requests were refused: what the audit stores, and the sentence of `requests` and `show-request`. */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import { samples } from "../../build/openapi/errors.ts"
@@ -22,7 +22,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { tollgateBeside } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld } from "../support/testWith.ts"
 
 it("when there is an error of any kind, then the audit has a fixed reason, and a sentence says what to do", () => {
   const errors: ReadonlyArray<GatewayError> = [
@@ -83,8 +83,8 @@ const Row = Schema.Struct({
   )
 })
 
-layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", (it) => {
-  testWith(it.effect)("when requests are refused, then operators read why and what to do, and clients what they always read", function* () {
+inWorld(layerGateway())("the reason of a refusal", (test) => {
+  test("when requests are refused, then operators read why and what to do, and clients what they always read", function* () {
     const [fake, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
     const [some, poor, ended] = [
       yield* newKey({ models: ["m", "gone:1"], scopes: ["chat"] }),

@@ -34,8 +34,10 @@ const twin = () =>
 suite("QueueStore in Redis", twin)
 properties("QueueStore in Redis", twin, { runs: 120 })
 
+const test = testWith(it.effect, twin())
+
 describe("a loss", () => {
-  testWith(it.effect, twin())("when all replicas that knew each other have named their requests, then places are given before the time is over", function* () {
+  test("when all replicas that knew each other have named their requests, then places are given before the time is over", function* () {
     const replicas = yield* Replicas
     const [a, b] = [yield* replicas.of("a"), yield* replicas.of("b")]
     const bounds = { places: 2, depth: 8 }
@@ -58,7 +60,7 @@ describe("a loss", () => {
 })
 
 describe("three replicas", () => {
-  testWith(it.effect, twin())("when they ask at once, then no place is given twice and no call is lost", function* () {
+  test("when they ask at once, then no place is given twice and no call is lost", function* () {
     const replicas = yield* Replicas
     const stores = yield* Effect.forEach(["a", "b", "c"], replicas.of)
     const bounds = { places: 2, depth: 1000 }

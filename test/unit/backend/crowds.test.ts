@@ -9,7 +9,9 @@ import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, stream, test } from "./calls.ts"
 import { testWith } from "../../support/testWith.ts"
 
-testWith(it.live)("when 400 streams are asked for at once, then all are under way at the same time", function* () {
+const test = testWith(it.live)
+
+test("when 400 streams are asked for at once, then all are under way at the same time", function* () {
   const backend = yield* makeFakeBackend
   backend.always(stream([fake.chat("x")], { ends: "hang" }))
   const layer = layerOllama({
