@@ -2,19 +2,13 @@ import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema } from "effect"
-import { Backend } from "../../src/backend/Backend.ts"
-import { modelNamed } from "../support/permits.ts"
-import { guards } from "../../src/backend/ollama/guards/guards.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Schema } from "effect"
+import { Admin, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
-const backend = Layer.mock(Backend, {
-  guards,
-  models: Effect.succeed([modelNamed("llama3.2:3b"), modelNamed("big:latest")])
-})
-const tollgate = tollgateWith(backend)
+const tollgate = tollgateWithModels("llama3.2:3b", "big:latest")
+
 const Aliases = Schema.Struct({
   model_aliases: Schema.Array(Schema.Struct({ alias: Schema.String, model: Schema.String }))
 })
@@ -53,29 +47,12 @@ test("when an alias gets defaults, then they are shown, kept, changed, exported 
   const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-system-")), "tone.txt")
   writeFileSync(file, "Be brief.\n")
   const long = ["--alias", "long:latest=llama3.2:3b"]
-  const first = yield* set(
-    "--allow-all",
-    ...long,
-    "--num-ctx",
-    "32k",
-    "--think",
-    "off",
-    "--system-file",
-    file
-  )
+  const first = yield* set(..."--allow-all --num-ctx 32k --think off --system-file".split(" "), file, ...long)
   assert.include(first.stdout, "long=llama3.2:3b (num_ctx 32,000, think off, system)")
   const Defaults = Schema.Struct({
     alias_defaults: Schema.Array(Schema.Record(Schema.String, Schema.Unknown))
   })
-  const changed = yield* set(
-    "--alias",
-    "long=big,other=big",
-    "--num-ctx",
-    "8192",
-    "--think",
-    "none",
-    "--json"
-  )
+  const changed = yield* set(..."--alias long=big,other=big --num-ctx 8192 --think none --json".split(" "))
   assert.deepStrictEqual((yield* json(Defaults, changed)).alias_defaults, [
     { name: "long", num_ctx: 8192, system: "Be brief." },
     { name: "other", num_ctx: 8192 }

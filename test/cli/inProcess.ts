@@ -17,6 +17,7 @@ import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
 import { Books, Counters, layerPostgres as layerBooks } from "../../src/admin/books/Books.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres as layerReplicas, Replicas } from "../../src/replicas/Replicas.ts"
+import { modelNamed } from "../support/permits.ts"
 import { quickHash } from "../support/quickHash.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
@@ -84,6 +85,13 @@ export const tollgateWith =
 
 /** With a model server that does not answer. */
 export const tollgateHere = tollgateWith(noBackend)
+
+/** The words of one line. */
+export const line = (text: string) => tollgateHere(...text.split(" "))
+
+/** With a model server that has these models. */
+export const tollgateWithModels = (...names: ReadonlyArray<string>) =>
+  tollgateWith(Layer.mock(Backend, { guards, models: Effect.succeed(names.map(modelNamed)) }))
 
 /** The same beside a gateway, whose tests have no console of their own. */
 export const tollgateBeside = (...args: ReadonlyArray<string>) =>

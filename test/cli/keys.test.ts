@@ -4,7 +4,7 @@ import { Effect, Redacted, Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgateWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -103,9 +103,7 @@ test("when a key is created with --json, then nothing but the JSON is printed", 
   assert.strictEqual(ran.stderr, "")
   yield* json(Schema.Struct({ secret: Schema.String, prefix: Schema.String }), ran)
   failsWith(
-    yield* tollgateHere(
-      ..."create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01".split(" ")
-    ),
+    yield* line("create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01"),
     /--expires-at must be left out when --expires-in is given/
   )
   failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)

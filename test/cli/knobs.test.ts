@@ -5,11 +5,9 @@ import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
-
-const line = (text: string) => tollgateHere(...text.split(" "))
 
 const test = testWith(it.effect, Admin)
 
@@ -64,16 +62,7 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
     allow_all_models: true,
     allowed_models: ["a:1", "b:latest"]
   })
-  const none = yield* tollgateHere(
-    "set-models",
-    "--tenant",
-    "knobs",
-    "--no-allow-all",
-    "--models",
-    "",
-    "--yes",
-    "--json"
-  )
+  const none = yield* line("set-models --tenant knobs --no-allow-all --yes --json --models ")
   assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
 
   const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })

@@ -11,13 +11,11 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { modelNamed } from "../support/permits.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Admin, tollgateHere, tollgateWith, tollgateWithModels } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
 
-const withModels = tollgateWith(
-  Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
-)
+const withModels = tollgateWithModels("a:1", "b:latest")
 
 it("when a number is written as people write it, then it is read, and nothing that is unclear", () => {
   for (const [text, value] of [
@@ -209,9 +207,10 @@ inWorld(layerGateway())("the models of a key", (test) => {
       ran.stderr,
       /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
     )
-    const allowed = tollgateWith(
-      Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("m:latest")]) })
-    )("set-models", "--key", prefix, "--models", "other", "--yes")
+    const allowed = tollgateWithModels("m:latest")(
+      ..."set-models --models other --yes --key".split(" "),
+      prefix
+    )
     assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
     yield* eventually(status(secret, "m"), (found) => found === 403)
     assert.strictEqual(yield* status(secret, "m"), 403)

@@ -3,18 +3,13 @@ import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
 import { SqlClient } from "effect/sql"
-import { Backend } from "../../src/backend/Backend.ts"
-import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { modelNamed } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Admin, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
 
-const models = ["llama3.2:3b", "big:latest"].map(modelNamed)
-const tollgate = tollgateWith(Layer.mock(Backend, { guards, models: Effect.succeed(models) }))
+const tollgate = tollgateWithModels("llama3.2:3b", "big:latest")
 const line = (text: string) => tollgate(...text.split(" "))
 
 const test = testWith(it.effect, Admin)

@@ -13,10 +13,9 @@ import { sql } from "../support/sql.ts"
 import { testWith } from "../support/testWith.ts"
 import { eventually } from "../support/wait.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
 
-const line = (text: string) => tollgateHere(...text.split(" "))
 const Lines = Schema.Array(Schema.Struct({ type: Schema.String }))
 
 testWith(it.effect, Admin)(
