@@ -10,6 +10,7 @@ import {
   call,
   eventually,
   Fake,
+  firstFrames,
   Gateway,
   hello,
   layerGateway,
@@ -28,11 +29,6 @@ const tollgate = (...args: ReadonlyArray<string>) =>
 
 const Usage = Schema.fromJsonString(
   Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
-)
-
-/** Answers that have begun in this gateway. */
-const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
-  Number(/^tollgate_backend_first_frame_seconds_count\{model="m:latest"\} (\d+)$/m.exec(text)?.[1] ?? 0)
 )
 
 inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))("the main job", (test) => {

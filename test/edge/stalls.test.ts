@@ -4,7 +4,7 @@ import { Effect } from "effect"
 import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { rawRequest } from "../support/RawClient.ts"
+import { rawPost } from "../support/RawClient.ts"
 import { inWorld } from "../support/testWith.ts"
 
 /** An answer may be so large that it fills the kernel's buffers. */
@@ -18,19 +18,7 @@ inWorld(layerGateway(env))("a client that stops reading", (test) => {
     const socket = connect(Number(new URL(url).port), "127.0.0.1")
     yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
     socket.on("error", () => socket.destroy())
-    const body = JSON.stringify(hello())
-    socket.write(
-      rawRequest(
-        "POST",
-        "/api/chat",
-        [
-          `Authorization: Bearer ${secret}`,
-          "Content-Type: application/json",
-          `Content-Length: ${body.length}`
-        ],
-        body
-      )
-    )
+    socket.write(rawPost("/api/chat", secret, JSON.stringify(hello()), []))
     // Takes the head and the first frames, then never reads again.
     yield* Effect.callback<void>((resume) => {
       socket.once("data", () => {

@@ -9,7 +9,7 @@ import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.
 import { layerInMemory } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
-import { posting } from "../../support/posting.ts"
+import { ask } from "../../support/posting.ts"
 
 const test = testWith(it.live)
 
@@ -35,9 +35,9 @@ test("when the audit is down and the model server breaks off, then the client re
   )
   const takeDown: Effect.Effect<void> = Effect.suspend(() => Context.get(services, AuditMemory).setDown(true))
   const { address } = Context.get(services, HttpServer.HttpServer)
-  const text = yield* Effect.promise(async () => {
-    const chat = posting(key.secret, { model: "m", messages: [{ role: "user", content: "hi" }] })
-    return (await fetch(new URL("/api/chat", HttpServer.formatAddress(address)), chat)).text()
+  const { text } = yield* ask(`${HttpServer.formatAddress(address)}/api/chat`, {
+    secret: key.secret,
+    body: { model: "m", messages: [{ role: "user", content: "hi" }] }
   })
   const lines = text.trim().split("\n")
   assert.include(lines[0], '"content":"a"')
