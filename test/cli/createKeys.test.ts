@@ -5,7 +5,6 @@ import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
 import { Effect, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { Registry } from "../../src/admin/Registry.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
@@ -13,6 +12,7 @@ import { eventually } from "../support/wait.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, start, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
 
@@ -40,7 +40,6 @@ const importing = (names: string, out: string, ...more: ReadonlyArray<string>) =
 
 /** Every live key has one line, and its text is right. */
 const assertComplete = Effect.fnUntraced(function* (out: string, names: ReadonlyArray<string>) {
-  const sql = yield* SqlClient.SqlClient
   const keys = yield* sql<{ name: string; prefix: string; hash: string }>`
     SELECT name, prefix, hash FROM api_keys WHERE status = 'active' ORDER BY name`
   assert.deepStrictEqual(
@@ -62,7 +61,6 @@ it.live(
   () =>
     Effect.gen(function* () {
       succeeds(yield* acme)
-      const sql = yield* SqlClient.SqlClient
       const { url } = yield* TestDatabase
       const names = Array.from({ length: 250 }, (_, at) => `person-${String(at).padStart(3, "0")}`)
       const [people, out] = [fileOf(names.join("\n")), path.join(folder, "killed.csv")]

@@ -1,13 +1,13 @@
 /** `list-keys` and `show-key`: what an operator sees of keys, and why one does not work. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgateWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const Keys = Schema.Array(
   Schema.Struct({
@@ -34,7 +34,6 @@ const twoTenants = Effect.gen(function* () {
 const test = testWith(it.effect, Admin)
 
 test("when no tenant is named, then the keys of all are listed, with limits, budgets and last use", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [laptop, server] = yield* twoTenants
   succeeds(yield* tollgateHere("set-budget", "--key", prefixOf(server), "--daily", "5000"))
   yield* sql`INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,

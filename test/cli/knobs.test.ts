@@ -3,11 +3,11 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const test = testWith(it.effect, Admin)
 
@@ -20,7 +20,6 @@ test("when any combination of budgets is set, then it is shown with what was spe
   )
   const set = yield* line(`set-budget --key ${prefix} --daily 0 --total 9007199254740991 --json`)
   succeeds(set)
-  const sql = yield* SqlClient.SqlClient
   yield* sql`
         INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
         SELECT id, tenant_id, d::date, 1, 10, 5 FROM api_keys,
@@ -80,7 +79,6 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
   assert.include((yield* line("disable-tenant --tenant knobs")).stdout, "disabled")
   assert.include((yield* line("list-tenants")).stdout, "knobs")
   succeeds(yield* line("enable-tenant --tenant knobs"))
-  const sql = yield* SqlClient.SqlClient
   yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
   assert.include((yield* line("list-keys --tenant knobs")).stdout, "expired")
 })
@@ -127,7 +125,6 @@ test("when one end user of a key has rules, then its name is checked, and they a
   const prefix = prefixOf(
     (yield* line("create-key --tenant persons --name webui --end-user-header X-User")).stdout
   )
-  const sql = yield* SqlClient.SqlClient
   yield* sql`
     INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
       tokens_in, tokens_out, status, latency_ms, client_ip, end_user)

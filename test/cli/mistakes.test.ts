@@ -1,7 +1,6 @@
 /** No costly mistake in silence: what commands say before and after a change, and what they refuse. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { readNumber } from "../../cli/flags.ts"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -14,6 +13,7 @@ import { modelNamed } from "../support/permits.ts"
 import { Admin, tollgateHere, tollgateWith, tollgateWithModels } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const withModels = tollgateWithModels("a:1", "b:latest")
 
@@ -103,7 +103,6 @@ test("when a key or a tenant is changed, then it is said whom it hits and what w
 })
 
 test("when a tenant is renamed or deleted, then its keys stay, and only one that was never used goes", function* () {
-  const sql = yield* SqlClient.SqlClient
   for (const name of ["acme", "typo", "used"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
   succeeds(yield* tollgateHere("create-key", "--tenant", "acme", "--name", "k"))
   failsWith(
@@ -143,7 +142,7 @@ test("when a tenant is renamed or deleted, then its keys stay, and only one that
 const Keys = Schema.Array(Schema.Struct({ prefix: Schema.String }))
 
 test("when a key moves to another tenant, then those of its account move along, and the ledger stays as it is", function* () {
-  const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
+  const registry = yield* Registry
   for (const name of ["from", "to"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
   const { key } = yield* registry.createKey({ tenant: "from", name: "k" })
   yield* registry.changeKey(key.prefix, { budgetTotal: 100 })

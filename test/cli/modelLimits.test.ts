@@ -3,11 +3,11 @@ import { mkdtempSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
-import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { testWith } from "../support/testWith.ts"
 import { Admin, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
+import { sql } from "../support/sql.ts"
 
 const tollgate = tollgateWithModels("llama3.2:3b", "big:latest")
 const line = (text: string) => tollgate(...text.split(" "))
@@ -15,7 +15,6 @@ const line = (text: string) => tollgate(...text.split(" "))
 const test = testWith(it.effect, Admin)
 
 test("when a key and a tenant have limits for models, then they are checked, shown, shared, exported, applied and removed", function* () {
-  const sql = yield* SqlClient.SqlClient
   succeeds(yield* line("create-tenant --name acme --allow-all-models"))
   const prefix = prefixOf((yield* line("create-key --tenant acme --name anna")).stdout)
   const refusals = [

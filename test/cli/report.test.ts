@@ -4,7 +4,6 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { reportColumns } from "../../src/admin/records/report.ts"
 import { Audit } from "../../src/audit/Audit.ts"
@@ -17,13 +16,14 @@ import { csv } from "../../cli/csv.ts"
 import { tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const World = layerRegistry({ defaults: { rpm: 60, tpm: 100_000, concurrent: 4 } }).pipe(
   Layer.provideMerge(liveWorld)
 )
 
 const newCaller = Effect.fnUntraced(function* (tenant: string) {
-  const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+  const registry = yield* Registry
   yield* Effect.ignore(registry.createTenant({ name: tenant }))
   const { key } = yield* registry.createKey({ tenant, name: `of ${tenant}`, allowDuplicate: true })
   const [row] = yield* sql<{ readonly id: string; readonly tenant: string }>`
@@ -95,7 +95,6 @@ const add = (rows: ReadonlyArray<Sums>): Sums =>
 
 /** Requests and tokens of the ledger, errors and cached tokens of the audit. */
 const truth = Effect.fnUntraced(function* (tenant: string | null) {
-  const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql`
     SELECT sum(requests)::float8 AS requests, sum(tokens_in)::float8 AS tokens_in, sum(tokens_out)::float8 AS tokens_out,
       (SELECT coalesce(sum(a.tokens_cached), 0)::float8 FROM audit_log a JOIN tenants t ON t.id = a.tenant_id
@@ -182,7 +181,6 @@ test("when requests ended in every way, then each report adds up to the ledger a
     )
   }
   // Parts of a day, a user and a status are not in the ledger's sums.
-  const sql = yield* SqlClient.SqlClient
   for (const by of reportColumns) {
     const whole = yield* reported("--by", by, "--since", "yesterday")
     assert.deepStrictEqual(yield* reported("--by", by, "--since", "24h", "--until", "now"), whole, by)

@@ -11,6 +11,7 @@ import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const World = Layer.provideMerge(Records.layer, Admin)
 
@@ -45,7 +46,6 @@ const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
 const test = testWith(it.effect, World)
 
 test("when requests are listed, then they are the newest that match, the newest last, as the client saw them", function* () {
-  const sql = yield* SqlClient.SqlClient
   const { acme, umbra } = yield* setUp
   yield* insert(acme, { count: 60 })
   yield* insert(acme, { count: 3, status: 502 })
@@ -154,7 +154,6 @@ const shown = Effect.fnUntraced(function* (id: string) {
 })
 
 test("when a request is shown, then all that the database has of it is there, by either id", function* () {
-  const sql = yield* SqlClient.SqlClient
   const { acme } = yield* setUp
   const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
   const id = row?.id ?? ""

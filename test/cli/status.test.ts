@@ -2,7 +2,6 @@
 import { EventEmitter } from "node:events"
 import { assert, it, vi } from "@effect/vitest"
 import { Effect, Fiber, Layer, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { type Check, checkTable, clockCheck, failed, ok } from "../../cli/checks/Check.ts"
 import { render } from "../../cli/terminal.ts"
 import { connected } from "../../cli/checks/cache.ts"
@@ -16,6 +15,7 @@ import { layerPrivateRedis, layerTestRedis, TestRedis } from "../support/TestRed
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds, tollgateWith } from "./tollgate.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const Status = Schema.Struct({
   version: Schema.String,
@@ -45,7 +45,6 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("a gateway that
       BACKEND_URL: fake.url
     }
     const gateway = yield* makeGatewayProcess({ NODE_ENV: "production", ...environment })
-    const sql = yield* SqlClient.SqlClient
     yield* eventually(
       sql`SELECT FROM replicas WHERE (gauges ->> 'tollgate_discovery_models')::int > 0`,
       (rows) => rows.length > 0
@@ -132,7 +131,6 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("a gateway that
 const test = testWith(it.effect, Admin)
 
 test("when a store is down, then the replicas that miss it are no second line", function* () {
-  const sql = yield* SqlClient.SqlClient
   const report = Effect.fnUntraced(function* (gauge: string) {
     yield* sql`DELETE FROM replicas`
     yield* sql`INSERT INTO replicas (id, host, version, gauges)

@@ -1,7 +1,6 @@
 /** Why requests were refused: what the audit stores, and the sentence of `requests` and `show-request`. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
-import { SqlClient } from "effect/sql"
 import { samples } from "../../build/openapi/errors.ts"
 import { whyOf } from "../../cli/why.ts"
 import {
@@ -23,6 +22,7 @@ import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/
 import { tollgateBeside } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 it("when there is an error of any kind, then the audit has a fixed reason, and a sentence says what to do", () => {
   const errors: ReadonlyArray<GatewayError> = [
@@ -85,7 +85,7 @@ const Row = Schema.Struct({
 
 inWorld(layerGateway())("the reason of a refusal", (test) => {
   test("when requests are refused, then operators read why and what to do, and clients what they always read", function* () {
-    const [fake, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
+    const [fake, registry] = [yield* Fake, yield* Registry]
     const [some, poor, ended] = [
       yield* newKey({ models: ["m", "gone:1"], scopes: ["chat"] }),
       yield* newKey({ rpm: 1 }),

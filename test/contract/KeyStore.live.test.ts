@@ -223,7 +223,7 @@ testWith(it.live)("when a key dies while its secret is compared, then it is refu
 })
 
 test("when the database can be read and not written, then keys are known, and the ping says why it is not ready", function* () {
-  const [{ addKey }, store, sql] = [yield* World, yield* KeyStore, yield* SqlClient.SqlClient]
+  const [{ addKey }, store] = [yield* World, yield* KeyStore]
   const secret = yield* addKey()
   yield* store.ping
   yield* sql`ALTER SYSTEM SET default_transaction_read_only = on`

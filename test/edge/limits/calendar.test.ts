@@ -6,7 +6,6 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert } from "@effect/vitest"
 import { Clock, Effect, Fiber, Layer, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { SqlClient } from "effect/sql"
 import { layerApp } from "../../../src/App.ts"
 import { layerLogging } from "../../../src/observability/logging.ts"
 import { makeCalendar, TimeZone, utc } from "../../../src/domain/Calendar.ts"
@@ -249,7 +248,7 @@ for (const hours of [26, -26]) {
     layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000)))
   )(`a host whose clock is ${hours} h off`, (test) => {
     test("when host and stores disagree about the day, then it charges, refuses and shows by the day of the stores", function* () {
-      const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+      const registry = yield* Registry
       const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
       // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
       const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]

@@ -2,7 +2,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import {
   type CounterReconcilerOptions,
   layerCounterReconciler
@@ -96,7 +95,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   }
 
   test("when the request of a dead process was ended, then the counter of its tenant comes back too, without another request", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const { account } = yield* keyAt(100)
     const tenant = "00000000-0000-4000-8000-0000000000fe"
     yield* sql`UPDATE ledger SET tenant_id = ${tenant}::text::uuid WHERE key_id = ${account.key}::text::uuid`
@@ -110,7 +109,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(100)
     const user = {
       id: "00000000-0000-4000-8000-000000000bbb",
@@ -126,7 +125,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when the counter for a model has drifted, then it comes back to what the keys of the account used of it today", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(100)
     const model = { name: "m:1", limits: claims.limits, budgets: { day: 900 } }
     const book = (model: string, day: string, tokens: number) => sql`
@@ -159,7 +158,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when a request is under way, then neither counter nor ledger is touched", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(350)
     const running = yield* take(claims, "running")
     yield* Effect.sleep("800 millis")
@@ -174,7 +173,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when a key has another tenant while its request runs, then the counter of the tenant that asked keeps its hold", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const tenant = "00000000-0000-4000-8000-000000000002"
     const id = "00000000-0000-4000-8000-00000000bbbb"
     const { account, limits } = yield* keyAt(0)

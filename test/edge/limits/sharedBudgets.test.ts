@@ -1,7 +1,6 @@
 /** Budgets that several keys share, over two replicas with the same stores: those of a tenant, and those of a rotated key. */
 import { assert } from "@effect/vitest"
 import { Clock, Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { tollgateBeside } from "../../cli/inProcess.ts"
 import {
@@ -16,6 +15,7 @@ import {
 } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { answerOf, budgetOf, messageOf } from "./budgets.ts"
+import { sql } from "../../support/sql.ts"
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
@@ -52,7 +52,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
   })
 
   test("when a key is rotated, then both keys use one budget and one window, and the budget is set for both", function* () {
-    const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const fake = yield* Fake
     const { prefix, secret } = yield* newKey({ rpm: 20 })
     yield* tollgateBeside("set-budget", "--key", prefix, "--total", "300")
     fake.always(hundred)
