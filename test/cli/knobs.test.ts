@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { prefixOf } from "../../src/domain/Key.ts"
+import { insert } from "./auditRows.ts"
 import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -125,13 +126,7 @@ test("when one end user of a key has rules, then its name is checked, and they a
   const prefix = prefixOf(
     (yield* line("create-key --tenant persons --name webui --end-user-header X-User")).stdout
   )
-  yield* sql`
-    INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
-      tokens_in, tokens_out, status, latency_ms, client_ip, end_user)
-    SELECT (left(first_request_id(now())::text, 14) || '7000-8000-00000000000' || n)::uuid, now(), now(), tenant_id, id, prefix,
-      'POST', '/api/chat', 'm:1', false, 10, 5, 200, 1, '127.0.0.1', who
-    FROM api_keys, (VALUES (1, 'Ada@example.com'), (2, 'zoe')) AS users (n, who)
-    WHERE prefix = ${prefix}`
+  for (const endUser of ["Ada@example.com", "zoe"]) yield* insert(prefix, { endUser })
   const of = (user: string, command: string, ...options: ReadonlyArray<string>) =>
     tollgateHere(command, "--key", prefix, "--user", user, ...options)
   const typed = yield* of("ada", "set-limits", "--rpm", "5")

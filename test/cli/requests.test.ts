@@ -7,7 +7,7 @@ import { makeFollower } from "../../cli/commands/requests.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
-import { insert } from "./auditRows.ts"
+import { insert, open } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -172,11 +172,7 @@ test("when a request is shown, then all that the database has of it is there, by
   assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
   assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
 
-  const running = randomUUIDv7()
-  yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
-          arrived_at, admitted_at, held, tokens_in, lease_until)
-        SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, now()
-        FROM api_keys WHERE prefix = ${acme}`
+  const running = (yield* open(acme))[0]?.id ?? ""
   assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
   assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
   assert.match(

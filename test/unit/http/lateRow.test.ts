@@ -5,8 +5,7 @@ import { HttpServer } from "effect/http"
 import { AuditMemory } from "../../support/twins/Audit.ts"
 import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { layerInMemory } from "../../support/inMemory.ts"
+import { layerInMemory, memoryKey } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 import { ask } from "../../support/posting.ts"
@@ -14,11 +13,10 @@ import { ask } from "../../support/posting.ts"
 const test = testWith(it.live)
 
 test("when the audit is down and the model server breaks off, then the client reads that the service is unavailable", function* () {
-  const [keys, key] = [makeKeys(), memoryKey({})]
-  keys.add(key)
+  const key = memoryKey({})
   const services = yield* Layer.build(
     layerInMemory({
-      keyStore: keys.layer,
+      keys: [key],
       backend: layerBackend({
         models: Effect.succeed([modelNamed("m:latest")]),
         reply: () =>
