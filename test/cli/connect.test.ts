@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
@@ -9,6 +8,8 @@ import { clients } from "../../cli/connect/clients.ts"
 import { printed } from "../../cli/connect/texts.ts"
 import { pages } from "../../build/clients.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
+import { ownEnvironment } from "../support/ownEnvironment.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -41,19 +42,7 @@ const connect = (line: string, ...more: ReadonlyArray<string>) =>
   tollgateHere("connect", ...line.split(" "), ...more)
 
 /** A home of its own, which the process gets and gives back. */
-const ownHome = Effect.acquireRelease(
-  Effect.sync(() => {
-    const [home, before] = [mkdtempSync(path.join(tmpdir(), "tollgate-home-")), process.env["HOME"]]
-    process.env["HOME"] = home
-    return { home, before }
-  }),
-  ({ before, home }) =>
-    Effect.sync(() => {
-      if (before === undefined) delete process.env["HOME"]
-      else process.env["HOME"] = before
-      rmSync(home, { recursive: true, force: true })
-    })
-).pipe(Effect.map(({ home }) => home))
+const ownHome = Effect.tap(temporaryFolder, (HOME) => ownEnvironment({ HOME }))
 
 const key = memoryKey()
 const gateway = (extraSurfaces: ReadonlyArray<"responses" | "messages">) =>

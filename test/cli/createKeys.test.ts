@@ -9,20 +9,12 @@ import { TestConsole } from "effect/testing"
 import { Registry } from "../../src/admin/Registry.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, start, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
 
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
-
-let files = 0
-const fileOf = (text: string): string => {
-  files += 1
-  const file = path.join(folder, `${files}.csv`)
-  writeFileSync(file, text)
-  return file
-}
 
 const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
   existsSync(file)

@@ -1,4 +1,7 @@
 /** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
@@ -96,3 +99,10 @@ export const tollgateWithModels = (...names: ReadonlyArray<string>) =>
 /** The same beside a gateway, whose tests have no console of their own. */
 export const tollgateBeside = (...args: ReadonlyArray<string>) =>
   tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
+
+/** A file with the text, in a folder of its own. */
+export const fileOf = (text: string): string => {
+  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-cli-")), "file")
+  writeFileSync(file, text)
+  return file
+}

@@ -1,11 +1,8 @@
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { insert } from "./auditRows.ts"
-import { Admin, line, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, line, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
@@ -160,13 +157,9 @@ test("when one end user of a key has rules, then its name is checked, and they a
   )
   const exported = yield* line("export")
   assert.match(exported.stdout, /user_rules:\n\s+- name: new one\n\s+daily: 20000/)
-  const path = join(mkdtempSync(join(tmpdir(), "tollgate-rules-")), "tenants.yaml")
   const file = (rules: string) => {
-    writeFileSync(
-      path,
-      `version: 1\ntenants: [{name: persons, keys: [{prefix: ${prefix}, user_rules: ${rules}}]}]\n`
-    )
-    return tollgateHere("apply", "-f", path)
+    const keys = `[{prefix: ${prefix}, user_rules: ${rules}}]`
+    return tollgateHere("apply", "-f", fileOf(`version: 1\ntenants: [{name: persons, keys: ${keys}}]\n`))
   }
   assert.include(
     (yield* file("[{name: Ada@example.com, rpm: 5}, {name: new one, daily: 20000}]")).stdout,

@@ -1,11 +1,8 @@
 /** `set-limits --model`: what a key, or each key of a tenant, may use of one model. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { testWith } from "../support/testWith.ts"
-import { Admin, tollgateHere, tollgateWithModels } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
 import { sql } from "../support/sql.ts"
 
@@ -74,11 +71,7 @@ test("when a key and a tenant have limits for models, then they are checked, sho
     exported.stdout,
     /model_rules:\n\s+- name: llama3.2:3b\n\s+rpm: 10\n\s+tpm: 5000\n\s+daily: 100000/
   )
-  const path = join(mkdtempSync(join(tmpdir(), "tollgate-models-")), "tenants.yaml")
-  const apply = (text: string) => {
-    writeFileSync(path, text)
-    return tollgate("apply", "-f", path)
-  }
+  const apply = (text: string) => tollgate("apply", "-f", fileOf(text))
   assert.include((yield* apply(exported.stdout)).stdout, "nothing to change")
   const file = (rules: string) => `version: 1\ntenants: [{name: acme, model_rules: ${rules}}]\n`
   for (const rules of [

@@ -1,12 +1,9 @@
 /** Rows that somebody has written without a command: a command that cannot read one names it and fails. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { dropChecks, readColumns, withOddValues } from "../support/oddRows.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
@@ -68,8 +65,7 @@ test("when the aliases of a tenant are odd, then commands that show the tenant n
   const [row] = yield* sql<{ rpm: number }>`SELECT rpm FROM tenants WHERE name = 'odd'`
   assert.strictEqual(row?.rpm, 60)
 
-  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-odd-")), "tenants.yaml")
-  writeFileSync(file, "version: 1\ntenants: [{ name: a, rpm: 8 }]\n")
+  const file = fileOf("version: 1\ntenants: [{ name: a, rpm: 8 }]\n")
   failsWith(yield* tollgateHere("apply", "-f", file), problem)
 })
 

@@ -1,7 +1,5 @@
 /** `report`: its sums are those of the ledger, to the token, whatever happened to the requests. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
+import { writeFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
@@ -13,7 +11,7 @@ import { liveWorld } from "../contract/auditWorld.ts"
 import { queuedFor } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, refusalOf, usageOf } from "../support/records.ts"
 import { csv } from "../../cli/csv.ts"
-import { tollgateHere } from "./inProcess.ts"
+import { fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
@@ -201,9 +199,7 @@ test("when requests ended in every way, then each report adds up to the ledger a
   assert.strictEqual(add(yield* reported("--model", "b:1")).requests, 16)
 
   // A million tokens of a:1 cost 1 in and 4 out, of b:1 half; =c:1 has no price.
-  const prices = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-prices-")), "prices.yaml")
-  writeFileSync(
-    prices,
+  const prices = fileOf(
     "currency: EUR\nmodels: { a:1: { in: 1, out: 4 }, b:1: { in: 0.5, out: 2, cached: 0 } }\n"
   )
   const [sums] = yield* sql<{ readonly cost: number; readonly unpriced: number }>`

@@ -1,5 +1,4 @@
 /** `requests` and `show-request`. */
-import { randomUUIDv7 } from "node:crypto"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"

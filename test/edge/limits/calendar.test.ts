@@ -24,6 +24,7 @@ import {
   layerGateway,
   newKey
 } from "../../support/Gateway.ts"
+import { ownEnvironment } from "../../support/ownEnvironment.ts"
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
 import { quickHash } from "../../support/quickHash.ts"
 import { inWorld } from "../../support/testWith.ts"
@@ -95,20 +96,7 @@ const oneProcess = (timezone = "UTC") =>
 /** The last day of a month, which ends here in the night the clocks go back. `test/unit/domain/Calendar.test.ts` has the others. */
 const [zone, before, after] = ["America/New_York", "2026-10-31", "2026-11-01"]
 
-const zoned = Layer.effectDiscard(
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const own = process.env["TZ"]
-      process.env["TZ"] = zone
-      return own
-    }),
-    (own) =>
-      Effect.sync(() => {
-        if (own === undefined) delete process.env["TZ"]
-        else process.env["TZ"] = own
-      })
-  )
-)
+const zoned = Layer.effectDiscard(ownEnvironment({ TZ: zone }))
 
 inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test) => {
   test(`when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`, function* () {
