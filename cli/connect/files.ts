@@ -1,6 +1,6 @@
 /** The files of a client beside what is there already. */
 import { Option, Schema } from "effect"
-import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Settings } from "./Client.ts"
 import { isObject } from "../../src/domain/json.ts"
 import { freshText, jsonText } from "./texts.ts"

@@ -9,6 +9,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schedule, type Scope } from "effect"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { Registry } from "../../src/admin/Registry.ts"
+import type { KeyChange } from "../../src/domain/attributes.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
 
@@ -115,13 +116,14 @@ const endless = { budgetDaily: 1e12, budgetMonthly: 1e12, budgetTotal: 1e12 }
 /** A tenant and a key of this name with these limits, where they differ from "as good as none". */
 export const newKey = Effect.fnUntraced(function* (
   name: string,
-  limits: Partial<EffectiveLimits> = {}
+  limits: Partial<EffectiveLimits> = {},
+  budgets: KeyChange = {}
 ): Effect.fn.Return<Key, never, Registry> {
   const registry = yield* Registry
   return yield* Effect.gen(function* () {
     yield* registry.createTenant({ name, allowAllModels: true, ...wide, ...limits })
     const { secret, key } = yield* registry.createKey({ tenant: name, name })
-    yield* registry.changeKey(key.prefix, endless)
+    yield* registry.changeKey(key.prefix, { ...endless, ...budgets })
     return { name, secret, prefix: key.prefix }
   }).pipe(Effect.orDie)
 })

@@ -141,10 +141,7 @@ test("when a file is wrong, then one line says where", function* () {
     [`a: &a [${"x,".repeat(50)}]\n${Array.from({ length: 200 }, (_, n) => `b${n}: *a`).join("\n")}`, /yaml: /]
   ]
   for (const [text, expected] of cases) failsWith(yield* applyText(text), expected, text.slice(0, 60))
-  failsWith(
-    yield* tollgateHere("apply", "-f", `${fileOf("")}.absent`),
-    /absent: the file cannot be read/
-  )
+  failsWith(yield* tollgateHere("apply", "-f", `${fileOf("")}.absent`), /absent: the file cannot be read/)
   succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
   failsWith(
     yield* applyText(`version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: ${prefix}, rpm: 5 }] }\n`),

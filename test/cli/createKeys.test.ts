@@ -56,7 +56,7 @@ it.live(
       const { url } = yield* TestDatabase
       const names = Array.from({ length: 250 }, (_, at) => `person-${String(at).padStart(3, "0")}`)
       const [people, out] = [fileOf(names.join("\n")), path.join(folder, "killed.csv")]
-      const killedWhen = Effect.fnUntraced(function* <E>(condition: Effect.Effect<boolean, E>) {
+      const killedWhen = Effect.fnUntraced(function* <E, R>(condition: Effect.Effect<boolean, E, R>) {
         const args = ["create-keys", "--tenant", "acme", "--names", people, "--out", out]
         const child = start({ DATABASE_URL: Redacted.value(url) }, args)
         assert.isTrue(yield* eventually(condition, Boolean))

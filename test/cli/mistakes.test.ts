@@ -195,10 +195,7 @@ inWorld(layerGateway())("the models of a key", (test) => {
       return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
     })
     failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
-    failsWith(
-      yield* set("--models", ""),
-      /--yes must be given too, because the key could use no model then/
-    )
+    failsWith(yield* set("--models", ""), /--yes must be given too, because the key could use no model then/)
     failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
     const ran = yield* set("--models", "other:latest")
     succeeds(ran)

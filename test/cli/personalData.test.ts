@@ -14,7 +14,7 @@ import { testWith } from "../support/testWith.ts"
 import { eventually } from "../support/wait.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { open } from "./auditRows.ts"
-import { Admin, line, tollgateHere } from "./inProcess.ts"
+import { Admin, line } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
 
 const Lines = Schema.Array(Schema.Struct({ type: Schema.String }))

@@ -447,11 +447,14 @@ test("when a day is not in the period, then its difference is not found", functi
   assert.isFalse((yield* prove("--since", "today")).right)
 })
 
-testWith(it.effect, layerRedisMeter({ leaseS: 30 }).pipe(
-        Layer.provide(layerReadyRedis),
-        Layer.provideMerge(Layer.fresh(layerTestRedis)),
-        Layer.provideMerge(Admin)
-      ))("when the gateways count in Redis, then the command reads their counters and mends them", function* () {
+testWith(
+  it.effect,
+  layerRedisMeter({ leaseS: 30 }).pipe(
+    Layer.provide(layerReadyRedis),
+    Layer.provideMerge(Layer.fresh(layerTestRedis)),
+    Layer.provideMerge(Admin)
+  )
+)("when the gateways count in Redis, then the command reads their counters and mends them", function* () {
   const [caller, { url }, redis] = [yield* newCaller("acme"), yield* TestDatabase, yield* TestRedis]
   yield* book(caller, 10)
   yield* count(accountOf(caller), 3)

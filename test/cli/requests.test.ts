@@ -94,9 +94,7 @@ test("when rows are committed late or out of order, then the list that grows has
 
   // Stamped now, visible when it is committed.
   const other = Context.get(
-    yield* Layer.build(
-      Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
-    ),
+    yield* Layer.build(Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))),
     SqlClient.SqlClient
   )
   yield* other`BEGIN`

@@ -78,7 +78,6 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("a gateway that
     assert.match(after.stdout, /replicas +failed +no gateway runs/)
   })
 
-
   test("when a store does not answer, then both say the actual error and exit with 1", function* () {
     const environment = {
       DATABASE_URL: "postgres://somebody:secret-word@127.0.0.1:1/nothing",
@@ -103,16 +102,19 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("a gateway that
     ["full", ["--maxmemory", "100kb"], "memory full: OOM "],
     ["a replica", ["--replicaof", "127.0.0.1 1"], "read-only: (?:READONLY|MASTERDOWN) "]
   ] as const)
-    testWith(it.effect, layerPrivateRedis(extra))(`when Redis is ${what}, then both say so and exit with 1`, function* () {
-      const { url } = yield* TestRedis
-      for (const command of ["status", "doctor"]) {
-        const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
-          command
-        ])
-        assert.match(ran.stdout, new RegExp(`cache +failed +${error}`), command)
-        assert.strictEqual(ran.code, 1)
+    testWith(it.effect, layerPrivateRedis(extra))(
+      `when Redis is ${what}, then both say so and exit with 1`,
+      function* () {
+        const { url } = yield* TestRedis
+        for (const command of ["status", "doctor"]) {
+          const ran = yield* tollgateWith({ DATABASE_URL: "postgres://127.0.0.1:1/none", REDIS_URL: url }, [
+            command
+          ])
+          assert.match(ran.stdout, new RegExp(`cache +failed +${error}`), command)
+          assert.strictEqual(ran.code, 1)
+        }
       }
-    })
+    )
 
   test("when the database is the gateway's own, then its user is no reason to worry", function* () {
     const userOf = (checks: ReadonlyArray<Check>) => checks.find(({ name }) => name === "database user")

@@ -161,9 +161,7 @@ inWorld(layerGateway())("the reason of a refusal", (test) => {
       assert.match((yield* tollgateBeside("show-request", id)).stdout, why)
       assert.notInclude(answer.text, "tollgate ")
     }
-    const texts = asked
-      .filter(([{ status }]) => status === 403)
-      .map(([{ text }]) => JSON.parse(text).error)
+    const texts = asked.filter(([{ status }]) => status === 403).map(([{ text }]) => JSON.parse(text).error)
     assert.lengthOf(texts, 5)
     for (const text of texts) assert.deepStrictEqual(text, texts[0])
     assert.match(

@@ -236,30 +236,30 @@ describe("Discovery: polling in time", () => {
     const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause }))
     yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
     assert.strictEqual(lines.length, 2)
-    assert.include(
-      lines[0],
-      '"message":"model discovery failed","fault":"unreachable","code":"ECONNREFUSED"'
-    )
+    assert.include(lines[0], '"message":"model discovery failed","fault":"unreachable","code":"ECONNREFUSED"')
     assert.include(lines[1], '"message":"model list expired, every model is denied","age_s":"never listed"')
     assert.notInclude(lines.join(), "10.1.2.3")
   })
 
-  testWith(it.effect)("when the list expires, then the log says so once, and again when it is in force", function* () {
-    const host = new Host()
-    const lines: Array<string> = []
-    const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
-    const about = () => lines.filter((line) => line.includes("model list"))
-    yield* Effect.gen(function* () {
-      yield* TestClock.adjust("1 seconds")
-      host.state = "down"
-      yield* TestClock.adjust("115 seconds")
-      assert.deepStrictEqual(about(), [])
-      yield* TestClock.adjust("10 minutes")
-      assert.lengthOf(about(), 1)
-      assert.match(about()[0] ?? "", /"message":"model list expired, every model is denied","age_s":12\d/)
-      host.state = "up"
-      yield* TestClock.adjust("6 seconds")
-      assert.lengthOf(about(), 2)
-    }).pipe(Effect.provide(Layer.provide(polling(host.models), Logger.layer([ear]))))
-  })
+  testWith(it.effect)(
+    "when the list expires, then the log says so once, and again when it is in force",
+    function* () {
+      const host = new Host()
+      const lines: Array<string> = []
+      const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+      const about = () => lines.filter((line) => line.includes("model list"))
+      yield* Effect.gen(function* () {
+        yield* TestClock.adjust("1 seconds")
+        host.state = "down"
+        yield* TestClock.adjust("115 seconds")
+        assert.deepStrictEqual(about(), [])
+        yield* TestClock.adjust("10 minutes")
+        assert.lengthOf(about(), 1)
+        assert.match(about()[0] ?? "", /"message":"model list expired, every model is denied","age_s":12\d/)
+        host.state = "up"
+        yield* TestClock.adjust("6 seconds")
+        assert.lengthOf(about(), 2)
+      }).pipe(Effect.provide(Layer.provide(polling(host.models), Logger.layer([ear]))))
+    }
+  )
 })

@@ -24,26 +24,32 @@ const killListeners = sql`
 
 const test = testWith(it.live, layerLiveWorld())
 
-testWith(it.live, layerLiveWorld({ freshnessMs: 180_000 }))("when the listener was cut off, then it listens again and the changes of the meantime are known", function* () {
-  const { addKey } = yield* World
-  const [first, second] = [yield* addKey(), yield* addKey()]
-  assert.deepStrictEqual(yield* Effect.forEach([first, second], outcomeOf), ["ok", "ok"])
-  assert.isNotEmpty(yield* killListeners)
-  yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(first)})`
-  yield* becomes(outcomeOf(first), "Unauthorized", 5000)
-  yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(second)})`
-  yield* becomes(outcomeOf(second), "Unauthorized", 2000)
-  // No poll would have told within a minute.
-})
+testWith(it.live, layerLiveWorld({ freshnessMs: 180_000 }))(
+  "when the listener was cut off, then it listens again and the changes of the meantime are known",
+  function* () {
+    const { addKey } = yield* World
+    const [first, second] = [yield* addKey(), yield* addKey()]
+    assert.deepStrictEqual(yield* Effect.forEach([first, second], outcomeOf), ["ok", "ok"])
+    assert.isNotEmpty(yield* killListeners)
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(first)})`
+    yield* becomes(outcomeOf(first), "Unauthorized", 5000)
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(second)})`
+    yield* becomes(outcomeOf(second), "Unauthorized", 2000)
+    // No poll would have told within a minute.
+  }
+)
 
-testWith(it.live, layerLiveWorld({ freshnessMs: 60_000 }))("when notifications arrive, then a revocation is in force long before the poll", function* () {
-  const { addKey } = yield* World
-  const secret = yield* addKey()
-  assert.strictEqual(yield* outcomeOf(secret), "ok")
-  yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
-  const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized", 2000)
-  yield* Effect.logInfo(`with notifications: ${Math.round(elapsedMs)} ms`)
-})
+testWith(it.live, layerLiveWorld({ freshnessMs: 60_000 }))(
+  "when notifications arrive, then a revocation is in force long before the poll",
+  function* () {
+    const { addKey } = yield* World
+    const secret = yield* addKey()
+    assert.strictEqual(yield* outcomeOf(secret), "ok")
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
+    const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized", 2000)
+    yield* Effect.logInfo(`with notifications: ${Math.round(elapsedMs)} ms`)
+  }
+)
 
 test("when the database is frozen, then the answer is 503 within about two seconds though the cache is warm", function* () {
   const { addKey } = yield* World
@@ -58,16 +64,19 @@ test("when the database is frozen, then the answer is 503 within about two secon
   yield* becomes(outcomeOf(secret), "ok", 10_000)
 })
 
-testWith(it.live, layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } }))("when 64 keys are used for the first time at once, then each finds a place in the queue", function* () {
-  const { addKey } = yield* World
-  const secrets = yield* Effect.forEach(Array.from({ length: 64 }), () => addKey())
-  const answers = yield* Effect.forEach(secrets, outcomeOf, { concurrency: "unbounded" })
-  assert.deepStrictEqual(
-    answers,
-    answers.map(() => "ok")
-  )
-  // How long they may wait is another matter: a busy machine takes its time for 64 verifies.
-})
+testWith(it.live, layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } }))(
+  "when 64 keys are used for the first time at once, then each finds a place in the queue",
+  function* () {
+    const { addKey } = yield* World
+    const secrets = yield* Effect.forEach(Array.from({ length: 64 }), () => addKey())
+    const answers = yield* Effect.forEach(secrets, outcomeOf, { concurrency: "unbounded" })
+    assert.deepStrictEqual(
+      answers,
+      answers.map(() => "ok")
+    )
+    // How long they may wait is another matter: a busy machine takes its time for 64 verifies.
+  }
+)
 
 test("when wrong secrets and unknown prefixes come as a flood, then keys in use are not slowed down", function* () {
   const { addKey } = yield* World
@@ -115,35 +124,38 @@ test("when two gateways share a database, then both refuse a revoked key within 
   assert.isDefined(yield* KeyStore)
 })
 
-testWith(it.live)("when a key is dead, then its right secret is no more compared with its hash than a wrong one", function* () {
-  const compared: Array<string> = []
-  const verify = (hash: string, secret: string) => {
-    compared.push(hash)
-    return Effect.promise(() => argon2.verify(hash, secret))
-  }
-  yield* Effect.gen(function* () {
-    const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
-    const ends = [
-      revoke,
-      expire,
-      (prefix: string) => setKeyEnabled(prefix, false),
-      (prefix: string) => setTenantEnabled(prefix, false)
-    ]
-    for (const end of ends) {
-      const secret = yield* addKey()
-      const prefix = prefixOf(secret)
-      const [row] = yield* sql<{ hash: string }>`SELECT hash FROM api_keys WHERE prefix = ${prefix}`
-      yield* end(prefix)
-      // The right secret twice: nothing is remembered of it either.
-      for (const asked of [secret, prefix + mintKey("tg_").slice(-32), secret])
-        assert.strictEqual(yield* outcomeOf(asked), "Unauthorized")
-      assert.notInclude(compared, row?.hash)
+testWith(it.live)(
+  "when a key is dead, then its right secret is no more compared with its hash than a wrong one",
+  function* () {
+    const compared: Array<string> = []
+    const verify = (hash: string, secret: string) => {
+      compared.push(hash)
+      return Effect.promise(() => argon2.verify(hash, secret))
     }
-    const alive = yield* addKey()
-    assert.strictEqual(yield* outcomeOf(alive), "ok")
-  }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
-  assert.isNotEmpty(compared)
-})
+    yield* Effect.gen(function* () {
+      const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
+      const ends = [
+        revoke,
+        expire,
+        (prefix: string) => setKeyEnabled(prefix, false),
+        (prefix: string) => setTenantEnabled(prefix, false)
+      ]
+      for (const end of ends) {
+        const secret = yield* addKey()
+        const prefix = prefixOf(secret)
+        const [row] = yield* sql<{ hash: string }>`SELECT hash FROM api_keys WHERE prefix = ${prefix}`
+        yield* end(prefix)
+        // The right secret twice: nothing is remembered of it either.
+        for (const asked of [secret, prefix + mintKey("tg_").slice(-32), secret])
+          assert.strictEqual(yield* outcomeOf(asked), "Unauthorized")
+        assert.notInclude(compared, row?.hash)
+      }
+      const alive = yield* addKey()
+      assert.strictEqual(yield* outcomeOf(alive), "ok")
+    }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
+    assert.isNotEmpty(compared)
+  }
+)
 
 it.live(
   "when any column of a key or its tenant is odd, then that key alone is refused, and the log names the row",
@@ -213,10 +225,7 @@ testWith(it.live)("when a key dies while its secret is compared, then it is refu
       yield* Effect.promise(() => compared.promise)
       yield* end(prefixOf(secret))
       goOn.resolve(true)
-      assert.strictEqual(
-        yield* Fiber.join(outcome),
-        ends.some((one) => one === end) ? "Unauthorized" : "ok"
-      )
+      assert.strictEqual(yield* Fiber.join(outcome), ends.some((one) => one === end) ? "Unauthorized" : "ok")
     }
     // What was read before the comparison is too old to be used after it.
   }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 0, secretCheck: { verify } })))

@@ -39,10 +39,13 @@ testWith(it.live, alone(0.3))("when a lease ends, then by Redis's own clock", fu
   assert.strictEqual(b.headroom.tokens.remaining, 40)
 })
 
-testWith(it.live, layerRedisMeter({ leaseS: 0.3, rememberS: 0.5 }).pipe(
-        Layer.provideMerge(Layer.fresh(layerReadyRedis)),
-        Layer.provideMerge(layerPrivateRedis())
-      ))("when a request has been forgotten, then its hold is given back all the same", function* () {
+testWith(
+  it.live,
+  layerRedisMeter({ leaseS: 0.3, rememberS: 0.5 }).pipe(
+    Layer.provideMerge(Layer.fresh(layerReadyRedis)),
+    Layer.provideMerge(layerPrivateRedis())
+  )
+)("when a request has been forgotten, then its hold is given back all the same", function* () {
   const meter = yield* Meter
   const claims = claimsOf({ tpm: 100 })
   for (const id of ["settled", "cancelled"]) {
@@ -231,17 +234,20 @@ test("when Redis evicts keys, then nothing is admitted and it is not ready until
   granted(yield* meter.reserve(claims, ask("d", 1)))
 })
 
-testWith(it.live)("when Redis is a node of a Redis Cluster, then nothing is admitted, and it is not ready", function* () {
-  const bus = String(yield* freePort)
-  const { url } = yield* makeRedisServer(binary(), ["--cluster-enabled", "yes", "--cluster-port", bus])
-  const meter = yield* Effect.provide(
-    Meter,
-    yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
-  )
-  const isNode = ({ cause }: MeterDown) => String(cause).startsWith("Redis is a node of a Redis Cluster")
-  assert.isTrue(isNode(yield* eventually(Effect.flip(meter.ping), isNode)))
-  assert.isTrue(isNode(yield* Effect.flip(meter.reserve(claimsOf({}), ask("a")))))
-})
+testWith(it.live)(
+  "when Redis is a node of a Redis Cluster, then nothing is admitted, and it is not ready",
+  function* () {
+    const bus = String(yield* freePort)
+    const { url } = yield* makeRedisServer(binary(), ["--cluster-enabled", "yes", "--cluster-port", bus])
+    const meter = yield* Effect.provide(
+      Meter,
+      yield* Layer.build(meterOn(30).pipe(Layer.provide(Layer.succeed(TestRedis, { url }))))
+    )
+    const isNode = ({ cause }: MeterDown) => String(cause).startsWith("Redis is a node of a Redis Cluster")
+    assert.isTrue(isNode(yield* eventually(Effect.flip(meter.ping), isNode)))
+    assert.isTrue(isNode(yield* Effect.flip(meter.reserve(claimsOf({}), ask("a")))))
+  }
+)
 
 test("when Redis starts, then the run has a name of its own, which is known only while connected", function* () {
   const [server, redis] = [yield* TestRedisServer, yield* Redis]

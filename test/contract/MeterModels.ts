@@ -131,7 +131,10 @@ export const models = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
         concurrent: 1,
         budgets: { total: 1000 }
       })
-      const restore = Effect.andThen(load({ model: "m:1" }, { day: 100 }), load({ user: "ada" }, { total: 100 }))
+      const restore = Effect.andThen(
+        load({ model: "m:1" }, { day: 100 }),
+        load({ user: "ada" }, { total: 100 })
+      )
       yield* restore
       const a = yield* take(claims, ask("a", 40))
       yield* yield* Wipe
@@ -141,7 +144,8 @@ export const models = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       yield* meter.settle(a, 60)
       const { modelBudgets, tokens, userBudgets } = yield* peek(claims)
       assert.strictEqual(tokens.remaining, 40)
-      for (const left of [modelBudgets?.day, userBudgets?.total]) assert.isAtMost(left?.remaining ?? 1000, 840)
+      for (const left of [modelBudgets?.day, userBudgets?.total])
+        assert.isAtMost(left?.remaining ?? 1000, 840)
     })
 
     const limits = { tpm: 100, budgets: { day: 1000 } }

@@ -1,6 +1,6 @@
 /** What every Meter owes to the end users of an account, each of whom has an account beside it. */
 import { assert, describe } from "@effect/vitest"
-import { Effect, type Layer } from "effect"
+import type { Layer } from "effect"
 import { TestClock } from "effect/testing"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import { type Account, type Claims } from "../../src/domain/Reservation.ts"

@@ -224,7 +224,10 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         yield* mirror
         break
       case "budget":
-        yield* registry.changeKey(prefix, { budgetDaily: isExpired ? null : tokens, budgetTotal: 1000 + tokens })
+        yield* registry.changeKey(prefix, {
+          budgetDaily: isExpired ? null : tokens,
+          budgetTotal: 1000 + tokens
+        })
         yield* mirror
         break
       case "rotate":

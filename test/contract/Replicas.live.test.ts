@@ -103,43 +103,46 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
     assert.lengthOf(yield* list, 0)
   })
 
-  testWith(it.effect, Metrics.layer)("when a process runs, then it reports its gauges; when it ends, then its row is gone", function* () {
-    const { list } = yield* Replicas
-    const seen = yield* Effect.scoped(
-      Effect.gen(function* () {
-        const metrics = yield* Metrics.Metrics
-        yield* metrics.probe({
-          name: "tollgate_breaker_state",
-          help: "x",
-          read: Effect.succeed(2)
+  testWith(it.effect, Metrics.layer)(
+    "when a process runs, then it reports its gauges; when it ends, then its row is gone",
+    function* () {
+      const { list } = yield* Replicas
+      const seen = yield* Effect.scoped(
+        Effect.gen(function* () {
+          const metrics = yield* Metrics.Metrics
+          yield* metrics.probe({
+            name: "tollgate_breaker_state",
+            help: "x",
+            read: Effect.succeed(2)
+          })
+          yield* metrics.probe({
+            name: "tollgate_discovery_age_seconds",
+            help: "x",
+            read: Effect.succeed(Number.POSITIVE_INFINITY)
+          })
+          yield* metrics.probe({
+            name: "tollgate_ready",
+            help: "x",
+            labels: ["dependency"],
+            read: Effect.succeed([
+              { labels: { dependency: "cache" }, value: 0 },
+              { labels: { dependency: "database" }, value: 1 }
+            ])
+          })
+          yield* Layer.build(layerHeartbeat({ host: "pod-1", id: randomUUID() }))
+          return yield* eventually(list, (rows) => rows.length > 0)
         })
-        yield* metrics.probe({
-          name: "tollgate_discovery_age_seconds",
-          help: "x",
-          read: Effect.succeed(Number.POSITIVE_INFINITY)
-        })
-        yield* metrics.probe({
-          name: "tollgate_ready",
-          help: "x",
-          labels: ["dependency"],
-          read: Effect.succeed([
-            { labels: { dependency: "cache" }, value: 0 },
-            { labels: { dependency: "database" }, value: 1 }
-          ])
-        })
-        yield* Layer.build(layerHeartbeat({ host: "pod-1", id: randomUUID() }))
-        return yield* eventually(list, (rows) => rows.length > 0)
+      )
+      assert.deepInclude(seen[0], {
+        host: "pod-1",
+        gauges: {
+          "tollgate_ready{cache}": 0,
+          "tollgate_ready{database}": 1,
+          tollgate_breaker_state: 2,
+          tollgate_discovery_age_seconds: null
+        }
       })
-    )
-    assert.deepInclude(seen[0], {
-      host: "pod-1",
-      gauges: {
-        "tollgate_ready{cache}": 0,
-        "tollgate_ready{database}": 1,
-        tollgate_breaker_state: 2,
-        tollgate_discovery_age_seconds: null
-      }
-    })
-    assert.deepStrictEqual(yield* list, [])
-  })
+      assert.deepStrictEqual(yield* list, [])
+    }
+  )
 })

@@ -79,11 +79,14 @@ inWorld(world)("a gateway that is told to stop twice", (test) => {
   })
 })
 
-testWith(it.live, Layer.mergeAll(
-        Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
-        layerTestRedis,
-        layerFake
-      ))("when a gateway is told to stop while its database is frozen, then it ends in time", function* () {
+testWith(
+  it.live,
+  Layer.mergeAll(
+    Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
+    layerTestRedis,
+    layerFake
+  )
+)("when a gateway is told to stop while its database is frozen, then it ends in time", function* () {
   const cluster = yield* TestCluster
   const { gateway } = yield* busy(500)
   yield* cluster.pause

@@ -82,43 +82,46 @@ inWorld(TestPostgres)("a late end", (test, it) => {
     assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
   })
 
-  testWith(it.effect, layerMeter({ leaseS: 30 }))("when it is charged to the counters, then once, and they say what the ledger says", function* () {
-    const meter = yield* Meter
-    const caller = callerOf()
-    const account = { group: caller.tenantId, key: caller.keyId }
-    const claims = { account, limits: caller.limits, budgets: { total: 1000 } }
-    yield* meter.load(account, [{ counter: "total", tokens: 0 }])
-    const { requestId } = intentOf({ caller }).arrival
-    const verdict = yield* meter.reserve(claims, { id: requestId, tokens: 100, slot: true })
-    assert.instanceOf(verdict, Reserved)
-    if (!(verdict instanceof Reserved)) return
-    const { reservation } = verdict
-    yield* meter.settle(reservation, 33)
-    const left = Effect.map(meter.snapshot(account, reservation.admittedAt), ({ totals }) => totals.total)
-    yield* meter.settle(reservation, 191)
-    assert.strictEqual(yield* left, 33, "the request is over for the counters")
-    const told: Array<CounterOwner> = []
-    const reconciler = Reconciler.of({
-      compare: () => Effect.void,
-      compareSoon: (owner) => Effect.sync(() => void told.push(owner))
-    })
-    const correction = {
-      id: requestId,
-      tenant_id: caller.tenantId,
-      key_id: caller.keyId,
-      account: caller.accountId,
-      user_account: null,
-      model: null,
-      admitted_at: reservation.admittedAt,
-      tokens: 158,
-      was_aborted: true
+  testWith(it.effect, layerMeter({ leaseS: 30 }))(
+    "when it is charged to the counters, then once, and they say what the ledger says",
+    function* () {
+      const meter = yield* Meter
+      const caller = callerOf()
+      const account = { group: caller.tenantId, key: caller.keyId }
+      const claims = { account, limits: caller.limits, budgets: { total: 1000 } }
+      yield* meter.load(account, [{ counter: "total", tokens: 0 }])
+      const { requestId } = intentOf({ caller }).arrival
+      const verdict = yield* meter.reserve(claims, { id: requestId, tokens: 100, slot: true })
+      assert.instanceOf(verdict, Reserved)
+      if (!(verdict instanceof Reserved)) return
+      const { reservation } = verdict
+      yield* meter.settle(reservation, 33)
+      const left = Effect.map(meter.snapshot(account, reservation.admittedAt), ({ totals }) => totals.total)
+      yield* meter.settle(reservation, 191)
+      assert.strictEqual(yield* left, 33, "the request is over for the counters")
+      const told: Array<CounterOwner> = []
+      const reconciler = Reconciler.of({
+        compare: () => Effect.void,
+        compareSoon: (owner) => Effect.sync(() => void told.push(owner))
+      })
+      const correction = {
+        id: requestId,
+        tenant_id: caller.tenantId,
+        key_id: caller.keyId,
+        account: caller.accountId,
+        user_account: null,
+        model: null,
+        admitted_at: reservation.admittedAt,
+        tokens: 158,
+        was_aborted: true
+      }
+      yield* chargeCorrection(meter, reconciler, correction)
+      yield* chargeCorrection(meter, reconciler, correction)
+      assert.strictEqual(yield* left, 191)
+      // What was booked too much is left to the comparison with the ledger.
+      yield* chargeCorrection(meter, reconciler, { ...correction, id: "another", tokens: -50 })
+      assert.strictEqual(yield* left, 191)
+      assert.deepStrictEqual(told, [account, account, account])
     }
-    yield* chargeCorrection(meter, reconciler, correction)
-    yield* chargeCorrection(meter, reconciler, correction)
-    assert.strictEqual(yield* left, 191)
-    // What was booked too much is left to the comparison with the ledger.
-    yield* chargeCorrection(meter, reconciler, { ...correction, id: "another", tokens: -50 })
-    assert.strictEqual(yield* left, 191)
-    assert.deepStrictEqual(told, [account, account, account])
-  })
+  )
 })

@@ -174,10 +174,7 @@ export const newKey = Effect.fnUntraced(function* (
 })
 
 /** One request, its body read to the end. */
-export const call = Effect.fnUntraced(function* (
-  path: string,
-  asked: Asked = {}
-) {
+export const call = Effect.fnUntraced(function* (path: string, asked: Asked = {}) {
   const { url } = yield* Gateway
   const method = asked.method ?? (asked.body === undefined ? "GET" : "POST")
   const answer = yield* ask(new URL(path, url), asked)

@@ -12,7 +12,8 @@ export const ask = Effect.fnUntraced(function* (
   body: string | Uint8Array,
   options: { readonly path?: string; readonly headers?: ReadonlyArray<string> } = {}
 ) {
-  const { responses } = yield* say(rawPost(options.path ?? "/api/chat", secret, body, options.headers ?? ["Connection: close"]),
+  const { responses } = yield* say(
+    rawPost(options.path ?? "/api/chat", secret, body, options.headers ?? ["Connection: close"]),
     { answers: 1 }
   )
   return responses[0]

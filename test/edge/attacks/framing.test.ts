@@ -58,7 +58,8 @@ inWorld(layerGateway())("HTTP framing", (test) => {
           "",
           ""
         ].join("\r\n")
-        const { responses, closed } = yield* say(Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
+        const { responses, closed } = yield* say(
+          Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
         )
         assertRefusal(responses[0], 400, name)
         assert.strictEqual(responses.length, 1, `${name}: a second answer`)
@@ -84,7 +85,8 @@ inWorld(layerGateway())("HTTP framing", (test) => {
     ] as const
     yield* Effect.gen(function* () {
       for (const [name, body] of bodies) {
-        const { responses, closed } = yield* say(rawPost("/api/chat", secret, body, ["Transfer-Encoding: chunked"])
+        const { responses, closed } = yield* say(
+          rawPost("/api/chat", secret, body, ["Transfer-Encoding: chunked"])
         )
         assertRefusal(responses[0], name.startsWith("extensions") ? (responses[0]?.status ?? 0) : 400, name)
         assert.include([400, 413], responses[0]?.status, name)

@@ -12,7 +12,8 @@ inWorld(layerGateway())("odd headers", (test) => {
   test("when names are odd, headers many or long, or bytes latin-1, then they are handled or refused (H11)", function* () {
     const { secret } = yield* newKey()
     const ask = (...headers: ReadonlyArray<string>) =>
-      say(Buffer.from(
+      say(
+        Buffer.from(
           rawRequest("GET", "/api/version", [`Authorization: Bearer ${secret}`, ...headers]),
           "latin1"
         )
@@ -38,7 +39,8 @@ inWorld(layerGateway())("odd headers", (test) => {
       // Beyond the first 2000 headers Node stops looking: a key among them is none.
       const { responses } = yield* ask(...Array.from({ length: 2100 }, () => "a: b"), "X-Last: x")
       assert.notStrictEqual(responses[0]?.status, 500)
-      const hidden = yield* say(rawRequest("GET", "/api/version", [
+      const hidden = yield* say(
+        rawRequest("GET", "/api/version", [
           ...Array.from({ length: 2100 }, () => "a: b"),
           `Authorization: Bearer ${secret}`
         ])
@@ -52,7 +54,8 @@ inWorld(layerGateway())("odd headers", (test) => {
     const [{ secret }, { secret: other }] = [yield* newKey(), yield* newKey()]
     const before = backend.requests.length
     const send = (headers: ReadonlyArray<string>, path = "/api/chat") =>
-      say(rawRequest(
+      say(
+        rawRequest(
           "POST",
           path,
           [...headers, "Content-Type: application/json", `Content-Length: ${chat.length}`],
@@ -90,7 +93,8 @@ inWorld(layerGateway())("odd headers", (test) => {
     const body = chunked(chat, 20)
       .toString("latin1")
       .replace(/\r\n$/, `Authorization: Bearer ${secret}\r\n\r\n`)
-    const { responses } = yield* say(rawPost("/api/chat", undefined, body, ["Transfer-Encoding: chunked", "Trailer: Authorization"]),
+    const { responses } = yield* say(
+      rawPost("/api/chat", undefined, body, ["Transfer-Encoding: chunked", "Trailer: Authorization"]),
       { answers: 1 }
     ).pipe(unharmed)
     yield* assertAudited(assertRefusal(responses[0], 401, "trailers"), 401)
@@ -99,7 +103,8 @@ inWorld(layerGateway())("odd headers", (test) => {
   test("when a header is hop-by-hop, then it does not reach the backend and does not take the key away (H13)", function* () {
     const backend = yield* Fake
     const { secret } = yield* newKey()
-    const { responses } = yield* say(rawPost("/api/chat", secret, chat, [
+    const { responses } = yield* say(
+      rawPost("/api/chat", secret, chat, [
         "Connection: authorization, x-request-id, close",
         "Proxy-Authorization: Basic eDp5",
         "Keep-Alive: timeout=1",
@@ -122,7 +127,8 @@ inWorld(layerGateway())("odd headers", (test) => {
 
   test("when a request has ranges, encodings or conditions, then they change nothing (H15)", function* () {
     const { secret } = yield* newKey()
-    const { responses } = yield* say(rawPost("/api/chat", secret, JSON.stringify(hello()), [
+    const { responses } = yield* say(
+      rawPost("/api/chat", secret, JSON.stringify(hello()), [
         "Accept-Encoding: gzip, br",
         "Range: bytes=0-1",
         "If-None-Match: *"
@@ -138,7 +144,8 @@ inWorld(layerGateway())("odd headers", (test) => {
   test("when a browser asks for CORS, then a preflight is a blocked path and an origin changes nothing (H16)", function* () {
     const { secret } = yield* newKey()
     const origin = "Origin: https://evil"
-    const preflight = yield* say(rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
+    const preflight = yield* say(
+      rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
     ).pipe(unharmed)
     assertRefusal(preflight.responses[0], 403, "preflight")
     const { responses } = yield* say(rawPost("/v1/chat/completions", secret, chat, [origin]), {

@@ -116,7 +116,8 @@ inWorld(layerGateway())("a target that is not on the list", (test, it) => {
       assert.strictEqual(connect.responses.length, 1)
       assert.isTrue(connect.closed)
       assert.isBelow(connect.ms, atMost(2000))
-      const upgrade = yield* say("GET /api/tags HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" +
+      const upgrade = yield* say(
+        "GET /api/tags HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n" +
           "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
         { answers: 1 }
       )
@@ -153,7 +154,8 @@ inWorld(layerGateway())("a target that is not on the list", (test, it) => {
     const backend = yield* Fake
     const { secret } = yield* newKey()
     const before = backend.requests.length
-    const { responses } = yield* say(rawPost("/api/chat", secret, JSON.stringify(hello({ stream: false })), [
+    const { responses } = yield* say(
+      rawPost("/api/chat", secret, JSON.stringify(hello({ stream: false })), [
         "X-Original-URL: /api/pull",
         "X-Rewrite-URL: /api/pull",
         "X-HTTP-Method-Override: DELETE",

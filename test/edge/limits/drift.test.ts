@@ -198,74 +198,83 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
     assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 0), 0)
   })
 
-  testWith(it.effect, countersOf(often, leaseS))("when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead", function* () {
-    const claims = yield* keyAt(100)
-    const { key } = claims.account
-    const meter = yield* Meter
-    yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
-    const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-    for (const id of [running, booked]) {
-      yield* reserve(claims, id, 100)
-      yield* insertIntent(id, claims, 100)
+  testWith(it.effect, countersOf(often, leaseS))(
+    "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
+    function* () {
+      const claims = yield* keyAt(100)
+      const { key } = claims.account
+      const meter = yield* Meter
+      yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
+      const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+      for (const id of [running, booked]) {
+        yield* reserve(claims, id, 100)
+        yield* insertIntent(id, claims, 100)
+      }
+      const arrival = {
+        requestId: booked,
+        arrivedAt: Date.now(),
+        method: "POST",
+        endpoint: "/",
+        clientIp: ""
+      }
+      const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+      // It is booked at more than it held, and nobody tells the counters.
+      yield* writeRows(yield* PgClient.PgClient)([completionRow(end, utc)])
+      // All that remains, for somebody who is no more.
+      yield* reserve(claims, killed, 10_000)
+      const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+        open,
+        lapsed,
+        total: totals.total
+      }))
+      assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+      const asking = yield* reserve(claims, crypto.randomUUID())
+      assert.strictEqual(asking._tag, "Refused")
+      const one = { open: 0, lapsed: [running], total: 327 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+      yield* Effect.sleep("800 millis")
+      assert.deepStrictEqual(yield* state, one)
+      // The Reconciler's part.
+      yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+      const rest = { open: 0, lapsed: [], total: 227 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
     }
-    const arrival = {
-      requestId: booked,
-      arrivedAt: Date.now(),
-      method: "POST",
-      endpoint: "/",
-      clientIp: ""
+  )
+
+  testWith(it.effect, countersOf(seldom, leaseS))(
+    "when the hold of a dead request is ended, then its model has what the ledger says at once",
+    function* () {
+      const [meter, pg] = [yield* Meter, yield* PgClient.PgClient]
+      const { account, limits } = yield* keyAt(100)
+      const model = { name: "m", limits, budgets: { day: 1000 } }
+      const { date } = utc.dayAt(Date.now())
+      yield* meter.load({ ...account, model: "m" }, [{ counter: date, tokens: 0 }])
+      const id = crypto.randomUUID()
+      yield* meter.reserve({ account, limits, budgets: {}, model }, { id, tokens: 300, slot: true })
+      const arrival = { requestId: id, arrivedAt: Date.now(), method: "POST", endpoint: "/", clientIp: "" }
+      const end = endOf({ ...intentOf({ caller: callerOf(account.key, group) }), arrival }, usageOf(7, 120))
+      yield* writeRows(pg)([completionRow(end, utc)])
+      const lapsed = Effect.map(meter.snapshot(account, Date.now()), (seen) => seen.lapsed)
+      assert.deepStrictEqual(yield* eventually(lapsed, ({ length }) => length > 0), [id])
+      yield* settleExpired(pg, meter, account, [id], Date.now())
+      const { open, totals, ...ofModel } = yield* meter.snapshot({ ...account, model: "m" }, Date.now())
+      assert.deepStrictEqual([ofModel.lapsed, open, totals], [[], 0, { day: 127 }])
     }
-    const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
-    // It is booked at more than it held, and nobody tells the counters.
-    yield* writeRows(yield* PgClient.PgClient)([completionRow(end, utc)])
-    // All that remains, for somebody who is no more.
-    yield* reserve(claims, killed, 10_000)
-    const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
-      open,
-      lapsed,
-      total: totals.total
-    }))
-    assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
-    const asking = yield* reserve(claims, crypto.randomUUID())
-    assert.strictEqual(asking._tag, "Refused")
-    const one = { open: 0, lapsed: [running], total: 327 }
-    assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
-    yield* Effect.sleep("800 millis")
-    assert.deepStrictEqual(yield* state, one)
-    // The Reconciler's part.
-    yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
-    const rest = { open: 0, lapsed: [], total: 227 }
-    assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
-  })
+  )
 
-  testWith(it.effect, countersOf(seldom, leaseS))("when the hold of a dead request is ended, then its model has what the ledger says at once", function* () {
-    const [meter, pg] = [yield* Meter, yield* PgClient.PgClient]
-    const { account, limits } = yield* keyAt(100)
-    const model = { name: "m", limits, budgets: { day: 1000 } }
-    const { date } = utc.dayAt(Date.now())
-    yield* meter.load({ ...account, model: "m" }, [{ counter: date, tokens: 0 }])
-    const id = crypto.randomUUID()
-    yield* meter.reserve({ account, limits, budgets: {}, model }, { id, tokens: 300, slot: true })
-    const arrival = { requestId: id, arrivedAt: Date.now(), method: "POST", endpoint: "/", clientIp: "" }
-    const end = endOf({ ...intentOf({ caller: callerOf(account.key, group) }), arrival }, usageOf(7, 120))
-    yield* writeRows(pg)([completionRow(end, utc)])
-    const lapsed = Effect.map(meter.snapshot(account, Date.now()), (seen) => seen.lapsed)
-    assert.deepStrictEqual(yield* eventually(lapsed, ({ length }) => length > 0), [id])
-    yield* settleExpired(pg, meter, account, [id], Date.now())
-    const { open, totals, ...ofModel } = yield* meter.snapshot({ ...account, model: "m" }, Date.now())
-    assert.deepStrictEqual([ofModel.lapsed, open, totals], [[], 0, { day: 127 }])
-  })
-
-  testWith(it.effect, countersOf(often, leaseS))("when a killed process held a slot, then whoever is refused because of it finds it, also without a budget", function* () {
-    const meter = yield* Meter
-    const { account, limits } = yield* keyAt(100)
-    const claims = { account, limits, budgets: {} }
-    // By a process that tells nobody any more.
-    yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
-    assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
-    const survey = meter.snapshot(account, Date.now())
-    const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
-    assert.deepStrictEqual([open, lapsed], [0, []])
-    assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
-  })
+  testWith(it.effect, countersOf(often, leaseS))(
+    "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
+    function* () {
+      const meter = yield* Meter
+      const { account, limits } = yield* keyAt(100)
+      const claims = { account, limits, budgets: {} }
+      // By a process that tells nobody any more.
+      yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
+      assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
+      const survey = meter.snapshot(account, Date.now())
+      const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
+      assert.deepStrictEqual([open, lapsed], [0, []])
+      assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
+    }
+  )
 })

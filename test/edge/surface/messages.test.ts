@@ -117,7 +117,12 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
       const { headers } = yield* call("/api/version", { secret })
       assert.strictEqual(headers.get("x-ratelimit-remaining-requests"), "4")
       assert.strictEqual(headers.get("x-ratelimit-remaining-tokens"), "1000")
-      assert.deepInclude(yield* rowOf(answer), { status: 200, tokens_in: 0n, tokens_out: 0n, model: "m:latest" })
+      assert.deepInclude(yield* rowOf(answer), {
+        status: 200,
+        tokens_in: 0n,
+        tokens_out: 0n,
+        model: "m:latest"
+      })
       const other = yield* newKey({ models: ["other"] })
       assert.strictEqual((yield* ask(countTokens, message(), other)).status, 403)
     })

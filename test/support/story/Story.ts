@@ -97,7 +97,7 @@ export const tellStory = Effect.fnUntraced(function* (
   const stories: Array<Story> = []
   while (stories.length < rounds) {
     yield* signalled
-    const text = yield* chat
+    const { text } = yield* chat
     // What ends a request comes a moment after the last byte.
     yield* Effect.sleep("20 millis")
     const calls = yield* signalled

@@ -36,21 +36,24 @@ test("when a column of a row holds any text, then the row has that text in that 
   assert.deepInclude(row, filled(log))
 })
 
-testWith(it.live, layerTestPostgres({ maxConnections: 1 }))("when a statement of the audit runs again and again, then Postgres does not plan it each time", function* () {
-  const pg = yield* PgClient.PgClient
-  const [open, write] = [insertIntents(pg, 30), writeRows(pg)]
-  for (let n = 0; n < 12; n += 1) {
-    const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
-    yield* open(intents.map(intentRowOf))
-    yield* write(intents.map((intent) => completionRow(endOf(intent, usageOf(1, 1)), utc)))
-    yield* write([auditRow(refusalOf(), utc)])
-  }
-  const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
+testWith(it.live, layerTestPostgres({ maxConnections: 1 }))(
+  "when a statement of the audit runs again and again, then Postgres does not plan it each time",
+  function* () {
+    const pg = yield* PgClient.PgClient
+    const [open, write] = [insertIntents(pg, 30), writeRows(pg)]
+    for (let n = 0; n < 12; n += 1) {
+      const intents = Array.from({ length: 1 + (n % 3) }, () => intentOf())
+      yield* open(intents.map(intentRowOf))
+      yield* write(intents.map((intent) => completionRow(endOf(intent, usageOf(1, 1)), utc)))
+      yield* write([auditRow(refusalOf(), utc)])
+    }
+    const plans = yield* pg<{ readonly generic: number; readonly custom: number }>`
       SELECT generic_plans::integer AS generic, custom_plans::integer AS custom FROM pg_prepared_statements
       WHERE statement LIKE '%jsonb_to_recordset%' AND statement NOT LIKE '%pg_prepared%'`
-  assert.sameMembers(
-    plans.map(({ custom, generic }) => custom + generic),
-    [12, 24]
-  )
-  for (const { custom } of plans) assert.isAtMost(custom, 5)
-})
+    assert.sameMembers(
+      plans.map(({ custom, generic }) => custom + generic),
+      [12, 24]
+    )
+    for (const { custom } of plans) assert.isAtMost(custom, 5)
+  }
+)

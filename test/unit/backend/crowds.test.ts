@@ -6,16 +6,19 @@ import { fake, makeFakeBackend } from "../../support/FakeBackend.ts"
 import { forward, layerPatient, stream, test } from "./calls.ts"
 import { testWith } from "../../support/testWith.ts"
 
-testWith(it.live)("when 400 streams are asked for at once, then all are under way at the same time", function* () {
-  const backend = yield* makeFakeBackend
-  backend.always(stream([fake.chat("x")], { ends: "hang" }))
-  const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
-  const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
-    concurrency: "unbounded"
-  }).pipe(Effect.scoped, Effect.provide(layerPatient(backend.url)))
-  assert.strictEqual(begun.length, 400)
-  assert.strictEqual(backend.requests.length, 400)
-})
+testWith(it.live)(
+  "when 400 streams are asked for at once, then all are under way at the same time",
+  function* () {
+    const backend = yield* makeFakeBackend
+    backend.always(stream([fake.chat("x")], { ends: "hang" }))
+    const first = Effect.flatMap(forward(), (frames) => Stream.runHead(frames))
+    const begun = yield* Effect.forEach(Array.from({ length: 400 }), () => first, {
+      concurrency: "unbounded"
+    }).pipe(Effect.scoped, Effect.provide(layerPatient(backend.url)))
+    assert.strictEqual(begun.length, 400)
+    assert.strictEqual(backend.requests.length, 400)
+  }
+)
 
 test(
   "when every connection for answers is taken, then a list and a ping are answered",

@@ -95,12 +95,15 @@ test("when an operator looks up one key, then the rows of others are not read", 
   }
 })
 
-testWith(it.live, layerTestDatabase)("when the database is down, then the client is built and a query fails in time", function* () {
-  const { socket } = yield* TestDatabase
-  const nowhere = layerPostgres({
-    url: { ...socket, path: `${socket.path}.none` },
-    connectTimeout: "500 millis"
-  })
-  const failed = yield* Effect.flip(assertSchema.pipe(Effect.provide(nowhere)))
-  assert.strictEqual(failed._tag, "MigrationFailed")
-})
+testWith(it.live, layerTestDatabase)(
+  "when the database is down, then the client is built and a query fails in time",
+  function* () {
+    const { socket } = yield* TestDatabase
+    const nowhere = layerPostgres({
+      url: { ...socket, path: `${socket.path}.none` },
+      connectTimeout: "500 millis"
+    })
+    const failed = yield* Effect.flip(assertSchema.pipe(Effect.provide(nowhere)))
+    assert.strictEqual(failed._tag, "MigrationFailed")
+  }
+)

@@ -30,16 +30,19 @@ test("when a plan without an index is expensive, then it is still not compiled",
   assert.deepStrictEqual(yield* sql`SHOW jit`, [{ jit: "off" }])
 })
 
-testWith(it.live, layerPrivatePostgres({ maxConnections: 1 }))("when the URL names the folder of a socket, then no connection goes over the network", function* () {
-  const cluster = yield* TestCluster
-  const url = new URL(Redacted.value(cluster.url("postgres")))
-  url.searchParams.set("host", path.dirname(cluster.socketPath))
-  const address = sql`SELECT coalesce(host(inet_client_addr()), 'socket') AS from`
-  const bySocket = Layer.fresh(layerPostgres({ url: Redacted.make(url.href), maxConnections: 1 }))
-  const byNetwork = Layer.fresh(layerPostgres({ url: cluster.url("postgres"), maxConnections: 1 }))
-  assert.deepStrictEqual(yield* Effect.provide(address, bySocket), [{ from: "socket" }])
-  assert.deepStrictEqual(yield* Effect.provide(address, byNetwork), [{ from: "127.0.0.1" }])
-})
+testWith(it.live, layerPrivatePostgres({ maxConnections: 1 }))(
+  "when the URL names the folder of a socket, then no connection goes over the network",
+  function* () {
+    const cluster = yield* TestCluster
+    const url = new URL(Redacted.value(cluster.url("postgres")))
+    url.searchParams.set("host", path.dirname(cluster.socketPath))
+    const address = sql`SELECT coalesce(host(inet_client_addr()), 'socket') AS from`
+    const bySocket = Layer.fresh(layerPostgres({ url: Redacted.make(url.href), maxConnections: 1 }))
+    const byNetwork = Layer.fresh(layerPostgres({ url: cluster.url("postgres"), maxConnections: 1 }))
+    assert.deepStrictEqual(yield* Effect.provide(address, bySocket), [{ from: "socket" }])
+    assert.deepStrictEqual(yield* Effect.provide(address, byNetwork), [{ from: "127.0.0.1" }])
+  }
+)
 
 test("when it is probed by a write, then the log has it, a disk had room, nothing stays, and no setting changes", function* () {
   const sql = yield* SqlClient.SqlClient

@@ -28,13 +28,16 @@ test("when the server has forgotten a script, then it is loaded again", function
   assert.strictEqual(yield* add(["n"], [3]), 5)
 })
 
-testWith(it.live, shared)("when a command is refused or not answered, then the two errors differ, and neither is a defect", function* () {
-  yield* ready
-  const redis = yield* Redis
-  yield* redis.send("SET", ["word", "x"])
-  const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
-  assert.match(String(refused.cause), /not an integer/)
-})
+testWith(it.live, shared)(
+  "when a command is refused or not answered, then the two errors differ, and neither is a defect",
+  function* () {
+    yield* ready
+    const redis = yield* Redis
+    yield* redis.send("SET", ["word", "x"])
+    const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
+    assert.match(String(refused.cause), /not an integer/)
+  }
+)
 
 test("when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself", function* () {
   yield* ready
@@ -100,20 +103,23 @@ const busyUntil = (url: string, count: number) =>
     while (performance.now() < until);
   })
 
-testWith(it.live, shared)("when this process was too busy to write or read, then a command is not taken for unanswered", function* () {
-  yield* ready
-  const redis = yield* Redis
-  const { url } = yield* TestRedis
-  const sent = redis.send("INCR", ["n"])
-  assert.deepStrictEqual(yield* Effect.all([sent, busyUntil(url, 1)], { concurrency: 2 }), [1, undefined])
-  const written = Effect.andThen(
-    Effect.callback<void>((resume) => void setImmediate(resume, Effect.void)),
-    busyUntil(url, 2)
-  )
-  assert.deepStrictEqual(yield* Effect.all([sent, written], { concurrency: 2 }), [2, undefined])
-  // The server answers in turn: what came before a later command is answered.
-  const asked = Effect.all([redis.server, redis.send("INCR", ["n"]), busyUntil(url, 3)], {
-    concurrency: 3
-  })
-  assert.isNotEmpty((yield* asked)[0].version, "what the server says of itself")
-})
+testWith(it.live, shared)(
+  "when this process was too busy to write or read, then a command is not taken for unanswered",
+  function* () {
+    yield* ready
+    const redis = yield* Redis
+    const { url } = yield* TestRedis
+    const sent = redis.send("INCR", ["n"])
+    assert.deepStrictEqual(yield* Effect.all([sent, busyUntil(url, 1)], { concurrency: 2 }), [1, undefined])
+    const written = Effect.andThen(
+      Effect.callback<void>((resume) => void setImmediate(resume, Effect.void)),
+      busyUntil(url, 2)
+    )
+    assert.deepStrictEqual(yield* Effect.all([sent, written], { concurrency: 2 }), [2, undefined])
+    // The server answers in turn: what came before a later command is answered.
+    const asked = Effect.all([redis.server, redis.send("INCR", ["n"]), busyUntil(url, 3)], {
+      concurrency: 3
+    })
+    assert.isNotEmpty((yield* asked)[0].version, "what the server says of itself")
+  }
+)

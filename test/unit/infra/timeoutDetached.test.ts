@@ -39,15 +39,18 @@ test("when the deadline passes or the caller leaves, then the work is stopped", 
   assert.strictEqual(stopped, 2)
 })
 
-testWith(it.live, layerPrivatePostgres())("when Postgres is frozen, then a query fails in time", function* () {
-  const cluster = yield* TestCluster
-  yield* sql`SELECT 1`
-  yield* cluster.pause
-  const before = makeStopwatch()
-  yield* Effect.flip(timeoutDetached("300 millis")(sql`SELECT 1`))
-  assert.isBelow(before(), atMost(1500))
-  yield* cluster.resume
-})
+testWith(it.live, layerPrivatePostgres())(
+  "when Postgres is frozen, then a query fails in time",
+  function* () {
+    const cluster = yield* TestCluster
+    yield* sql`SELECT 1`
+    yield* cluster.pause
+    const before = makeStopwatch()
+    yield* Effect.flip(timeoutDetached("300 millis")(sql`SELECT 1`))
+    assert.isBelow(before(), atMost(1500))
+    yield* cluster.resume
+  }
+)
 
 test("when this process was too busy to look before the deadline, then a result that had come in time counts", function* () {
   const { answer, on, stall } = yield* makeStalledProcess

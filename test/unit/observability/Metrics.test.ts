@@ -106,11 +106,12 @@ test("when metrics are shown, then first frames, revocations and the process are
   assert.isNotEmpty(yield* linesOf("process_resident_memory_bytes"))
 })
 
-testWith(it.effect, layerBackendGauges.pipe(
-        Layer.provideMerge(
-          Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 }))
-        )
-      ))("when the breaker changes its state, then the gauges show it, and the keys of their own", function* () {
+testWith(
+  it.effect,
+  layerBackendGauges.pipe(
+    Layer.provideMerge(Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 })))
+  )
+)("when the breaker changes its state, then the gauges show it, and the keys of their own", function* () {
   const breaker = yield* CircuitBreaker
   const failing = (verdict: Verdict) =>
     Effect.ignore(

@@ -63,13 +63,19 @@ for (const [store, layer] of Object.entries(stores)) {
   }
 }
 
-testWith(it.effect, stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer)))("when a reservation was requested a lease ago, then its lease may have ended, and not before", function* () {
-  const [{ lapsed, now }, { step }] = [yield* LeaseKeeper, yield* WallClock]
-  const since = now()
-  yield* step(hourMs)
-  yield* TestClock.adjust(leaseS * 1000 - 1)
-  assert.isFalse(lapsed(since))
-  yield* step(-hourMs)
-  yield* TestClock.adjust(1)
-  assert.isTrue(lapsed(since))
-})
+testWith(
+  it.effect,
+  stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer))
+)(
+  "when a reservation was requested a lease ago, then its lease may have ended, and not before",
+  function* () {
+    const [{ lapsed, now }, { step }] = [yield* LeaseKeeper, yield* WallClock]
+    const since = now()
+    yield* step(hourMs)
+    yield* TestClock.adjust(leaseS * 1000 - 1)
+    assert.isFalse(lapsed(since))
+    yield* step(-hourMs)
+    yield* TestClock.adjust(1)
+    assert.isTrue(lapsed(since))
+  }
+)

@@ -1,11 +1,22 @@
 import { assert, it } from "@effect/vitest"
-import { Duration, Effect, Fiber, Layer, Logger, Stream } from "effect"
+import { Duration, Effect, Fiber, Logger, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
 import { verdictOf } from "../../../../src/backend/errors.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
-import { failure, forward, generate, layerPatient, named, run, stream, test, texts, withBackend } from "../calls.ts"
+import {
+  failure,
+  forward,
+  generate,
+  layerPatient,
+  named,
+  run,
+  stream,
+  test,
+  texts,
+  withBackend
+} from "../calls.ts"
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
 
 describe("a model server that hangs", () => {

@@ -18,7 +18,12 @@ it("when there is a sampling option, then outputPlan.ts says whether it makes a 
 
 it("when a request names what would load the model anew, pin it or leak, or what nobody knows, then on no surface anything of it is sent", () => {
   const unwanted = { num_ctx: 8192, num_gpu: 1, num_batch: 9, main_gpu: 1, use_mmap: false, num_thread: 3 }
-  const unknown = { MODEL: "other", _debug_render_only: true, api_base: "http://evil", made_up: { deep: true } }
+  const unknown = {
+    MODEL: "other",
+    _debug_render_only: true,
+    api_base: "http://evil",
+    made_up: { deep: true }
+  }
   const body = {
     model: "m",
     max_tokens: 9,
