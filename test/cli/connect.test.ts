@@ -58,25 +58,28 @@ const keyFileIn = (home: string) => {
 
 const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
 
-test("when a surface is off, then connect says how to switch it on; when it is on, then nothing", function* () {
-  const off = yield* Effect.flatMap(address, (url) =>
-    connect("codex --model m --window 16384", "--url", url)
-  ).pipe(Effect.provide(gateway([])))
-  assert.strictEqual(off.code, 0)
-  assert.strictEqual(
-    off.stderr,
-    "Codex CLI needs /v1/responses, which this gateway does not serve: start it with EXTRA_SURFACES=responses\n"
-  )
-  const on = yield* Effect.flatMap(address, (url) =>
-    connect("codex --model m --window 16384", "--url", url)
-  ).pipe(Effect.provide(gateway(["responses"])))
-  assert.strictEqual(on.stderr, "")
-  const nobody = yield* connect("opencode --model m --window 16384 --url http://127.0.0.1:1")
-  assert.strictEqual(
-    nobody.stderr,
-    "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
-  )
-})
+testWith(it.effect, Admin)(
+  "when a surface is off, then connect says how to switch it on; when it is on, then nothing",
+  function* () {
+    const off = yield* Effect.flatMap(address, (url) =>
+      connect("codex --model m --window 16384", "--url", url)
+    ).pipe(Effect.provide(gateway([])))
+    assert.strictEqual(off.code, 0)
+    assert.strictEqual(
+      off.stderr,
+      "Codex CLI needs /v1/responses, which this gateway does not serve: start it with EXTRA_SURFACES=responses\n"
+    )
+    const on = yield* Effect.flatMap(address, (url) =>
+      connect("codex --model m --window 16384", "--url", url)
+    ).pipe(Effect.provide(gateway(["responses"])))
+    assert.strictEqual(on.stderr, "")
+    const nobody = yield* connect("opencode --model m --window 16384 --url http://127.0.0.1:1")
+    assert.strictEqual(
+      nobody.stderr,
+      "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
+    )
+  }
+)
 
 test("when the key may not use the model, or the window is not known, then connect says so", function* () {
   const file = keyFileIn(yield* ownHome)

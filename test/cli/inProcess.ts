@@ -102,7 +102,7 @@ export const tollgateBeside = (...args: ReadonlyArray<string>) =>
 
 /** A file with the text, in a folder of its own. */
 export const fileOf = (text: string): string => {
-  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-cli-")), "file")
+  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-cli-")), "file.yaml")
   writeFileSync(file, text)
   return file
 }
