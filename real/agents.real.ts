@@ -111,7 +111,7 @@ const refusedBy = Effect.fnUntraced(function* (name: AgentName, refusal: Refusal
     case "403":
       return { prefix, ...asked, model: "nobody-has:latest" }
     case "429, a budget is spent":
-      yield* registry.setBudgets(prefix, { total: 1 })
+      yield* registry.changeKey(prefix, { budgetTotal: 1 })
       yield* eventually(call("/api/chat", { secret, body: hello() }), ({ status }) => status === 429)
       return { prefix, ...asked }
     case "502":

@@ -39,7 +39,7 @@ const readSeen = Effect.flatMap(
 const usedUp = Effect.gen(function* () {
   const registry = yield* Registry
   const { prefix, secret } = yield* newKey()
-  yield* registry.setBudgets(prefix, { total: 1 })
+  yield* registry.changeKey(prefix, { budgetTotal: 1 })
   const body = {
     model: "plain",
     messages: [{ role: "user", content: "x" }],

@@ -265,7 +265,7 @@ inWorld(layerGateway())("the openai package", (test) => {
 
   test("when a budget is spent, then it gives up at once, although it retries everything else", function* () {
     const { secret, prefix } = yield* newKey()
-    yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { day: 0 }))
+    yield* Effect.flatMap(Registry, (registry) => registry.changeKey(prefix, { budgetDaily: 0 }))
     const client = yield* connect(secret, {})
     const started = performance.now()
     const error = yield* refused(() => client.chat.completions.create({ model: "m", messages }))

@@ -34,7 +34,7 @@ export const makeStores = Effect.gen(function* () {
     const limits = { rpm: most, tpm: most, concurrent: 100_000 }
     yield* registry.createTenant({ name: "bench", allowAllModels: true, ...limits })
     const good = yield* registry.createKey({ tenant: "bench", name: "good" })
-    yield* registry.setBudgets(good.key.prefix, { day: 9e15, month: 9e15, total: 9e15 })
+    yield* registry.changeKey(good.key.prefix, { budgetDaily: 9e15, budgetMonthly: 9e15, budgetTotal: 9e15 })
     return good.secret
   }).pipe(
     Effect.provide(Layer.provide(layerRegistry({ defaults: { rpm: 1, tpm: 1, concurrent: 1 } }), database))

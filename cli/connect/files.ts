@@ -1,11 +1,9 @@
 /** The files of a client beside what is there already. */
 import { Option, Schema } from "effect"
-import type { Json, JsonObject } from "../../src/domain/Inference.ts"
+import type { JsonObject } from "../../src/domain/Inference.ts"
 import type { Settings } from "./Client.ts"
+import { isObject } from "../../src/domain/json.ts"
 import { freshText, jsonText } from "./texts.ts"
-
-const isObject = (value: Json | undefined): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** What is ours wins; members of others stay. */
 const merge = (there: JsonObject, ours: JsonObject): JsonObject => ({

@@ -6,7 +6,7 @@ import { once } from "node:events"
 import { Context, Effect, Layer, Redacted, Schema, type Scope } from "effect"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
-import type { BudgetChange } from "../../src/admin/rows.ts"
+import type { KeyChange } from "../../src/domain/attributes.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { layerRedis as layerRedisMeter } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { layerRedis } from "../../src/infra/Redis.ts"
@@ -144,7 +144,7 @@ let tenants = 0
 export const newKeys = Effect.fnUntraced(function* (
   count: number,
   limits: Partial<EffectiveLimits> = {},
-  budgets: BudgetChange = {}
+  budgets: KeyChange = {}
 ) {
   const registry = yield* Registry
   const tenant = `attack-${++tenants}`
@@ -152,7 +152,7 @@ export const newKeys = Effect.fnUntraced(function* (
   return yield* Effect.forEach(Array.from({ length: count }), () =>
     Effect.gen(function* () {
       const { key, secret } = yield* registry.createKey({ tenant, name: "k", allowDuplicate: true })
-      yield* registry.setBudgets(key.prefix, budgets)
+      yield* registry.changeKey(key.prefix, budgets)
       const made: Key = { secret, prefix: key.prefix }
       return made
     })

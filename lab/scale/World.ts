@@ -9,7 +9,7 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { Effect, Schedule, type Scope } from "effect"
 import { migrate } from "../../src/infra/Migrations.ts"
 import { Registry } from "../../src/admin/Registry.ts"
-import type { BudgetChange } from "../../src/admin/rows.ts"
+import type { KeyChange } from "../../src/domain/attributes.ts"
 import type { EffectiveLimits } from "../../src/domain/Limits.ts"
 import { freePort, type TestServerFailed } from "../../test/support/servers/processes.ts"
 
@@ -111,19 +111,19 @@ export interface Key {
 
 /** So high that they bind nobody; every key gets budgets, so that all its counters exist. */
 const wide = { rpm: 1_000_000, tpm: 1_000_000_000, concurrent: 10_000 }
-const endless: BudgetChange = { day: 1e12, month: 1e12, total: 1e12 }
+const endless = { budgetDaily: 1e12, budgetMonthly: 1e12, budgetTotal: 1e12 }
 
 /** A tenant and a key of this name with these limits, where they differ from "as good as none". */
 export const newKey = Effect.fnUntraced(function* (
   name: string,
   limits: Partial<EffectiveLimits> = {},
-  budgets: BudgetChange = {}
+  budgets: KeyChange = {}
 ): Effect.fn.Return<Key, never, Registry> {
   const registry = yield* Registry
   return yield* Effect.gen(function* () {
     yield* registry.createTenant({ name, allowAllModels: true, ...wide, ...limits })
     const { secret, key } = yield* registry.createKey({ tenant: name, name })
-    yield* registry.setBudgets(key.prefix, { ...endless, ...budgets })
+    yield* registry.changeKey(key.prefix, { ...endless, ...budgets })
     return { name, secret, prefix: key.prefix }
   }).pipe(Effect.orDie)
 })

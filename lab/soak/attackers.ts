@@ -116,7 +116,7 @@ export const makeAttackers = Effect.fnUntraced(function* (
   const armed: Array<{ readonly attacker: Attacker; readonly key: Key | undefined }> = []
   for (const attacker of attackers) {
     const { budget, limits, name } = attacker
-    const budgets = budget === undefined ? {} : { day: budget }
+    const budgets = budget === undefined ? {} : { budgetDaily: budget }
     armed.push({
       attacker,
       key: limits === undefined ? undefined : yield* newKey(`attacker ${name}`, limits, budgets)

@@ -28,7 +28,7 @@ export const makeKeys = Effect.gen(function* () {
     rate: yield* newKey("rate", { rpm: limits.rpm }),
     slots: yield* newKey("slots", { concurrent: limits.concurrent }),
     tokens: yield* newKey("tokens", { tpm: limits.tpm }),
-    budget: yield* newKey("budget", {}, { day: limits.budget }),
+    budget: yield* newKey("budget", {}, { budgetDaily: limits.budget }),
     probe: yield* newKey("probe")
   }
   return keys

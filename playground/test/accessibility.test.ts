@@ -72,7 +72,7 @@ const sizes = [
 const walk = Effect.fnUntraced(function* (page: Page, inDark: boolean) {
   const [fake, registry] = [yield* Fake, yield* Registry]
   const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
-  yield* registry.setBudgets(prefix, { month: 50_000 })
+  yield* registry.changeKey(prefix, { budgetMonthly: 50_000 })
   const faults: Array<string> = []
   const look = (state: string) =>
     Effect.map(faultsOf(page, state, inDark), (found) => {
@@ -279,7 +279,7 @@ inWorld(layerPlayground())("the playground for everybody", (test) => {
   test("when the screen is a phone's, then key, model and composer come first, and the rest is in a sheet", function* () {
     const registry = yield* Registry
     const { secret, prefix } = yield* newKey()
-    yield* registry.setBudgets(prefix, { day: 1000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 1000 })
     const { page } = yield* openPlayground({
       viewport: { width: 390, height: 844 },
       hasTouch: true,

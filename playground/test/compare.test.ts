@@ -98,7 +98,7 @@ inWorld(layerPlayground({ BACKEND_CONTEXT_LENGTH: "4096" }))(
     test("when a budget cuts an answer short, then the page says that it was the budget", function* () {
       const [fake, registry] = [yield* Fake, yield* Registry]
       const { secret, prefix } = yield* newKey()
-      yield* registry.setBudgets(prefix, { day: 40 })
+      yield* registry.changeKey(prefix, { budgetDaily: 40 })
       yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
       const { page } = yield* openPlayground()
       yield* enterKey(page, secret)

@@ -217,7 +217,7 @@ inWorld(layerPlayground())("the playground in a real browser", (test) => {
     // A press waits until the button can be pressed, which is when the second is over.
     yield* Effect.promise(() => again.click())
     yield* shown(page, "Hello world!")
-    yield* registry.setBudgets(prefix, { day: 1 })
+    yield* registry.changeKey(prefix, { budgetDaily: 1 })
     yield* eventually(call("/api/version", { secret }), ({ headers }) => headers.has("x-budget-period"))
     yield* say(page, "Three")
     yield* shown(page, "The token budget is spent")

@@ -65,7 +65,7 @@ if (process.env["SCREENSHOTS"] === "1")
       test(`when ${name} is made, then it is in docs/images`, function* () {
         const registry = yield* Registry
         const { secret, prefix } = yield* newKey({ rpm: 60, tpm: 20_000 })
-        yield* registry.setBudgets(prefix, { day: 1000 })
+        yield* registry.changeKey(prefix, { budgetDaily: 1000 })
         yield* eventually(
           call("/api/tags", { secret }),
           ({ headers, text }) => text.includes("demo-chat") && headers.has("x-budget-period")

@@ -273,7 +273,7 @@ inWorld(layerPlayground({ MAX_REQUEST_BODY_BYTES: String(bodyBytes) }))("work in
     const { secret, prefix } = yield* newKey({ rpm: 60 })
     const { page } = yield* openPlayground()
     const seen = Effect.fnUntraced(function* (limit: number) {
-      yield* registry.setBudgets(prefix, { day: limit })
+      yield* registry.changeKey(prefix, { budgetDaily: limit })
       yield* eventually(
         call("/api/version", { secret }),
         ({ headers }) => headers.get("x-budget-tokens-limit") === String(limit)

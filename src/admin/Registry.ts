@@ -353,14 +353,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     ...makeModelRules(sql, { keyInfo, changeKey, changeTenant }),
     ...makeUsers(sql, calendar, keyInfo, changeKey),
     ...makePersonalData(sql),
-    setBudgets: (prefix: string, change: Rows.BudgetChange) =>
-      Effect.andThen(changeKey(prefix, Struct.renameKeys(change, Rows.budgetOf)), showBudgets(prefix)),
     showBudgets,
-    setTenantBudgets: (tenant: string, change: Rows.BudgetChange) =>
-      Effect.andThen(
-        changeTenant(tenant, Struct.renameKeys(change, Rows.budgetOf)),
-        showTenantBudgets(tenant)
-      ),
     showTenantBudgets,
     ...makeExtraBudgets(sql, calendar, { changeKey, changeTenant, showBudgets, showTenantBudgets }),
     atomically,

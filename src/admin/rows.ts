@@ -150,9 +150,6 @@ export interface ModelsChange {
   readonly aliasDefaults?: { readonly [V in keyof AliasDefaults]?: AliasDefaults[V] | null }
 }
 
-/** An absent period does not change; null removes its budget. */
-export type BudgetChange = { readonly [P in Period]?: number | null }
-
 /** As `apply` names them. */
 export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`
 export const keyNamed = (prefix: unknown): string => `key ${String(prefix)}`

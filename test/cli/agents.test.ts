@@ -7,6 +7,7 @@ import { BadRequest } from "../../src/domain/Errors.ts"
 import { type InMemoryOptions, layerInMemory, memoryKey } from "../support/inMemory.ts"
 import { layerMemory as layerDiscovery } from "../support/twins/Discovery.ts"
 import { modelNamed } from "../support/permits.ts"
+import { ownEnvironment } from "../support/ownEnvironment.ts"
 import { freePort } from "../support/servers/processes.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { testWith } from "../support/testWith.ts"
@@ -25,22 +26,13 @@ const Checks = Schema.fromJsonString(
   })
 )
 
-// The log of the gateway is printed before them.
-/** The checks about agents, as `name state`, and the whole text. */
+/** The checks about agents, as `name state`, and the whole text. The log of the gateway is printed before them. */
 const asked = (secret: string | undefined, gateway: InMemoryOptions, ...more: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const { address } = yield* HttpServer.HttpServer
-    const before = process.env["TOLLGATE_KEY"]
-    if (secret !== undefined) process.env["TOLLGATE_KEY"] = secret
+    if (secret !== undefined) yield* ownEnvironment({ TOLLGATE_KEY: secret })
     const where = more.includes("--url") ? [] : ["--url", HttpServer.formatAddress(address)]
-    const ran = yield* tollgateHere("doctor", "--agents", "--json", ...where, ...more).pipe(
-      Effect.ensuring(
-        Effect.sync(() => {
-          if (before === undefined) delete process.env["TOLLGATE_KEY"]
-          else process.env["TOLLGATE_KEY"] = before
-        })
-      )
-    )
+    const ran = yield* tollgateHere("doctor", "--agents", "--json", ...where, ...more)
     const { checks } = yield* Schema.decodeEffect(Checks)(
       ran.stdout.slice(ran.stdout.indexOf('{\n  "checks"'))
     )
@@ -50,7 +42,7 @@ const asked = (secret: string | undefined, gateway: InMemoryOptions, ...more: Re
       states: own.map(({ name, state }) => `${name.replace("agents: ", "")} ${state}`),
       text: own.map(({ detail, mend = "" }) => `${detail} -> ${mend}`).join("\n")
     }
-  }).pipe(Effect.provide(Layer.mergeAll(Admin, layerInMemory(gateway))))
+  }).pipe(Effect.scoped, Effect.provide(Layer.mergeAll(Admin, layerInMemory(gateway))))
 
 const window = (tokens: number) =>
   layerDiscovery([modelNamed("m:latest")], {}, { defaultTokens: tokens, refuses: false })

@@ -1,20 +1,12 @@
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
+import { writeFileSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Schema } from "effect"
-import { Backend } from "../../src/backend/Backend.ts"
-import { modelNamed } from "../support/permits.ts"
-import { guards } from "../../src/backend/ollama/guards/guards.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Schema } from "effect"
+import { Admin, fileOf, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
-const backend = Layer.mock(Backend, {
-  guards,
-  models: Effect.succeed([modelNamed("llama3.2:3b"), modelNamed("big:latest")])
-})
-const tollgate = tollgateWith(backend)
+const tollgate = tollgateWithModels("llama3.2:3b", "big:latest")
+
 const Aliases = Schema.Struct({
   model_aliases: Schema.Array(Schema.Struct({ alias: Schema.String, model: Schema.String }))
 })
@@ -50,32 +42,14 @@ test("when aliases are set, changed and removed, then the others stay, and list-
 test("when an alias gets defaults, then they are shown, kept, changed, exported and removed with it", function* () {
   succeeds(yield* tollgate("create-tenant", "--name", "tuned"))
   const set = (...args: ReadonlyArray<string>) => tollgate("set-models", "--tenant", "tuned", ...args)
-  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-system-")), "tone.txt")
-  writeFileSync(file, "Be brief.\n")
+  const file = fileOf("Be brief.\n")
   const long = ["--alias", "long:latest=llama3.2:3b"]
-  const first = yield* set(
-    "--allow-all",
-    ...long,
-    "--num-ctx",
-    "32k",
-    "--think",
-    "off",
-    "--system-file",
-    file
-  )
+  const first = yield* set(..."--allow-all --num-ctx 32k --think off --system-file".split(" "), file, ...long)
   assert.include(first.stdout, "long=llama3.2:3b (num_ctx 32,000, think off, system)")
   const Defaults = Schema.Struct({
     alias_defaults: Schema.Array(Schema.Record(Schema.String, Schema.Unknown))
   })
-  const changed = yield* set(
-    "--alias",
-    "long=big,other=big",
-    "--num-ctx",
-    "8192",
-    "--think",
-    "none",
-    "--json"
-  )
+  const changed = yield* set(..."--alias long=big,other=big --num-ctx 8192 --think none --json".split(" "))
   assert.deepStrictEqual((yield* json(Defaults, changed)).alias_defaults, [
     { name: "long", num_ctx: 8192, system: "Be brief." },
     { name: "other", num_ctx: 8192 }
@@ -141,8 +115,7 @@ qwen3:8b is not installed: requests for it are refused until it is. Installed: l
   assert.strictEqual(good.stderr, "Removed: llama3.2, qwen3:8b\nAdded: llama3.2:3b\n")
   assert.match((yield* set("--models", "", "--yes")).stderr, /may use no model/)
   assert.match((yield* tollgateHere("set-models", "--tenant", "acme", "--models", "x")).stderr, /not checked/)
-  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-models-")), "t.yaml")
-  writeFileSync(file, "version: 1\ntenants: [{ name: acme, models: [big:1], aliases: { fast: llama3.2 } }]\n")
+  const file = fileOf("version: 1\ntenants: [{ name: acme, models: [big:1], aliases: { fast: llama3.2 } }]\n")
   for (const more of [["--dry-run"], []]) {
     const applied = yield* tollgate("apply", "-f", file, ...more)
     succeeds(applied)

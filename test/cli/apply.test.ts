@@ -1,23 +1,13 @@
 /** `export` and `apply`: tenants and settings of keys in a file. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
 
-const folder = mkdtempSync(path.join(tmpdir(), "tollgate-apply-"))
-let files = 0
-
-const applyText = (text: string, ...more: ReadonlyArray<string>) => {
-  files += 1
-  const file = path.join(folder, `${files}.yaml`)
-  writeFileSync(file, text)
-  return tollgateHere("apply", "-f", file, ...more)
-}
+const applyText = (text: string, ...more: ReadonlyArray<string>) =>
+  tollgateHere("apply", "-f", fileOf(text), ...more)
 
 const exported = Effect.map(tollgateHere("export"), (ran) => {
   succeeds(ran)
@@ -151,10 +141,7 @@ test("when a file is wrong, then one line says where", function* () {
     [`a: &a [${"x,".repeat(50)}]\n${Array.from({ length: 200 }, (_, n) => `b${n}: *a`).join("\n")}`, /yaml: /]
   ]
   for (const [text, expected] of cases) failsWith(yield* applyText(text), expected, text.slice(0, 60))
-  failsWith(
-    yield* tollgateHere("apply", "-f", path.join(folder, "absent")),
-    /absent: the file cannot be read/
-  )
+  failsWith(yield* tollgateHere("apply", "-f", `${fileOf("")}.absent`), /absent: the file cannot be read/)
   succeeds(yield* tollgateHere("revoke-key", "--prefix", prefix))
   failsWith(
     yield* applyText(`version: 1\ntenants:\n  - { name: acme, keys: [{ prefix: ${prefix}, rpm: 5 }] }\n`),

@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
@@ -9,6 +8,8 @@ import { clients } from "../../cli/connect/clients.ts"
 import { printed } from "../../cli/connect/texts.ts"
 import { pages } from "../../build/clients.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
+import { ownEnvironment } from "../support/ownEnvironment.ts"
+import { temporaryFolder } from "../support/temporaryFolder.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -41,19 +42,7 @@ const connect = (line: string, ...more: ReadonlyArray<string>) =>
   tollgateHere("connect", ...line.split(" "), ...more)
 
 /** A home of its own, which the process gets and gives back. */
-const ownHome = Effect.acquireRelease(
-  Effect.sync(() => {
-    const [home, before] = [mkdtempSync(path.join(tmpdir(), "tollgate-home-")), process.env["HOME"]]
-    process.env["HOME"] = home
-    return { home, before }
-  }),
-  ({ before, home }) =>
-    Effect.sync(() => {
-      if (before === undefined) delete process.env["HOME"]
-      else process.env["HOME"] = before
-      rmSync(home, { recursive: true, force: true })
-    })
-).pipe(Effect.map(({ home }) => home))
+const ownHome = Effect.tap(temporaryFolder, (HOME) => ownEnvironment({ HOME }))
 
 const key = memoryKey()
 const gateway = (extraSurfaces: ReadonlyArray<"responses" | "messages">) =>
@@ -67,8 +56,11 @@ const keyFileIn = (home: string) => {
   return file
 }
 
-it.effect("when a surface is off, then connect says how to switch it on; when it is on, then nothing", () =>
-  Effect.gen(function* () {
+const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
+
+testWith(it.effect, Admin)(
+  "when a surface is off, then connect says how to switch it on; when it is on, then nothing",
+  function* () {
     const off = yield* Effect.flatMap(address, (url) =>
       connect("codex --model m --window 16384", "--url", url)
     ).pipe(Effect.provide(gateway([])))
@@ -86,10 +78,8 @@ it.effect("when a surface is off, then connect says how to switch it on; when it
       nobody.stderr,
       "http://127.0.0.1:1 does not answer as a gateway: is it the right --url?\n"
     )
-  }).pipe(Effect.provide(Admin))
+  }
 )
-
-const test = testWith(it.effect, Layer.mergeAll(Admin, gateway([])))
 
 test("when the key may not use the model, or the window is not known, then connect says so", function* () {
   const file = keyFileIn(yield* ownHome)
@@ -138,41 +128,28 @@ test("when settings are written, then the difference is shown, what was there st
   assert.match(second.stdout, /^.*pi\.sh: nothing to change\n.*models\.json: nothing to change\nthen: /)
 })
 
-it.effect("when a file cannot be merged, then it is named, and no file is written", () =>
-  Effect.gen(function* () {
-    const home = yield* ownHome
-    const file = path.join(home, ".config/zed/settings.json")
-    mkdirSync(path.dirname(file), { recursive: true })
-    writeFileSync(file, '{ "theme": "One" } // mine')
-    const ran = yield* connect("zed --model m --window 8192 --url http://127.0.0.1:1 --write")
-    assert.strictEqual(ran.code, 1)
-    assert.include(ran.stderr, "settings.json: the file is not plain JSON: add by hand what connect prints")
-    assert.strictEqual(readFileSync(file, "utf8"), '{ "theme": "One" } // mine')
-    assert.isFalse(existsSync(path.join(home, ".config/tollgate/zed.sh")))
-  }).pipe(Effect.scoped, Effect.provide(Admin))
-)
+test("when a file cannot be merged, then it is named, and no file is written", function* () {
+  const home = yield* ownHome
+  const file = path.join(home, ".config/zed/settings.json")
+  mkdirSync(path.dirname(file), { recursive: true })
+  writeFileSync(file, '{ "theme": "One" } // mine')
+  const ran = yield* connect("zed --model m --window 8192 --url http://127.0.0.1:1 --write")
+  assert.strictEqual(ran.code, 1)
+  assert.include(ran.stderr, "settings.json: the file is not plain JSON: add by hand what connect prints")
+  assert.strictEqual(readFileSync(file, "utf8"), '{ "theme": "One" } // mine')
+  assert.isFalse(existsSync(path.join(home, ".config/tollgate/zed.sh")))
+})
 
-const refused: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
-  [["connect", "emacs", "--model", "m"], /^tollgate: client must be codex, claude,/],
-  [["connect", "pi"], /--model is required/],
-  [
-    ["connect", "pi", "--model", "m", "--url", "https://gateway.example/v1"],
-    /--url must be an address .* without a path/
-  ],
-  [
-    ["connect", "pi", "--model", "m", "--key-file", "/nowhere/key"],
-    /--key-file must be a file that can be read/
-  ],
-  [["connect", "pi", "--model", "m", "--window", "5"], /--window must be 1024 tokens or more/],
-  [
-    ["connect", "pi", "--model", "m", "--window", "2000", "--max-output", "2000"],
-    /--max-output must be from 1 to less/
-  ],
-  [["connect", "pi", "--model", "m", "--key", "tg_x"], /unknown option --key/]
-]
+const refused = [
+  ["emacs --model m", /^tollgate: client must be codex, claude,/],
+  ["pi", /--model is required/],
+  ["pi --model m --url https://gateway.example/v1", /--url must be an address .* without a path/],
+  ["pi --model m --key-file /nowhere/key", /--key-file must be a file that can be read/],
+  ["pi --model m --window 5", /--window must be 1024 tokens or more/],
+  ["pi --model m --window 2000 --max-output 2000", /--max-output must be from 1 to less/],
+  ["pi --model m --key tg_x", /unknown option --key/]
+] as const
 
-it.effect("when connect is refused, then it is one line that names what to change", () =>
-  Effect.forEach(refused, ([args, message]) =>
-    Effect.map(tollgateHere(...args), (ran) => failsWith(ran, message))
-  ).pipe(Effect.provide(Admin))
-)
+test("when connect is refused, then it is one line that names what to change", function* () {
+  for (const [line, message] of refused) failsWith(yield* connect(line), message)
+})

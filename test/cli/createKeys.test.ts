@@ -4,26 +4,17 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { verify } from "@node-rs/argon2"
-import { Effect, Layer, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
+import { Effect, Redacted, Schema } from "effect"
 import { TestConsole } from "effect/testing"
-import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
-import { quickHash } from "../support/quickHash.ts"
-import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
+import { Registry } from "../../src/admin/Registry.ts"
+import { TestDatabase } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, start, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const folder = mkdtempSync(path.join(tmpdir(), "tollgate-keys-"))
-
-let files = 0
-const fileOf = (text: string): string => {
-  files += 1
-  const file = path.join(folder, `${files}.csv`)
-  writeFileSync(file, text)
-  return file
-}
 
 const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
   existsSync(file)
@@ -34,11 +25,6 @@ const linesOf = (file: string): ReadonlyArray<ReadonlyArray<string>> =>
         .map((line) => line.split(","))
     : []
 
-const Quick = layerPostgres({
-  defaults: { rpm: 60, tpm: 100_000, concurrent: 4 },
-  hash: quickHash
-}).pipe(Layer.provideMerge(TestPostgres))
-
 const acme = tollgateHere("create-tenant", "--name", "acme", "--allow-all-models")
 
 const importing = (names: string, out: string, ...more: ReadonlyArray<string>) =>
@@ -46,7 +32,6 @@ const importing = (names: string, out: string, ...more: ReadonlyArray<string>) =
 
 /** Every live key has one line, and its text is right. */
 const assertComplete = Effect.fnUntraced(function* (out: string, names: ReadonlyArray<string>) {
-  const sql = yield* SqlClient.SqlClient
   const keys = yield* sql<{ name: string; prefix: string; hash: string }>`
     SELECT name, prefix, hash FROM api_keys WHERE status = 'active' ORDER BY name`
   assert.deepStrictEqual(
@@ -68,11 +53,10 @@ it.live(
   () =>
     Effect.gen(function* () {
       succeeds(yield* acme)
-      const sql = yield* SqlClient.SqlClient
       const { url } = yield* TestDatabase
       const names = Array.from({ length: 250 }, (_, at) => `person-${String(at).padStart(3, "0")}`)
       const [people, out] = [fileOf(names.join("\n")), path.join(folder, "killed.csv")]
-      const killedWhen = Effect.fnUntraced(function* <E>(condition: Effect.Effect<boolean, E>) {
+      const killedWhen = Effect.fnUntraced(function* <E, R>(condition: Effect.Effect<boolean, E, R>) {
         const args = ["create-keys", "--tenant", "acme", "--names", people, "--out", out]
         const child = start({ DATABASE_URL: Redacted.value(url) }, args)
         assert.isTrue(yield* eventually(condition, Boolean))
@@ -104,10 +88,10 @@ it.live(
       assert.strictEqual(statSync(out).mode & 0o777, 0o600)
       assert.strictEqual(statSync(`${out}.unused`).mode & 0o777, 0o600)
       assert.match(last.stderr, /names had a live key and got no other:\n {2}tg_\w+ {2}person-000\n/)
-    }).pipe(Effect.provide([Quick, TestConsole.layer]))
+    }).pipe(Effect.provide([Admin, TestConsole.layer]))
 )
 
-const test = testWith(it.effect, Quick)
+const test = testWith(it.effect, Admin)
 
 test("when keys cannot be stored, then none is in force", function* () {
   succeeds(yield* acme)
@@ -200,15 +184,7 @@ test("when a table has options and other columns, then each key has its own, and
     readFileSync(out, "utf8"),
     /^name,prefix,key,Mail,team\nAna,\S+,a@x,\nBen,\S+,'=b@x,\nCy,\S+,,red\n$/
   )
-  const printed = yield* tollgateHere(
-    "create-keys",
-    "--tenant",
-    "acme",
-    "--names",
-    fileOf("name,mail\nDi,d@x"),
-    "--out",
-    "-"
-  )
+  const printed = yield* importing(fileOf("name,mail\nDi,d@x"), "-")
   assert.match(printed.stdout, /^name,prefix,key,mail\nDi,\S+,d@x\n$/)
   for (const [text, expected] of [
     ["name,daily\nEve,many", /"Eve": daily must be a whole number of tokens/],
@@ -304,30 +280,26 @@ test("when a list of names is not clear, or keys would be shown on a terminal, t
   assert.match(printed.stdout, /^name,prefix,key\nAna,(tg_\w{9}),\1\w{32}\n$/)
 })
 
-it.effect(
-  "when a tenant has a live key of a name, then create-key makes another only when it is asked to",
-  () =>
-    Effect.gen(function* () {
-      succeeds(yield* acme)
-      const registry = yield* Registry
-      const make = registry.createKey({ tenant: "acme", name: "laptop" })
-      const made = yield* Effect.all(
-        Array.from({ length: 4 }, () => Effect.option(make)),
-        {
-          concurrency: "unbounded"
-        }
-      )
-      const [prefix = ""] = made.flatMap((one) => (one._tag === "Some" ? [one.value.key.prefix] : []))
-      assert.lengthOf(yield* registry.listKeys("acme"), 1)
-      const again = ["create-key", "--tenant", "acme", "--name", "laptop"]
-      failsWith(
-        yield* tollgateHere(...again),
-        new RegExp(
-          `a live key named "laptop": ${prefix}\\. Use another name, revoke that key, or give --allow-dup`
-        )
-      )
-      succeeds(yield* tollgateHere(...again, "--allow-duplicate"))
-      for (const key of yield* registry.listKeys("acme")) yield* registry.revokeKey(key.prefix)
-      succeeds(yield* tollgateHere(...again))
-    }).pipe(Effect.provide(Admin))
-)
+test("when a tenant has a live key of a name, then create-key makes another only when it is asked to", function* () {
+  succeeds(yield* acme)
+  const registry = yield* Registry
+  const make = registry.createKey({ tenant: "acme", name: "laptop" })
+  const made = yield* Effect.all(
+    Array.from({ length: 4 }, () => Effect.option(make)),
+    {
+      concurrency: "unbounded"
+    }
+  )
+  const [prefix = ""] = made.flatMap((one) => (one._tag === "Some" ? [one.value.key.prefix] : []))
+  assert.lengthOf(yield* registry.listKeys("acme"), 1)
+  const again = ["create-key", "--tenant", "acme", "--name", "laptop"]
+  failsWith(
+    yield* tollgateHere(...again),
+    new RegExp(
+      `a live key named "laptop": ${prefix}\\. Use another name, revoke that key, or give --allow-dup`
+    )
+  )
+  succeeds(yield* tollgateHere(...again, "--allow-duplicate"))
+  for (const key of yield* registry.listKeys("acme")) yield* registry.revokeKey(key.prefix)
+  succeeds(yield* tollgateHere(...again))
+})

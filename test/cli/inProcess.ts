@@ -1,4 +1,7 @@
 /** Runs the command line in the test's own process: the same commands, lines and exit codes, at a tenth of the time. */
+import { mkdtempSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { Context, Effect, Layer, Option } from "effect"
 import { SqlClient } from "effect/sql"
@@ -17,6 +20,7 @@ import { layerPostgres, Registry } from "../../src/admin/Registry.ts"
 import { Books, Counters, layerPostgres as layerBooks } from "../../src/admin/books/Books.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres as layerReplicas, Replicas } from "../../src/replicas/Replicas.ts"
+import { modelNamed } from "../support/permits.ts"
 import { quickHash } from "../support/quickHash.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import type { Ran } from "./tollgate.ts"
@@ -85,6 +89,20 @@ export const tollgateWith =
 /** With a model server that does not answer. */
 export const tollgateHere = tollgateWith(noBackend)
 
+/** The words of one line. */
+export const line = (text: string) => tollgateHere(...text.split(" "))
+
+/** With a model server that has these models. */
+export const tollgateWithModels = (...names: ReadonlyArray<string>) =>
+  tollgateWith(Layer.mock(Backend, { guards, models: Effect.succeed(names.map(modelNamed)) }))
+
 /** The same beside a gateway, whose tests have no console of their own. */
 export const tollgateBeside = (...args: ReadonlyArray<string>) =>
   tollgateHere(...args).pipe(Effect.provide(TestConsole.layer))
+
+/** A file with the text, in a folder of its own. */
+export const fileOf = (text: string): string => {
+  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-cli-")), "file.yaml")
+  writeFileSync(file, text)
+  return file
+}

@@ -1,10 +1,10 @@
 /** `list-keys` and `show-key`: what an operator sees of keys, and why one does not work. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { insert } from "./auditRows.ts"
+import { Admin, line, tollgateHere } from "./inProcess.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
 import { failsWith, json, succeeds, tollgateWith } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
@@ -34,13 +34,9 @@ const twoTenants = Effect.gen(function* () {
 const test = testWith(it.effect, Admin)
 
 test("when no tenant is named, then the keys of all are listed, with limits, budgets and last use", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [laptop, server] = yield* twoTenants
   succeeds(yield* tollgateHere("set-budget", "--key", prefixOf(server), "--daily", "5000"))
-  yield* sql`INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,
-        tokens_in, tokens_out, usage_source, status, latency_ms, client_ip)
-      SELECT gen_random_uuid(), '2026-11-20T08:30:00Z', tenant_id, id, prefix, 'POST', '/api/chat', true, 0, 0, 'backend',
-        429, 1, '127.0.0.1' FROM api_keys WHERE prefix = ${prefixOf(server)}`
+  yield* insert(prefixOf(server), { status: 429, at: "'2026-11-20T08:30:00Z'::timestamptz", admitted: false })
   const [first, second] = yield* json(Keys, yield* tollgateHere("list-keys", "--json"))
   assert.deepInclude(first, {
     prefix: prefixOf(laptop),
@@ -103,9 +99,7 @@ test("when a key is created with --json, then nothing but the JSON is printed", 
   assert.strictEqual(ran.stderr, "")
   yield* json(Schema.Struct({ secret: Schema.String, prefix: Schema.String }), ran)
   failsWith(
-    yield* tollgateHere(
-      ..."create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01".split(" ")
-    ),
+    yield* line("create-key --tenant one --name x --expires-in 5d --expires-at 2030-01-01"),
     /--expires-at must be left out when --expires-in is given/
   )
   failsWith(yield* tollgateHere("create-tenant", "--name"), /^tollgate: --name needs a value \(see/)

@@ -1,15 +1,11 @@
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { insert } from "./auditRows.ts"
+import { Admin, fileOf, line, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
-
-const line = (text: string) => tollgateHere(...text.split(" "))
+import { sql } from "../support/sql.ts"
 
 const test = testWith(it.effect, Admin)
 
@@ -22,7 +18,6 @@ test("when any combination of budgets is set, then it is shown with what was spe
   )
   const set = yield* line(`set-budget --key ${prefix} --daily 0 --total 9007199254740991 --json`)
   succeeds(set)
-  const sql = yield* SqlClient.SqlClient
   yield* sql`
         INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
         SELECT id, tenant_id, d::date, 1, 10, 5 FROM api_keys,
@@ -64,16 +59,7 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
     allow_all_models: true,
     allowed_models: ["a:1", "b:latest"]
   })
-  const none = yield* tollgateHere(
-    "set-models",
-    "--tenant",
-    "knobs",
-    "--no-allow-all",
-    "--models",
-    "",
-    "--yes",
-    "--json"
-  )
+  const none = yield* line("set-models --tenant knobs --no-allow-all --yes --json --models ")
   assert.deepStrictEqual(yield* json(Models, none), { allow_all_models: false, allowed_models: [] })
 
   const Limits = Schema.Struct({ rpm: Schema.NullOr(Schema.Int), tpm: Schema.NullOr(Schema.Int) })
@@ -91,7 +77,6 @@ test("when models, limits, prompt log or disabling are set, then they are shown 
   assert.include((yield* line("disable-tenant --tenant knobs")).stdout, "disabled")
   assert.include((yield* line("list-tenants")).stdout, "knobs")
   succeeds(yield* line("enable-tenant --tenant knobs"))
-  const sql = yield* SqlClient.SqlClient
   yield* sql`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE prefix = ${prefix}`
   assert.include((yield* line("list-keys --tenant knobs")).stdout, "expired")
 })
@@ -138,14 +123,7 @@ test("when one end user of a key has rules, then its name is checked, and they a
   const prefix = prefixOf(
     (yield* line("create-key --tenant persons --name webui --end-user-header X-User")).stdout
   )
-  const sql = yield* SqlClient.SqlClient
-  yield* sql`
-    INSERT INTO audit_log (request_id, arrived_at, admitted_at, tenant_id, key_id, key_prefix, method, endpoint, model, streamed,
-      tokens_in, tokens_out, status, latency_ms, client_ip, end_user)
-    SELECT (left(first_request_id(now())::text, 14) || '7000-8000-00000000000' || n)::uuid, now(), now(), tenant_id, id, prefix,
-      'POST', '/api/chat', 'm:1', false, 10, 5, 200, 1, '127.0.0.1', who
-    FROM api_keys, (VALUES (1, 'Ada@example.com'), (2, 'zoe')) AS users (n, who)
-    WHERE prefix = ${prefix}`
+  for (const endUser of ["Ada@example.com", "zoe"]) yield* insert(prefix, { endUser })
   const of = (user: string, command: string, ...options: ReadonlyArray<string>) =>
     tollgateHere(command, "--key", prefix, "--user", user, ...options)
   const typed = yield* of("ada", "set-limits", "--rpm", "5")
@@ -179,13 +157,9 @@ test("when one end user of a key has rules, then its name is checked, and they a
   )
   const exported = yield* line("export")
   assert.match(exported.stdout, /user_rules:\n\s+- name: new one\n\s+daily: 20000/)
-  const path = join(mkdtempSync(join(tmpdir(), "tollgate-rules-")), "tenants.yaml")
   const file = (rules: string) => {
-    writeFileSync(
-      path,
-      `version: 1\ntenants: [{name: persons, keys: [{prefix: ${prefix}, user_rules: ${rules}}]}]\n`
-    )
-    return tollgateHere("apply", "-f", path)
+    const keys = `[{prefix: ${prefix}, user_rules: ${rules}}]`
+    return tollgateHere("apply", "-f", fileOf(`version: 1\ntenants: [{name: persons, keys: ${keys}}]\n`))
   }
   assert.include(
     (yield* file("[{name: Ada@example.com, rpm: 5}, {name: new one, daily: 20000}]")).stdout,

@@ -1,7 +1,6 @@
 /** No costly mistake in silence: what commands say before and after a change, and what they refuse. */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Option, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { TestConsole } from "effect/testing"
 import { readNumber } from "../../cli/flags.ts"
 import { Registry } from "../../src/admin/Registry.ts"
@@ -11,13 +10,12 @@ import { prefixOf } from "../../src/domain/Key.ts"
 import { call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { modelNamed } from "../support/permits.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Admin, tollgateHere, tollgateWith, tollgateWithModels } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
-import { testWith } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
-const withModels = tollgateWith(
-  Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("a:1"), modelNamed("b:latest")]) })
-)
+const withModels = tollgateWithModels("a:1", "b:latest")
 
 it("when a number is written as people write it, then it is read, and nothing that is unclear", () => {
   for (const [text, value] of [
@@ -105,7 +103,6 @@ test("when a key or a tenant is changed, then it is said whom it hits and what w
 })
 
 test("when a tenant is renamed or deleted, then its keys stay, and only one that was never used goes", function* () {
-  const sql = yield* SqlClient.SqlClient
   for (const name of ["acme", "typo", "used"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
   succeeds(yield* tollgateHere("create-key", "--tenant", "acme", "--name", "k"))
   failsWith(
@@ -145,10 +142,10 @@ test("when a tenant is renamed or deleted, then its keys stay, and only one that
 const Keys = Schema.Array(Schema.Struct({ prefix: Schema.String }))
 
 test("when a key moves to another tenant, then those of its account move along, and the ledger stays as it is", function* () {
-  const [sql, registry] = [yield* SqlClient.SqlClient, yield* Registry]
+  const registry = yield* Registry
   for (const name of ["from", "to"]) succeeds(yield* tollgateHere("create-tenant", "--name", name))
   const { key } = yield* registry.createKey({ tenant: "from", name: "k" })
-  yield* registry.setBudgets(key.prefix, { total: 100 })
+  yield* registry.changeKey(key.prefix, { budgetTotal: 100 })
   const { key: next } = yield* registry.rotateKey(key.prefix, undefined)
   yield* sql`INSERT INTO ledger SELECT id, now()::date, tenant_id, 1, 30, 10 FROM api_keys WHERE prefix = ${key.prefix}`
   const { key: same } = yield* registry.createKey({ tenant: "to", name: "k" })
@@ -187,59 +184,50 @@ it("when a key has models of its own, then it may use those that its tenant may 
   assert.deepStrictEqual(names(grantOf("all", [])), [])
 })
 
-layer(layerGateway(), { excludeTestServices: true })("the models of a key", (it) => {
-  it.effect(
-    "when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before",
-    () =>
-      Effect.gen(function* () {
-        const registry = yield* Registry
-        const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
-        const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
-        const set = (...args: ReadonlyArray<string>) =>
-          tollgateHere("set-models", "--key", prefix, ...args).pipe(Effect.provide(TestConsole.layer))
-        const status = Effect.fnUntraced(function* (key: string, model: string) {
-          return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
-        })
-        failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
-        failsWith(
-          yield* set("--models", ""),
-          /--yes must be given too, because the key could use no model then/
-        )
-        failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
-        const ran = yield* set("--models", "other:latest")
-        succeeds(ran)
-        assert.match(
-          ran.stderr,
-          /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
-        )
-        const allowed = tollgateWith(
-          Layer.mock(Backend, { guards, models: Effect.succeed([modelNamed("m:latest")]) })
-        )("set-models", "--key", prefix, "--models", "other", "--yes")
-        assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
-        yield* eventually(status(secret, "m"), (found) => found === 403)
-        assert.strictEqual(yield* status(secret, "m"), 403)
-        assert.strictEqual(yield* status(secret, "other"), 200)
-        assert.strictEqual(yield* status(free, "m"), 200)
-        const tags = yield* call("/api/tags", { secret })
-        assert.include(tags.text, "other:latest")
-        assert.notInclude(tags.text, '"m:latest"')
-        succeeds(yield* set("--models", "none"))
-        yield* eventually(status(secret, "m"), (found) => found === 200)
-        assert.strictEqual(yield* status(secret, "m"), 200)
-      })
-  )
+inWorld(layerGateway())("the models of a key", (test) => {
+  test("when a key has some of its tenant's models, then it gets and sees no others, and other keys are as before", function* () {
+    const registry = yield* Registry
+    const { prefix, secret, tenant } = yield* newKey({ models: ["m", "other"] })
+    const { secret: free } = yield* registry.createKey({ tenant, name: "free" })
+    const set = (...args: ReadonlyArray<string>) =>
+      tollgateHere("set-models", "--key", prefix, ...args).pipe(Effect.provide(TestConsole.layer))
+    const status = Effect.fnUntraced(function* (key: string, model: string) {
+      return (yield* call("/api/chat", { secret: key, body: hello({ model, stream: false }) })).status
+    })
+    failsWith(yield* set("--models", "m,gone"), /models that the tenant may use, and gone is none/)
+    failsWith(yield* set("--models", ""), /--yes must be given too, because the key could use no model then/)
+    failsWith(yield* set("--add", "m"), /--models must be given with --key, and no other option/)
+    const ran = yield* set("--models", "other:latest")
+    succeeds(ran)
+    assert.match(
+      ran.stderr,
+      /^Before: all of its tenant's\nThe model server does not answer, so it was not checked/
+    )
+    const allowed = tollgateWithModels("m:latest")(
+      ..."set-models --models other --yes --key".split(" "),
+      prefix
+    )
+    assert.include((yield* Effect.provide(allowed, TestConsole.layer)).stderr, "other is not installed")
+    yield* eventually(status(secret, "m"), (found) => found === 403)
+    assert.strictEqual(yield* status(secret, "m"), 403)
+    assert.strictEqual(yield* status(secret, "other"), 200)
+    assert.strictEqual(yield* status(free, "m"), 200)
+    const tags = yield* call("/api/tags", { secret })
+    assert.include(tags.text, "other:latest")
+    assert.notInclude(tags.text, '"m:latest"')
+    succeeds(yield* set("--models", "none"))
+    yield* eventually(status(secret, "m"), (found) => found === 200)
+    assert.strictEqual(yield* status(secret, "m"), 200)
+  })
 })
 
-testWith(it.effect, Admin)(
-  "when the model server is older than what is supported, then status warns of it and names its version",
-  function* () {
-    const old = Layer.mock(Backend, {
-      guards,
-      models: Effect.succeed([modelNamed("a:1")]),
-      ping: Effect.succeed({ tooOld: "0.24.0" })
-    })
-    const ran = yield* tollgateWith(old)("status")
-    assert.match(ran.stdout, /backend version +warning +0\.24\.0/i)
-    assert.include(ran.stdout, "take Ollama 0.33 or later")
-  }
-)
+test("when the model server is older than what is supported, then status warns of it and names its version", function* () {
+  const old = Layer.mock(Backend, {
+    guards,
+    models: Effect.succeed([modelNamed("a:1")]),
+    ping: Effect.succeed({ tooOld: "0.24.0" })
+  })
+  const ran = yield* tollgateWith(old)("status")
+  assert.match(ran.stdout, /backend version +warning +0\.24\.0/i)
+  assert.include(ran.stdout, "take Ollama 0.33 or later")
+})

@@ -1,26 +1,17 @@
 /** `set-limits --model`: what a key, or each key of a tenant, may use of one model. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
-import { Backend } from "../../src/backend/Backend.ts"
-import { guards } from "../../src/backend/ollama/guards/guards.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
-import { modelNamed } from "../support/permits.ts"
 import { testWith } from "../support/testWith.ts"
-import { Admin, tollgateHere, tollgateWith } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere, tollgateWithModels } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
+import { sql } from "../support/sql.ts"
 
-const models = ["llama3.2:3b", "big:latest"].map(modelNamed)
-const tollgate = tollgateWith(Layer.mock(Backend, { guards, models: Effect.succeed(models) }))
+const tollgate = tollgateWithModels("llama3.2:3b", "big:latest")
 const line = (text: string) => tollgate(...text.split(" "))
 
 const test = testWith(it.effect, Admin)
 
 test("when a key and a tenant have limits for models, then they are checked, shown, shared, exported, applied and removed", function* () {
-  const sql = yield* SqlClient.SqlClient
   succeeds(yield* line("create-tenant --name acme --allow-all-models"))
   const prefix = prefixOf((yield* line("create-key --tenant acme --name anna")).stdout)
   const refusals = [
@@ -80,11 +71,7 @@ test("when a key and a tenant have limits for models, then they are checked, sho
     exported.stdout,
     /model_rules:\n\s+- name: llama3.2:3b\n\s+rpm: 10\n\s+tpm: 5000\n\s+daily: 100000/
   )
-  const path = join(mkdtempSync(join(tmpdir(), "tollgate-models-")), "tenants.yaml")
-  const apply = (text: string) => {
-    writeFileSync(path, text)
-    return tollgate("apply", "-f", path)
-  }
+  const apply = (text: string) => tollgate("apply", "-f", fileOf(text))
   assert.include((yield* apply(exported.stdout)).stdout, "nothing to change")
   const file = (rules: string) => `version: 1\ntenants: [{name: acme, model_rules: ${rules}}]\n`
   for (const rules of [

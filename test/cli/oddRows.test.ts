@@ -1,15 +1,12 @@
 /** Rows that somebody has written without a command: a command that cannot read one names it and fails. */
-import { mkdtempSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import { assert, it } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { dropChecks, readColumns, withOddValues } from "../support/oddRows.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { Admin, fileOf, tollgateHere } from "./inProcess.ts"
 import { failsWith, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** A tenant with a key before and one after the odd one. */
 const threeTenants = Effect.gen(function* () {
@@ -48,7 +45,6 @@ test("when any column of a tenant or key is odd, then export names the row and p
 })
 
 test("when the aliases of a tenant are odd, then commands that show the tenant name it, and others do their work", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [, oddKey = ""] = yield* threeTenants
   yield* sql`UPDATE tenants SET model_aliases = '{"a":5}' WHERE name = 'odd'`
   const problem = /^tollgate: tenant odd cannot be read: model_aliases\.a: Expected string$/m
@@ -69,13 +65,11 @@ test("when the aliases of a tenant are odd, then commands that show the tenant n
   const [row] = yield* sql<{ rpm: number }>`SELECT rpm FROM tenants WHERE name = 'odd'`
   assert.strictEqual(row?.rpm, 60)
 
-  const file = path.join(mkdtempSync(path.join(tmpdir(), "tollgate-odd-")), "tenants.yaml")
-  writeFileSync(file, "version: 1\ntenants: [{ name: a, rpm: 8 }]\n")
+  const file = fileOf("version: 1\ntenants: [{ name: a, rpm: 8 }]\n")
   failsWith(yield* tollgateHere("apply", "-f", file), problem)
 })
 
 test("when a key is odd, then its tenant can be disabled, and limits of the tenant are not changed", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [, oddKey = ""] = yield* threeTenants
   yield* dropChecks
   yield* sql`UPDATE api_keys SET rpm = -1 WHERE prefix = ${oddKey}`
@@ -92,7 +86,6 @@ test("when a key is odd, then its tenant can be disabled, and limits of the tena
 })
 
 test("when rows of the audit, the prompt log or the replicas are odd, then they are named", function* () {
-  const sql = yield* SqlClient.SqlClient
   const [key = ""] = yield* threeTenants
   yield* sql`
       INSERT INTO audit_log (request_id, arrived_at, tenant_id, key_id, key_prefix, method, endpoint, streamed,

@@ -13,10 +13,10 @@ import { sql } from "../support/sql.ts"
 import { testWith } from "../support/testWith.ts"
 import { eventually } from "../support/wait.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
-import { Admin, tollgateHere } from "./inProcess.ts"
+import { open } from "./auditRows.ts"
+import { Admin, line } from "./inProcess.ts"
 import { succeeds } from "./tollgate.ts"
 
-const line = (text: string) => tollgateHere(...text.split(" "))
 const Lines = Schema.Array(Schema.Struct({ type: Schema.String }))
 
 testWith(it.effect, Admin)(
@@ -77,11 +77,7 @@ testWith(it.effect, Admin)(
     assert.include(exported.stdout, '"prompt":"olga asks"')
     assert.include((yield* line(`export-user --key ${prefix}`)).stdout, "zoe asks")
 
-    yield* sql`
-      INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip, end_user,
-        arrived_at, admitted_at, held, tokens_in, lease_until)
-      SELECT gen_random_uuid(), tenant_id, id, prefix, 'm:1', '/api/chat', 'POST', false, 'x', 'olga', now(), now(), 1, 1, now()
-      FROM api_keys WHERE prefix = ${prefix}`
+    yield* open(prefix, "olga")
     assert.include((yield* ofOlga("erase-user")).stderr, "one without a running request")
     yield* sql`DELETE FROM intents`
     assert.include((yield* line(`erase-user --key ${prefix} --user ogla`)).stderr, "did you mean olga?")
@@ -154,11 +150,7 @@ testWith(it.effect, Admin)(
       (yield* line(`erase-user --key ${prefix}`)).stderr,
       `--yes must be given too, because without --user all requests of ${prefix} are erased`
     )
-    yield* sql`
-      INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip, arrived_at,
-        admitted_at, held, tokens_in, lease_until)
-      SELECT gen_random_uuid(), tenant_id, id, prefix, 'm:1', '/api/chat', 'POST', false, 'x', now(), now(), 1, 1, now()
-      FROM api_keys WHERE prefix = ${old}`
+    yield* open(old)
     assert.include(
       (yield* line(`erase-user --key ${prefix} --yes`)).stderr,
       "--key must be one without a running request: disable-key --stop-running ends them"

@@ -1,12 +1,12 @@
 /** The prompt log in the operator's hands: read and erased by key. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { escapeText } from "../../cli/terminal.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const newKey = Effect.fnUntraced(function* (name: string) {
   const created = yield* tollgateHere("create-key", "--tenant", "logged", "--name", name)
@@ -16,7 +16,6 @@ const newKey = Effect.fnUntraced(function* (name: string) {
 
 /** `count` prompts, the newest first by their number: number n is n minutes old. */
 const log = Effect.fnUntraced(function* (prefix: string, count: number, answer: string) {
-  const sql = yield* SqlClient.SqlClient
   yield* sql`INSERT INTO prompt_log (request_id, key_id, created_at, expires_at, endpoint, prompt, answer, truncated)
     SELECT gen_random_uuid(), k.id, now() - n * interval '1 minute', now() + interval '1 day', '/api/chat',
       'prompt ' || n, ${answer} || n, n = 2
@@ -40,7 +39,6 @@ test("when prompts are shown, then the newest of one key and no other, as many a
   const [mine, other] = [yield* newKey("mine"), yield* newKey("other")]
   yield* log(mine, 30, "answer ")
   yield* log(other, 3, "another ")
-  const sql = yield* SqlClient.SqlClient
   yield* sql`UPDATE prompt_log SET expires_at = now() - interval '1 second' WHERE prompt = 'prompt 1'`
 
   assert.deepStrictEqual(

@@ -20,6 +20,7 @@ import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { insert } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, tollgateWith } from "./tollgate.ts"
+import { sql } from "../support/sql.ts"
 import { testWith } from "../support/testWith.ts"
 import { comesTrue } from "../support/wait.ts"
 import { utc } from "../../src/domain/Calendar.ts"
@@ -72,7 +73,6 @@ const prove = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
 
 /** A key of a new tenant, as a caller. */
 const newCaller = Effect.fnUntraced(function* (name: string) {
-  const sql = yield* SqlClient.SqlClient
   yield* tollgateHere("create-tenant", "--name", name)
   const prefix = (yield* tollgateHere("create-key", "--tenant", name, "--name", name)).stdout.slice(0, 12)
   const [row] = yield* sql<{ readonly id: string; readonly tenant: string }>`
@@ -110,15 +110,11 @@ const counted = (caller: Caller) =>
 const table = (name: "audit_log" | "ledger") =>
   Effect.flatMap(
     SqlClient.SqlClient,
-    (sql) => sql<{ readonly row: string }>`SELECT t::text AS row FROM ${sql(name)} t ORDER BY 1`
+    (client) => client<{ readonly row: string }>`SELECT t::text AS row FROM ${client(name)} t ORDER BY 1`
   )
 
 const stale = (id: string) =>
-  Effect.flatMap(
-    SqlClient.SqlClient,
-    (sql) =>
-      sql`UPDATE intents SET lease_until = now() - interval '1 minute' WHERE request_id = ${id}::text::uuid`
-  )
+  sql`UPDATE intents SET lease_until = now() - interval '1 minute' WHERE request_id = ${id}::text::uuid`
 
 const test = testWith(it.effect, World)
 
@@ -159,7 +155,6 @@ const kinds: ReadonlyArray<{
     name: "the ledger was changed",
     plant: (caller) =>
       Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
         yield* sql`UPDATE ledger SET tokens_out = tokens_out + 7 WHERE key_id = ${caller.keyId}::text::uuid`
         return {
           kind: "ledger",
@@ -186,7 +181,6 @@ const kinds: ReadonlyArray<{
     name: "the audit lacks a request",
     plant: (caller) =>
       Effect.gen(function* () {
-        const sql = yield* SqlClient.SqlClient
         yield* sql`DELETE FROM audit_log WHERE key_id = ${caller.keyId}::text::uuid AND tokens_out = 20`
         return { kind: "ledger", text: /The ledger has requests that the audit lacks/ }
       }),
@@ -245,7 +239,6 @@ const kinds: ReadonlyArray<{
     plant: (caller) =>
       Effect.gen(function* () {
         const intent = yield* open(caller)
-        const sql = yield* SqlClient.SqlClient
         yield* sql`CREATE TABLE kept AS SELECT * FROM intents`
         yield* writeRows(yield* PgClient.PgClient)([completionRow(endOf(intent, usageOf(0, 0)), utc)])
         yield* sql`INSERT INTO intents SELECT * FROM kept`
@@ -305,7 +298,7 @@ for (const { mended, name, plant } of kinds) {
 }
 
 test("when the audit has lost a request, then its tokens stay spent and its correction says so", function* () {
-  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  const caller = yield* newCaller("acme")
   const id = yield* book(caller, 20)
   yield* book(caller, 1)
   yield* sql`DELETE FROM audit_log WHERE request_id = ${id}::text::uuid`
@@ -416,7 +409,7 @@ test("when it waits for a key in use, then it looks on until the request has end
 })
 
 test("when a tenant has too many keys to compare, then nothing waits for it, and the books are right as far as compared", function* () {
-  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  const caller = yield* newCaller("acme")
   yield* sql`INSERT INTO api_keys (tenant_id, name, prefix, hash)
     SELECT tenant_id, 'n' || n, 'tg_' || lpad(n::text, 9, '0'), hash FROM api_keys, generate_series(1, 2000) n`
   yield* count({ group: caller.tenantId }, 400)
@@ -425,7 +418,7 @@ test("when a tenant has too many keys to compare, then nothing waits for it, and
 })
 
 test("when many requests are involved, then some are named, with how many more there are", function* () {
-  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  const caller = yield* newCaller("acme")
   yield* insert(caller.keyPrefix, { count: 23, at: "clock_timestamp()" })
   const { differences } = yield* prove()
   assert.deepInclude(differences[0], { kind: "ledger", match: "involved", more_requests: 3 })
@@ -437,7 +430,7 @@ test("when many requests are involved, then some are named, with how many more t
 })
 
 test("when old months of the audit were dropped, then the ledger's days of them are no difference", function* () {
-  const [caller, sql] = [yield* newCaller("acme"), yield* SqlClient.SqlClient]
+  const caller = yield* newCaller("acme")
   yield* book(caller, 10)
   yield* sql`INSERT INTO ledger (key_id, day, tenant_id, requests, tokens_in, tokens_out)
       VALUES (${caller.keyId}::text::uuid, now()::date - 70, ${caller.tenantId}::text::uuid, 1, 2, 3)`
@@ -454,26 +447,23 @@ test("when a day is not in the period, then its difference is not found", functi
   assert.isFalse((yield* prove("--since", "today")).right)
 })
 
-it.effect("when the gateways count in Redis, then the command reads their counters and mends them", () =>
-  Effect.gen(function* () {
-    const [caller, { url }, redis] = [yield* newCaller("acme"), yield* TestDatabase, yield* TestRedis]
-    yield* book(caller, 10)
-    yield* count(accountOf(caller), 3)
-    const environment = { DATABASE_URL: Redacted.value(url), REDIS_URL: redis.url }
-    const found = yield* tollgateWith(environment, ["reconcile"])
-    assert.strictEqual(found.code, 1, found.stdout + found.stderr)
-    assert.match(found.stdout, /counter of all time has 3 tokens; the ledger has 15/)
-    assert.strictEqual((yield* tollgateWith(environment, ["reconcile", "--repair"])).code, 0)
-    assert.strictEqual(yield* counted(caller), 15)
-    const without = yield* tollgateWith({ ...environment, REDIS_URL: "redis://127.0.0.1:1" }, ["reconcile"])
-    failsWith(without, /^tollgate: the counters cannot be read: check REDIS_URL/)
-  }).pipe(
-    Effect.provide(
-      layerRedisMeter({ leaseS: 30 }).pipe(
-        Layer.provide(layerReadyRedis),
-        Layer.provideMerge(Layer.fresh(layerTestRedis)),
-        Layer.provideMerge(Admin)
-      )
-    )
+testWith(
+  it.effect,
+  layerRedisMeter({ leaseS: 30 }).pipe(
+    Layer.provide(layerReadyRedis),
+    Layer.provideMerge(Layer.fresh(layerTestRedis)),
+    Layer.provideMerge(Admin)
   )
-)
+)("when the gateways count in Redis, then the command reads their counters and mends them", function* () {
+  const [caller, { url }, redis] = [yield* newCaller("acme"), yield* TestDatabase, yield* TestRedis]
+  yield* book(caller, 10)
+  yield* count(accountOf(caller), 3)
+  const environment = { DATABASE_URL: Redacted.value(url), REDIS_URL: redis.url }
+  const found = yield* tollgateWith(environment, ["reconcile"])
+  assert.strictEqual(found.code, 1, found.stdout + found.stderr)
+  assert.match(found.stdout, /counter of all time has 3 tokens; the ledger has 15/)
+  assert.strictEqual((yield* tollgateWith(environment, ["reconcile", "--repair"])).code, 0)
+  assert.strictEqual(yield* counted(caller), 15)
+  const without = yield* tollgateWith({ ...environment, REDIS_URL: "redis://127.0.0.1:1" }, ["reconcile"])
+  failsWith(without, /^tollgate: the counters cannot be read: check REDIS_URL/)
+})

@@ -1,5 +1,4 @@
 /** `requests` and `show-request`. */
-import { randomUUIDv7 } from "node:crypto"
 import { assert, it } from "@effect/vitest"
 import { Context, Effect, Layer, Schema } from "effect"
 import { SqlClient } from "effect/sql"
@@ -7,10 +6,11 @@ import { makeFollower } from "../../cli/commands/requests.ts"
 import { Records } from "../../src/admin/records/Records.ts"
 import { layerPostgres } from "../../src/infra/Postgres.ts"
 import { TestDatabase } from "../support/TestPostgres.ts"
-import { insert } from "./auditRows.ts"
+import { insert, open } from "./auditRows.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { failsWith, json, succeeds, tollgate } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const World = Layer.provideMerge(Records.layer, Admin)
 
@@ -42,10 +42,9 @@ const listed = Effect.fnUntraced(function* (...args: ReadonlyArray<string>) {
   return yield* json(Rows, ran)
 })
 
-const test = testWith(it.effect, Admin)
+const test = testWith(it.effect, World)
 
 test("when requests are listed, then they are the newest that match, the newest last, as the client saw them", function* () {
-  const sql = yield* SqlClient.SqlClient
   const { acme, umbra } = yield* setUp
   yield* insert(acme, { count: 60 })
   yield* insert(acme, { count: 3, status: 502 })
@@ -85,56 +84,50 @@ test("when requests are listed, then they are the newest that match, the newest 
   )
 })
 
-it.effect("when rows are committed late or out of order, then the list that grows has each once", () =>
-  Effect.gen(function* () {
-    const { acme, umbra } = yield* setUp
-    const next = yield* makeFollower(yield* Records, { key: acme })
-    const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
-    yield* insert(acme)
-    assert.lengthOf(yield* follow, 1)
-    assert.deepStrictEqual(yield* follow, [])
+test("when rows are committed late or out of order, then the list that grows has each once", function* () {
+  const { acme, umbra } = yield* setUp
+  const next = yield* makeFollower(yield* Records, { key: acme })
+  const follow = Effect.map(next(), (rows) => rows.map(({ request_id }) => request_id))
+  yield* insert(acme)
+  assert.lengthOf(yield* follow, 1)
+  assert.deepStrictEqual(yield* follow, [])
 
-    // Stamped now, visible when it is committed.
-    const other = Context.get(
-      yield* Layer.build(
-        Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))
-      ),
-      SqlClient.SqlClient
-    )
-    yield* other`BEGIN`
-    const [late] = yield* Effect.provideService(
-      insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
-      SqlClient.SqlClient,
-      other
-    )
-    const early = yield* insert(acme)
-    assert.deepStrictEqual(
-      yield* follow,
-      early.map(({ id }) => id)
-    )
-    yield* other`COMMIT`
-    assert.deepStrictEqual(yield* follow, [late?.id])
-    assert.deepStrictEqual(yield* follow, [])
-    yield* insert(umbra)
-    const more = yield* insert(acme, { count: 20 })
-    assert.sameMembers(
-      yield* follow,
-      more.map(({ id }) => id)
-    )
-    assert.deepStrictEqual(yield* follow, [])
-  }).pipe(Effect.scoped, Effect.provide(World))
-)
+  // Stamped now, visible when it is committed.
+  const other = Context.get(
+    yield* Layer.build(Layer.fresh(layerPostgres({ url: (yield* TestDatabase).socket, maxConnections: 1 }))),
+    SqlClient.SqlClient
+  )
+  yield* other`BEGIN`
+  const [late] = yield* Effect.provideService(
+    insert(acme, { at: "now() - interval '1 hour'", admitted: false }),
+    SqlClient.SqlClient,
+    other
+  )
+  const early = yield* insert(acme)
+  assert.deepStrictEqual(
+    yield* follow,
+    early.map(({ id }) => id)
+  )
+  yield* other`COMMIT`
+  assert.deepStrictEqual(yield* follow, [late?.id])
+  assert.deepStrictEqual(yield* follow, [])
+  yield* insert(umbra)
+  const more = yield* insert(acme, { count: 20 })
+  assert.sameMembers(
+    yield* follow,
+    more.map(({ id }) => id)
+  )
+  assert.deepStrictEqual(yield* follow, [])
+})
 
-it.effect("when many rows were written at one moment, then none is lost or repeated", () =>
-  Effect.gen(function* () {
-    const { acme } = yield* setUp
-    const records = yield* Records
-    const { now } = yield* records.writtenSince({}, undefined)
-    const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
-    const found = yield* records.writtenSince({}, now - 1000)
-    assert.deepStrictEqual(found.rows.map(({ request_id }) => request_id).toSorted(), ids.toSorted())
-  }).pipe(Effect.provide(World))
-)
+test("when many rows were written at one moment, then none is lost or repeated", function* () {
+  const { acme } = yield* setUp
+  const records = yield* Records
+  const { now } = yield* records.writtenSince({}, undefined)
+  const ids = (yield* insert(acme, { count: 25_000 })).map(({ id }) => id)
+  const found = yield* records.writtenSince({}, now - 1000)
+  assert.deepStrictEqual(found.rows.map(({ request_id }) => request_id).toSorted(), ids.toSorted())
+})
 
 const Shown = Schema.Struct({
   requests: Schema.Array(
@@ -158,7 +151,6 @@ const shown = Effect.fnUntraced(function* (id: string) {
 })
 
 test("when a request is shown, then all that the database has of it is there, by either id", function* () {
-  const sql = yield* SqlClient.SqlClient
   const { acme } = yield* setUp
   const [row] = yield* insert(acme, { status: 500, clientRequestId: "my-id" })
   const id = row?.id ?? ""
@@ -177,11 +169,7 @@ test("when a request is shown, then all that the database has of it is there, by
   assert.deepStrictEqual((yield* shown(id.toUpperCase())).requests, [expected])
   assert.deepStrictEqual((yield* shown("my-id")).requests, [expected])
 
-  const running = randomUUIDv7()
-  yield* sql`INSERT INTO intents (request_id, tenant_id, key_id, key_prefix, model, endpoint, method, streamed, client_ip,
-          arrived_at, admitted_at, held, tokens_in, lease_until)
-        SELECT ${running}::text::uuid, tenant_id, id, prefix, 'm', '/api/chat', 'POST', true, '::1', now(), now(), 7, 5, now()
-        FROM api_keys WHERE prefix = ${acme}`
+  const running = (yield* open(acme))[0]?.id ?? ""
   assert.deepInclude((yield* shown(running)).requests[0], { state: "open", open: { held: 7, key: acme } })
   assert.match((yield* tollgateHere("show-request", running)).stdout, /open: it runs[^]*held +7/)
   assert.match(

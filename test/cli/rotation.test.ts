@@ -1,6 +1,5 @@
 import { assert, it } from "@effect/vitest"
 import { Arbitrary, Effect, Equal, Record, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../src/admin/Registry.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
@@ -8,12 +7,12 @@ import { KeyAttributes, newKey } from "../../src/domain/attributes.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** Columns that say which key it is, whose and how old. All others must carry over, also one that is added later. */
 const identity = ["id", "prefix", "hash", "created_at", "expires_at", "status", "budget_account"]
 
 const settingsOf = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql<{ row: Record<string, unknown> }>`
     SELECT to_jsonb(k) - ${identity}::text[] AS row FROM api_keys k WHERE prefix = ${prefix}`
   return row?.row ?? {}
@@ -33,7 +32,6 @@ const unusual = Effect.gen(function* () {
 })
 
 const hoursLeft = Effect.fnUntraced(function* (prefix: string) {
-  const sql = yield* SqlClient.SqlClient
   const [row] = yield* sql<{ hours: number | null }>`
     SELECT extract(epoch FROM expires_at - now())::float8 / 3600 AS hours FROM api_keys WHERE prefix = ${prefix}`
   return row?.hours
@@ -62,7 +60,6 @@ test("when a key is rotated, then all its settings carry over, the key alone is 
   assert.deepStrictEqual(yield* settingsOf(fresh), before)
   assert.closeTo((yield* hoursLeft(fresh)) ?? 0, 90 * 24, 1)
   assert.closeTo((yield* hoursLeft(old)) ?? 0, 48, 1)
-  const sql = yield* SqlClient.SqlClient
   const stored = yield* sql<{ row: string }>`SELECT k::text AS row FROM api_keys k`
   assert.isFalse(stored.some(({ row }) => row.includes(ran.stdout.trim().slice(12))))
 })

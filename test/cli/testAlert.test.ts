@@ -2,6 +2,7 @@
 import { assert, it } from "@effect/vitest"
 import { Effect, Redacted } from "effect"
 import { makeReceiver } from "../support/Receiver.ts"
+import { ownEnvironment } from "../support/ownEnvironment.ts"
 import { sql } from "../support/sql.ts"
 import { testWith } from "../support/testWith.ts"
 import { Admin, tollgateBeside } from "./inProcess.ts"
@@ -9,20 +10,10 @@ import { failsWith, succeeds } from "./tollgate.ts"
 
 const test = testWith(it.live, Admin)
 
-/** The settings of the command's environment, until the end of the test. */
-const settings = (values: Readonly<Record<string, string>>) =>
-  Effect.acquireRelease(
-    Effect.sync(() => Object.assign(process.env, values)),
-    () =>
-      Effect.sync(() => {
-        for (const name of Object.keys(values)) delete process.env[name]
-      })
-  )
-
 test("when a test is posted, then the command says what the receiver did, and fails when it was not taken", function* () {
   failsWith(yield* tollgateBeside("test-alert"), /ALERT_WEBHOOK_URL is not set here/)
   const receiver = yield* makeReceiver
-  yield* settings({ ALERT_WEBHOOK_URL: Redacted.value(receiver.url) })
+  yield* ownEnvironment({ ALERT_WEBHOOK_URL: Redacted.value(receiver.url) })
   receiver.next(200, 404)
   const unsigned = yield* tollgateBeside("test-alert")
   succeeds(unsigned)
@@ -33,7 +24,7 @@ test("when a test is posted, then the command says what the receiver did, and fa
     "ALERT_WEBHOOK_URL is set without ALERT_WEBHOOK_SECRET"
   )
 
-  yield* settings({ ALERT_WEBHOOK_SECRET: "0123456789abcdef" })
+  yield* ownEnvironment({ ALERT_WEBHOOK_SECRET: "0123456789abcdef" })
   const refused = yield* tollgateBeside("test-alert", "--json")
   assert.strictEqual(refused.code, 1)
   assert.deepStrictEqual(JSON.parse(refused.stdout), {

@@ -1,12 +1,12 @@
 /** Times, weeks and extra budgets on the command line of gateways in Berlin. */
 import { assert, it } from "@effect/vitest"
 import { Effect, Layer, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { makeCalendar, TimeZone } from "../../src/domain/Calendar.ts"
 import { prefixOf } from "../../src/domain/Key.ts"
 import { Admin, tollgateHere } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
 import { testWith } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 const berlin = makeCalendar("Europe/Berlin")
 const layerBerlin = Layer.succeed(TimeZone, berlin)
@@ -26,7 +26,6 @@ const States = Schema.Array(
 
 /** The tokens of a key today, in Berlin. */
 const spend = Effect.fnUntraced(function* (prefix: string, tokens: number) {
-  const sql = yield* SqlClient.SqlClient
   const { date } = berlin.dayAt(Date.now())
   yield* sql`
     INSERT INTO ledger AS l (key_id, tenant_id, day, requests, tokens_in, tokens_out)

@@ -1,7 +1,6 @@
 /** Why requests were refused: what the audit stores, and the sentence of `requests` and `show-request`. */
-import { assert, it, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
-import { SqlClient } from "effect/sql"
 import { samples } from "../../build/openapi/errors.ts"
 import { whyOf } from "../../cli/why.ts"
 import {
@@ -22,6 +21,8 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { tollgateBeside } from "./inProcess.ts"
 import { json, succeeds } from "./tollgate.ts"
+import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 it("when there is an error of any kind, then the audit has a fixed reason, and a sentence says what to do", () => {
   const errors: ReadonlyArray<GatewayError> = [
@@ -82,96 +83,90 @@ const Row = Schema.Struct({
   )
 })
 
-layer(layerGateway(), { excludeTestServices: true })("the reason of a refusal", (it) => {
-  it.effect(
-    "when requests are refused, then operators read why and what to do, and clients what they always read",
-    () =>
-      Effect.gen(function* () {
-        const [fake, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
-        const [some, poor, ended] = [
-          yield* newKey({ models: ["m", "gone:1"], scopes: ["chat"] }),
-          yield* newKey({ rpm: 1 }),
-          yield* newKey()
-        ]
-        yield* registry.setTenantBudgets(some.tenant, { month: 100_000 })
-        yield* registry.revokeKey(ended.prefix)
-        const broke = yield* newKey()
-        yield* registry.setBudgets(broke.prefix, { day: 0 })
-        const chat = (secret: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
-          call("/api/chat", {
-            ...(secret === undefined ? {} : { secret }),
-            body: hello({ stream: false, ...more })
-          })
-        yield* chat(poor.secret)
-        fake.script({ does: "answer", status: 500, body: '{"error":"oops"}' })
-        const asked: ReadonlyArray<readonly [Effect.Success<ReturnType<typeof chat>>, string, RegExp]> = [
-          [yield* chat(some.secret), "model server: status", /answered with an error: "tollgate status"/],
-          [
-            yield* chat(some.secret, { model: "other" }),
-            "model not allowed",
-            /other is installed[^]*show-key --prefix tg_[^]*set-models --key tg_\w+ --models …"[^]*--tenant tenant-\d+ --add other"/
-          ],
-          [
-            yield* chat(some.secret, { model: "gone:1" }),
-            "model not installed",
-            /The model server has no gone:1/
-          ],
-          [
-            yield* chat(some.secret, { stream: 1 }),
-            "request: stream: expected boolean",
-            /its client must change it: stream: expected/
-          ],
-          [
-            yield* call("/api/embed", { secret: some.secret, body: { model: "m", input: "x" } }),
-            "scope",
-            /no scope for this endpoint/
-          ],
-          [
-            yield* chat(poor.secret),
-            "limit: 1 requests a minute, key",
-            /limit of 1 requests a minute was reached[^]*set-limits --key tg_\w+ --rpm n/
-          ],
-          [
-            yield* chat(broke.secret),
-            "budget: 0 tokens, day, key",
-            /budget of 0 tokens a day is spent[^]*--daily n/
-          ],
-          [
-            yield* chat(ended.secret),
-            `key: ${ended.prefix} is not in force`,
-            /disabled, revoked or expired[^]*show-key --prefix tg_/
-          ],
-          [yield* chat(undefined), "key: none that is known", /no key that is known/],
-          [yield* call("/api/ps", { secret: some.secret }), "path", /does not serve this path or method/],
-          [
-            yield* call("/v1/v1/models", { secret: some.secret }),
-            "path: leave /v1 out of the client's base URL",
-            /does not serve this path or method: leave \/v1 out of the client's base URL\./
-          ]
-        ]
-        for (const [answer, detail, why] of asked) {
-          const id = answer.headers.get("x-request-id") ?? ""
-          yield* eventually(
-            sql`SELECT 1 FROM audit_log WHERE request_id = ${id}::text::uuid`,
-            ({ length }) => length === 1
-          )
-          const ran = yield* tollgateBeside("show-request", id, "--json")
-          succeeds(ran)
-          const [shown] = (yield* json(Row, ran)).requests
-          assert.strictEqual(shown?.row.detail, detail)
-          assert.match(shown?.why ?? "", why)
-          assert.match((yield* tollgateBeside("show-request", id)).stdout, why)
-          assert.notInclude(answer.text, "tollgate ")
-        }
-        const texts = asked
-          .filter(([{ status }]) => status === 403)
-          .map(([{ text }]) => JSON.parse(text).error)
-        assert.lengthOf(texts, 5)
-        for (const text of texts) assert.deepStrictEqual(text, texts[0])
-        assert.match(
-          (yield* tollgateBeside("requests", "--key", poor.prefix)).stdout,
-          /WHY\n[^]*The key's limit of 1 requests/
-        )
+inWorld(layerGateway())("the reason of a refusal", (test) => {
+  test("when requests are refused, then operators read why and what to do, and clients what they always read", function* () {
+    const [fake, registry] = [yield* Fake, yield* Registry]
+    const [some, poor, ended] = [
+      yield* newKey({ models: ["m", "gone:1"], scopes: ["chat"] }),
+      yield* newKey({ rpm: 1 }),
+      yield* newKey()
+    ]
+    yield* registry.changeTenant(some.tenant, { budgetMonthly: 100_000 })
+    yield* registry.revokeKey(ended.prefix)
+    const broke = yield* newKey()
+    yield* registry.changeKey(broke.prefix, { budgetDaily: 0 })
+    const chat = (secret: string | undefined, more: Readonly<Record<string, unknown>> = {}) =>
+      call("/api/chat", {
+        ...(secret === undefined ? {} : { secret }),
+        body: hello({ stream: false, ...more })
       })
-  )
+    yield* chat(poor.secret)
+    fake.script({ does: "answer", status: 500, body: '{"error":"oops"}' })
+    const asked: ReadonlyArray<readonly [Effect.Success<ReturnType<typeof chat>>, string, RegExp]> = [
+      [yield* chat(some.secret), "model server: status", /answered with an error: "tollgate status"/],
+      [
+        yield* chat(some.secret, { model: "other" }),
+        "model not allowed",
+        /other is installed[^]*show-key --prefix tg_[^]*set-models --key tg_\w+ --models …"[^]*--tenant tenant-\d+ --add other"/
+      ],
+      [
+        yield* chat(some.secret, { model: "gone:1" }),
+        "model not installed",
+        /The model server has no gone:1/
+      ],
+      [
+        yield* chat(some.secret, { stream: 1 }),
+        "request: stream: expected boolean",
+        /its client must change it: stream: expected/
+      ],
+      [
+        yield* call("/api/embed", { secret: some.secret, body: { model: "m", input: "x" } }),
+        "scope",
+        /no scope for this endpoint/
+      ],
+      [
+        yield* chat(poor.secret),
+        "limit: 1 requests a minute, key",
+        /limit of 1 requests a minute was reached[^]*set-limits --key tg_\w+ --rpm n/
+      ],
+      [
+        yield* chat(broke.secret),
+        "budget: 0 tokens, day, key",
+        /budget of 0 tokens a day is spent[^]*--daily n/
+      ],
+      [
+        yield* chat(ended.secret),
+        `key: ${ended.prefix} is not in force`,
+        /disabled, revoked or expired[^]*show-key --prefix tg_/
+      ],
+      [yield* chat(undefined), "key: none that is known", /no key that is known/],
+      [yield* call("/api/ps", { secret: some.secret }), "path", /does not serve this path or method/],
+      [
+        yield* call("/v1/v1/models", { secret: some.secret }),
+        "path: leave /v1 out of the client's base URL",
+        /does not serve this path or method: leave \/v1 out of the client's base URL\./
+      ]
+    ]
+    for (const [answer, detail, why] of asked) {
+      const id = answer.headers.get("x-request-id") ?? ""
+      yield* eventually(
+        sql`SELECT 1 FROM audit_log WHERE request_id = ${id}::text::uuid`,
+        ({ length }) => length === 1
+      )
+      const ran = yield* tollgateBeside("show-request", id, "--json")
+      succeeds(ran)
+      const [shown] = (yield* json(Row, ran)).requests
+      assert.strictEqual(shown?.row.detail, detail)
+      assert.match(shown?.why ?? "", why)
+      assert.match((yield* tollgateBeside("show-request", id)).stdout, why)
+      assert.notInclude(answer.text, "tollgate ")
+    }
+    const texts = asked.filter(([{ status }]) => status === 403).map(([{ text }]) => JSON.parse(text).error)
+    assert.lengthOf(texts, 5)
+    for (const text of texts) assert.deepStrictEqual(text, texts[0])
+    assert.match(
+      (yield* tollgateBeside("requests", "--key", poor.prefix)).stdout,
+      /WHY\n[^]*The key's limit of 1 requests/
+    )
+  })
 })

@@ -298,25 +298,6 @@ export const suite = (name: string, world: Layer.Layer<Audit | Written, unknown>
       assert.deepStrictEqual(yield* written.ledger(caller.keyId), sums)
     })
 
-    test("when a thousand requests end at once, then each is written once", function* () {
-      const [audit, written] = [yield* Audit, yield* Written]
-      const caller = callerOf(randomUUID())
-      const intents = Array.from({ length: 1000 }, () => intentOf({ caller }))
-      yield* Effect.forEach(
-        intents,
-        (intent) =>
-          Effect.andThen(
-            audit.open(queuedFor(intent)),
-            Effect.suspend(() => audit.close(endOf(intent, usageOf(3, 2))))
-          ),
-        { concurrency: "unbounded", discard: true }
-      )
-      assert.deepStrictEqual(yield* written.ledger(caller.keyId), [
-        { day: "2026-11-21", requests: 1000, tokensIn: 3000, tokensOut: 2000 }
-      ])
-      assert.deepStrictEqual(yield* written.auditSums(caller.keyId), yield* written.ledger(caller.keyId))
-    })
-
     test("when a request names its user and an alias, then its row has both, also when another replica closes it", function* () {
       const [audit, written] = [yield* Audit, yield* Written]
       const names = { alias: "fast", endUser: "ann@example.org" }

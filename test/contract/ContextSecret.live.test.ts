@@ -18,13 +18,14 @@ layer(layerTestPostgres())("the secret in the database", (it) => {
     assert.isTrue(one.equals(other))
   })
 
-  it.effect("when it is not there, then reading fails, and works as soon as it is there again", () =>
-    Effect.gen(function* () {
+  testWith(it.effect, Layer.fresh(ContextSecret.layer))(
+    "when it is not there, then reading fails, and works as soon as it is there again",
+    function* () {
       const { read } = yield* ContextSecret
       yield* sql`UPDATE sealing_secrets SET purpose = 'other'`
       assert.strictEqual((yield* Effect.flip(read))._tag, "Unavailable")
       yield* sql`UPDATE sealing_secrets SET purpose = 'context'`
       assert.strictEqual((yield* read).length, 32)
-    }).pipe(Effect.provide(Layer.fresh(ContextSecret.layer)))
+    }
   )
 })

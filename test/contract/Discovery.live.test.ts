@@ -14,7 +14,7 @@ import { layerNone as layerNoQueue } from "../../src/gates/queue/fromStore.ts"
 import { Drain } from "../../src/infra/Drain.ts"
 import { verified, modelNamed } from "../support/permits.ts"
 import { onWallClock, WallClock } from "../support/SteppedClock.ts"
-import type { Steps } from "../support/testWith.ts"
+import { type Steps, testWith } from "../support/testWith.ts"
 import { bareModel, effective, resolved, suite } from "./Discovery.ts"
 
 type Describe = (name: string) => Effect.Effect<Description, BackendFailed>
@@ -226,28 +226,24 @@ describe("Discovery: polling in time", () => {
     assert.isAtMost(host.polls, 15)
   })
 
-  it.effect("when polling fails, then the log says why and not where the backend is", () =>
-    Effect.gen(function* () {
-      const lines: Array<string> = []
-      const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
-      const refused = Object.assign(new Error("connect ECONNREFUSED 10.1.2.3:11434"), {
-        code: "ECONNREFUSED"
-      })
-      const cause = new Error("fetch failed for 10.1.2.3", { cause: refused })
-      const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause }))
-      yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
-      assert.strictEqual(lines.length, 2)
-      assert.include(
-        lines[0],
-        '"message":"model discovery failed","fault":"unreachable","code":"ECONNREFUSED"'
-      )
-      assert.include(lines[1], '"message":"model list expired, every model is denied","age_s":"never listed"')
-      assert.notInclude(lines.join(), "10.1.2.3")
+  testWith(it.effect)("when polling fails, then the log says why and not where the backend is", function* () {
+    const lines: Array<string> = []
+    const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
+    const refused = Object.assign(new Error("connect ECONNREFUSED 10.1.2.3:11434"), {
+      code: "ECONNREFUSED"
     })
-  )
+    const cause = new Error("fetch failed for 10.1.2.3", { cause: refused })
+    const failing = Effect.fail(new BackendFailed({ fault: "unreachable", cause }))
+    yield* effective("all").pipe(Effect.provide(Layer.provide(polling(failing), Logger.layer([ear]))))
+    assert.strictEqual(lines.length, 2)
+    assert.include(lines[0], '"message":"model discovery failed","fault":"unreachable","code":"ECONNREFUSED"')
+    assert.include(lines[1], '"message":"model list expired, every model is denied","age_s":"never listed"')
+    assert.notInclude(lines.join(), "10.1.2.3")
+  })
 
-  it.effect("when the list expires, then the log says so once, and again when it is in force", () =>
-    Effect.gen(function* () {
+  testWith(it.effect)(
+    "when the list expires, then the log says so once, and again when it is in force",
+    function* () {
       const host = new Host()
       const lines: Array<string> = []
       const ear = Logger.make<unknown, void>((options) => void lines.push(jsonLine.log(options)))
@@ -264,6 +260,6 @@ describe("Discovery: polling in time", () => {
         yield* TestClock.adjust("6 seconds")
         assert.lengthOf(about(), 2)
       }).pipe(Effect.provide(Layer.provide(polling(host.models), Logger.layer([ear]))))
-    })
+    }
   )
 })

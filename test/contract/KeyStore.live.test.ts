@@ -24,31 +24,31 @@ const killListeners = sql`
 
 const test = testWith(it.live, layerLiveWorld())
 
-it.live(
+testWith(it.live, layerLiveWorld({ freshnessMs: 180_000 }))(
   "when the listener was cut off, then it listens again and the changes of the meantime are known",
-  () =>
-    Effect.gen(function* () {
-      const { addKey } = yield* World
-      const [first, second] = [yield* addKey(), yield* addKey()]
-      assert.deepStrictEqual(yield* Effect.forEach([first, second], outcomeOf), ["ok", "ok"])
-      assert.isNotEmpty(yield* killListeners)
-      yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(first)})`
-      yield* becomes(outcomeOf(first), "Unauthorized", 5000)
-      yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(second)})`
-      yield* becomes(outcomeOf(second), "Unauthorized", 2000)
-      // No poll would have told within a minute.
-    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 180_000 })))
+  function* () {
+    const { addKey } = yield* World
+    const [first, second] = [yield* addKey(), yield* addKey()]
+    assert.deepStrictEqual(yield* Effect.forEach([first, second], outcomeOf), ["ok", "ok"])
+    assert.isNotEmpty(yield* killListeners)
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(first)})`
+    yield* becomes(outcomeOf(first), "Unauthorized", 5000)
+    yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(second)})`
+    yield* becomes(outcomeOf(second), "Unauthorized", 2000)
+    // No poll would have told within a minute.
+  }
 )
 
-it.live("when notifications arrive, then a revocation is in force long before the poll", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerLiveWorld({ freshnessMs: 60_000 }))(
+  "when notifications arrive, then a revocation is in force long before the poll",
+  function* () {
     const { addKey } = yield* World
     const secret = yield* addKey()
     assert.strictEqual(yield* outcomeOf(secret), "ok")
     yield* sql`INSERT INTO revocations (key_prefix) VALUES (${prefixOf(secret)})`
     const elapsedMs = yield* becomes(outcomeOf(secret), "Unauthorized", 2000)
     yield* Effect.logInfo(`with notifications: ${Math.round(elapsedMs)} ms`)
-  }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 60_000 })))
+  }
 )
 
 test("when the database is frozen, then the answer is 503 within about two seconds though the cache is warm", function* () {
@@ -64,8 +64,9 @@ test("when the database is frozen, then the answer is 503 within about two secon
   yield* becomes(outcomeOf(secret), "ok", 10_000)
 })
 
-it.live("when 64 keys are used for the first time at once, then each finds a place in the queue", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } }))(
+  "when 64 keys are used for the first time at once, then each finds a place in the queue",
+  function* () {
     const { addKey } = yield* World
     const secrets = yield* Effect.forEach(Array.from({ length: 64 }), () => addKey())
     const answers = yield* Effect.forEach(secrets, outcomeOf, { concurrency: "unbounded" })
@@ -74,7 +75,7 @@ it.live("when 64 keys are used for the first time at once, then each finds a pla
       answers.map(() => "ok")
     )
     // How long they may wait is another matter: a busy machine takes its time for 64 verifies.
-  }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { maxWaitMs: 20_000 } })))
+  }
 )
 
 test("when wrong secrets and unknown prefixes come as a flood, then keys in use are not slowed down", function* () {
@@ -123,8 +124,9 @@ test("when two gateways share a database, then both refuse a revoked key within 
   assert.isDefined(yield* KeyStore)
 })
 
-it.live("when a key is dead, then its right secret is no more compared with its hash than a wrong one", () =>
-  Effect.gen(function* () {
+testWith(it.live)(
+  "when a key is dead, then its right secret is no more compared with its hash than a wrong one",
+  function* () {
     const compared: Array<string> = []
     const verify = (hash: string, secret: string) => {
       compared.push(hash)
@@ -152,7 +154,7 @@ it.live("when a key is dead, then its right secret is no more compared with its 
       assert.strictEqual(yield* outcomeOf(alive), "ok")
     }).pipe(Effect.provide(layerLiveWorld({ secretCheck: { verify } })))
     assert.isNotEmpty(compared)
-  })
+  }
 )
 
 it.live(
@@ -200,42 +202,37 @@ it.live(
   }
 )
 
-it.live("when a key dies while its secret is compared, then it is refused", () =>
-  Effect.gen(function* () {
-    let compared = Promise.withResolvers<void>()
-    let goOn = Promise.withResolvers<boolean>()
-    const verify = () => {
-      compared.resolve()
-      return Effect.promise(() => goOn.promise)
+testWith(it.live)("when a key dies while its secret is compared, then it is refused", function* () {
+  let compared = Promise.withResolvers<void>()
+  let goOn = Promise.withResolvers<boolean>()
+  const verify = () => {
+    compared.resolve()
+    return Effect.promise(() => goOn.promise)
+  }
+  yield* Effect.gen(function* () {
+    const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
+    const ends: ReadonlyArray<(prefix: string) => Effect.Effect<unknown, unknown, SqlClient.SqlClient>> = [
+      revoke,
+      expire,
+      (prefix) => setKeyEnabled(prefix, false),
+      (prefix) => setTenantEnabled(prefix, false),
+      (prefix) => sql`UPDATE api_keys SET hash = hash || '0' WHERE prefix = ${prefix}`
+    ]
+    for (const end of [() => Effect.void, ...ends]) {
+      ;[compared, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<boolean>()]
+      const secret = yield* addKey()
+      const outcome = yield* Effect.forkChild(outcomeOf(secret))
+      yield* Effect.promise(() => compared.promise)
+      yield* end(prefixOf(secret))
+      goOn.resolve(true)
+      assert.strictEqual(yield* Fiber.join(outcome), ends.some((one) => one === end) ? "Unauthorized" : "ok")
     }
-    yield* Effect.gen(function* () {
-      const { addKey, expire, revoke, setKeyEnabled, setTenantEnabled } = yield* World
-      const ends: ReadonlyArray<(prefix: string) => Effect.Effect<unknown, unknown, SqlClient.SqlClient>> = [
-        revoke,
-        expire,
-        (prefix) => setKeyEnabled(prefix, false),
-        (prefix) => setTenantEnabled(prefix, false),
-        (prefix) => sql`UPDATE api_keys SET hash = hash || '0' WHERE prefix = ${prefix}`
-      ]
-      for (const end of [() => Effect.void, ...ends]) {
-        ;[compared, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<boolean>()]
-        const secret = yield* addKey()
-        const outcome = yield* Effect.forkChild(outcomeOf(secret))
-        yield* Effect.promise(() => compared.promise)
-        yield* end(prefixOf(secret))
-        goOn.resolve(true)
-        assert.strictEqual(
-          yield* Fiber.join(outcome),
-          ends.some((one) => one === end) ? "Unauthorized" : "ok"
-        )
-      }
-      // What was read before the comparison is too old to be used after it.
-    }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 0, secretCheck: { verify } })))
-  })
-)
+    // What was read before the comparison is too old to be used after it.
+  }).pipe(Effect.provide(layerLiveWorld({ freshnessMs: 0, secretCheck: { verify } })))
+})
 
 test("when the database can be read and not written, then keys are known, and the ping says why it is not ready", function* () {
-  const [{ addKey }, store, sql] = [yield* World, yield* KeyStore, yield* SqlClient.SqlClient]
+  const [{ addKey }, store] = [yield* World, yield* KeyStore]
   const secret = yield* addKey()
   yield* store.ping
   yield* sql`ALTER SYSTEM SET default_transaction_read_only = on`

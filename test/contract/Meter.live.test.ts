@@ -1,17 +1,13 @@
 import { assert, it } from "@effect/vitest"
 import { Clock, Effect, Layer } from "effect"
 import { TestClock } from "effect/testing"
+import type { MeterOptions } from "../../src/gates/meter/bounds.ts"
 import { makeRedis } from "../../src/gates/meter/redis/RedisMeter.ts"
 import { Redis } from "../../src/infra/Redis.ts"
 import { layerMeterOnClock } from "../support/TestMeter.ts"
-import { claimsOf, granted, leaseS, noon, suite, Wipe } from "./Meter.ts"
+import { claimsOf, granted, leaseS, noon, Wipe } from "./Meter.ts"
 import { properties } from "./MeterProperty.ts"
-import { groups } from "./MeterGroups.ts"
-import { leases } from "./MeterLeases.ts"
-import { models } from "./MeterModels.ts"
-import { queueing, queueWaitMs, totals } from "./MeterTotals.ts"
-import { mostUsers, users } from "./MeterUsers.ts"
-import { windows } from "./MeterWindows.ts"
+import { suites } from "./MeterSuites.ts"
 import { testWith } from "../support/testWith.ts"
 
 const wipe = Layer.effect(
@@ -19,19 +15,11 @@ const wipe = Layer.effect(
   Effect.map(Redis, ({ send }) => Effect.orDie(Effect.asVoid(send("FLUSHDB", []))))
 )
 
-const twin = () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS }))
+const twinWith = (options: Partial<MeterOptions>) => () =>
+  Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, ...options }))
 
-suite("Meter in Redis", twin)
-leases("Meter in Redis", twin)
-totals("Meter in Redis", twin)
-groups("Meter in Redis", twin)
-models("Meter in Redis", twin)
-windows("Meter in Redis", twin)
-queueing("Meter in Redis", () =>
-  Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, queueMaxWaitMs: queueWaitMs }))
-)
-users("Meter in Redis", () => Layer.provideMerge(wipe, layerMeterOnClock({ leaseS, mostUsers })))
-properties("Meter in Redis", twin, { runs: 150 })
+suites("Meter in Redis", twinWith)
+properties("Meter in Redis", twinWith({}), { runs: 150 })
 
 const test = testWith(it.effect, layerMeterOnClock({ leaseS }))
 

@@ -24,47 +24,42 @@ const ask = (id: string, tokens = 0) => ({ id, tokens, slot: true })
 
 const test = testWith(it.live, alone())
 
-it.live("when a lease ends, then by Redis's own clock", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({ concurrent: 1, tpm: 100 })
-    granted(yield* meter.reserve(claims, ask("a", 60)))
-    assert.strictEqual((yield* meter.reserve(claims, ask("b")))._tag, "Refused")
-    const begun = Date.now()
-    const b = yield* retried(
-      Effect.filterOrFail(meter.reserve(claims, ask("b")), (verdict) => verdict instanceof Reserved)
-    )
-    assert.isAtLeast(Date.now() - begun, 200)
-    assert.isAtLeast(b.reservation.admittedAt, begun)
-    // The slot is free, what was held is not.
-    assert.strictEqual(b.headroom.tokens.remaining, 40)
-  }).pipe(Effect.provide(alone(0.3)))
-)
-
-it.live("when a request has been forgotten, then its hold is given back all the same", () =>
-  Effect.gen(function* () {
-    const meter = yield* Meter
-    const claims = claimsOf({ tpm: 100 })
-    for (const id of ["settled", "cancelled"]) {
-      granted(yield* meter.reserve(claims, ask(id, 30)))
-    }
-    const lapsed = Effect.map(meter.snapshot(claims.account, Date.now()), (survey) => survey.lapsed)
-    const both = yield* eventually(lapsed, (ids) => ids.length === 2)
-    assert.deepStrictEqual(both.toSorted(), ["cancelled", "settled"])
-    yield* meter.cancel({ id: "cancelled", claims })
-    const grip = { held: 0, available: 0, admittedAt: Date.now(), slot: false }
-    yield* meter.settle({ id: "settled", claims, ...grip }, 10)
-    assert.deepStrictEqual(yield* lapsed, [])
-    assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
-  }).pipe(
-    Effect.provide(
-      layerRedisMeter({ leaseS: 0.3, rememberS: 0.5 }).pipe(
-        Layer.provideMerge(Layer.fresh(layerReadyRedis)),
-        Layer.provideMerge(layerPrivateRedis())
-      )
-    )
+testWith(it.live, alone(0.3))("when a lease ends, then by Redis's own clock", function* () {
+  const meter = yield* Meter
+  const claims = claimsOf({ concurrent: 1, tpm: 100 })
+  granted(yield* meter.reserve(claims, ask("a", 60)))
+  assert.strictEqual((yield* meter.reserve(claims, ask("b")))._tag, "Refused")
+  const begun = Date.now()
+  const b = yield* retried(
+    Effect.filterOrFail(meter.reserve(claims, ask("b")), (verdict) => verdict instanceof Reserved)
   )
-)
+  assert.isAtLeast(Date.now() - begun, 200)
+  assert.isAtLeast(b.reservation.admittedAt, begun)
+  // The slot is free, what was held is not.
+  assert.strictEqual(b.headroom.tokens.remaining, 40)
+})
+
+testWith(
+  it.live,
+  layerRedisMeter({ leaseS: 0.3, rememberS: 0.5 }).pipe(
+    Layer.provideMerge(Layer.fresh(layerReadyRedis)),
+    Layer.provideMerge(layerPrivateRedis())
+  )
+)("when a request has been forgotten, then its hold is given back all the same", function* () {
+  const meter = yield* Meter
+  const claims = claimsOf({ tpm: 100 })
+  for (const id of ["settled", "cancelled"]) {
+    granted(yield* meter.reserve(claims, ask(id, 30)))
+  }
+  const lapsed = Effect.map(meter.snapshot(claims.account, Date.now()), (survey) => survey.lapsed)
+  const both = yield* eventually(lapsed, (ids) => ids.length === 2)
+  assert.deepStrictEqual(both.toSorted(), ["cancelled", "settled"])
+  yield* meter.cancel({ id: "cancelled", claims })
+  const grip = { held: 0, available: 0, admittedAt: Date.now(), slot: false }
+  yield* meter.settle({ id: "settled", claims, ...grip }, 10)
+  assert.deepStrictEqual(yield* lapsed, [])
+  assert.strictEqual((yield* left(claims)).tokens.remaining, 90)
+})
 
 test("when a request has ended, then Redis remembers it for a quarter of an hour, or for two leases", function* () {
   const claims = claimsOf({ tpm: 100 })
@@ -239,8 +234,9 @@ test("when Redis evicts keys, then nothing is admitted and it is not ready until
   granted(yield* meter.reserve(claims, ask("d", 1)))
 })
 
-it.live("when Redis is a node of a Redis Cluster, then nothing is admitted, and it is not ready", () =>
-  Effect.gen(function* () {
+testWith(it.live)(
+  "when Redis is a node of a Redis Cluster, then nothing is admitted, and it is not ready",
+  function* () {
     const bus = String(yield* freePort)
     const { url } = yield* makeRedisServer(binary(), ["--cluster-enabled", "yes", "--cluster-port", bus])
     const meter = yield* Effect.provide(
@@ -250,7 +246,7 @@ it.live("when Redis is a node of a Redis Cluster, then nothing is admitted, and 
     const isNode = ({ cause }: MeterDown) => String(cause).startsWith("Redis is a node of a Redis Cluster")
     assert.isTrue(isNode(yield* eventually(Effect.flip(meter.ping), isNode)))
     assert.isTrue(isNode(yield* Effect.flip(meter.reserve(claimsOf({}), ask("a")))))
-  }).pipe(Effect.scoped)
+  }
 )
 
 test("when Redis starts, then the run has a name of its own, which is known only while connected", function* () {

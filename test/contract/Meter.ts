@@ -14,8 +14,8 @@ import {
   Reserved,
   type Verdict
 } from "../../src/gates/meter/Meter.ts"
-import type { Headroom } from "../../src/domain/Limits.ts"
-import type { Account, Claims, Reservation } from "../../src/domain/Reservation.ts"
+import { type Budgets, type Headroom, periods } from "../../src/domain/Limits.ts"
+import type { Account, Claims, CounterOwner, Reservation } from "../../src/domain/Reservation.ts"
 import type { Steps } from "../support/testWith.ts"
 
 /** Makes the store forget everything, as a FLUSHALL or a restart would. */
@@ -75,18 +75,23 @@ export const peek = Effect.fnUntraced(function* (claims: Claims) {
 
 export const left = (claims: Claims) => Effect.map(peek(claims), amounts)
 
-export const load = Effect.fnUntraced(function* (
-  claims: Claims,
-  tokens: { day?: number; week?: number; month?: number; total?: number }
-) {
-  const meter = yield* Meter
-  yield* meter.load(claims.account, [
-    ...(tokens.day === undefined ? [] : [{ counter: buckets.day, tokens: tokens.day }]),
-    ...(tokens.week === undefined ? [] : [{ counter: buckets.week, tokens: tokens.week }]),
-    ...(tokens.month === undefined ? [] : [{ counter: buckets.month, tokens: tokens.month }]),
-    ...(tokens.total === undefined ? [] : [{ counter: buckets.total, tokens: tokens.total }])
-  ])
+/** Loads counters of a group, of an account, or of a user or a model of it. */
+export const loadOf = Effect.fnUntraced(function* (owner: CounterOwner, tokens: Budgets) {
+  const counters = periods.flatMap((period) => {
+    const amount = tokens[period]
+    return amount === undefined ? [] : [{ counter: buckets[period], tokens: amount }]
+  })
+  yield* (yield* Meter).load(owner, counters)
 })
+
+export const load = ({ account }: Claims, tokens: Budgets) => loadOf(account, tokens)
+
+/** Who refuses a request, and why. */
+export const refusalOf = (claims: Claims, id: string, tokens = 1) =>
+  Effect.map(reserve(claims, ask(id, tokens)), (verdict) => {
+    const { by, limit, retryAfterS, scope } = refused(verdict)
+    return [by, scope, limit, retryAfterS]
+  })
 
 /** A test on a fresh store, at noon. */
 export const atNoon =

@@ -4,7 +4,7 @@ import { Effect, type Layer } from "effect"
 import { Meter, Missing, Reserved } from "../../src/gates/meter/Meter.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import type { Claims } from "../../src/domain/Reservation.ts"
-import { ask, atNoon, buckets, claimsOf, load, noon, refused, reserve, take, Wipe } from "./Meter.ts"
+import { ask, atNoon, buckets, claimsOf, load, loadOf, noon, refused, reserve, take, Wipe } from "./Meter.ts"
 
 const group = "g"
 
@@ -14,14 +14,7 @@ const claimsBy = (key: string, tenantBudgets: Budgets, budgets: Budgets = {}): C
   tenantBudgets
 })
 
-const loadGroup = Effect.fnUntraced(function* (tokens: { day?: number; month?: number; total?: number }) {
-  const meter = yield* Meter
-  yield* meter.load({ group }, [
-    ...(tokens.day === undefined ? [] : [{ counter: buckets.day, tokens: tokens.day }]),
-    ...(tokens.month === undefined ? [] : [{ counter: buckets.month, tokens: tokens.month }]),
-    ...(tokens.total === undefined ? [] : [{ counter: buckets.total, tokens: tokens.total }])
-  ])
-})
+const loadGroup = (tokens: Budgets) => loadOf({ group }, tokens)
 
 const spentOf = (claims: Claims) =>
   Effect.map(

@@ -11,9 +11,10 @@ import {
   buckets,
   claimsOf,
   left,
+  loadOf,
   noon,
   peek,
-  refused,
+  refusalOf,
   reserve,
   take,
   type Terms,
@@ -38,18 +39,7 @@ const withUser = (claims: Claims, id: string, ofUser: Terms = {}): Claims => ({
 
 const key: Account = { group: "g", key: "k" }
 
-const load = Effect.fnUntraced(function* (part: Partial<Account>, { day, total }: Budgets) {
-  yield* (yield* Meter).load({ ...key, ...part }, [
-    ...(day === undefined ? [] : [{ counter: buckets.day, tokens: day }]),
-    ...(total === undefined ? [] : [{ counter: buckets.total, tokens: total }])
-  ])
-})
-
-const refusalOf = (claims: Claims, id: string, tokens = 1) =>
-  Effect.map(reserve(claims, ask(id, tokens)), (verdict) => {
-    const { by, limit, retryAfterS, scope } = refused(verdict)
-    return [by, scope, limit, retryAfterS]
-  })
+const load = (part: Partial<Account>, tokens: Budgets) => loadOf({ ...key, ...part }, tokens)
 
 export const models = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = atNoon(layer)
@@ -138,36 +128,47 @@ export const models = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
     test("when the store has lost everything, then a request that runs is there again, in each of its accounts", function* () {
       const meter = yield* Meter
       const claims = withUser(claimsFor("m:1", { tpm: 100, budgets: { day: 1000 } }), "ada", {
-        concurrent: 1
+        concurrent: 1,
+        budgets: { total: 1000 }
       })
-      yield* load({ model: "m:1" }, { day: 100 })
+      const restore = Effect.andThen(
+        load({ model: "m:1" }, { day: 100 }),
+        load({ user: "ada" }, { total: 100 })
+      )
+      yield* restore
       const a = yield* take(claims, ask("a", 40))
       yield* yield* Wipe
       yield* meter.renew(a, 10, 40)
-      yield* load({ model: "m:1" }, { day: 100 })
+      yield* restore
       assert.deepStrictEqual(yield* refusalOf(claims, "b"), ["concurrency", "user", 1, 1])
       yield* meter.settle(a, 60)
-      const { modelBudgets, tokens } = yield* peek(claims)
+      const { modelBudgets, tokens, userBudgets } = yield* peek(claims)
       assert.strictEqual(tokens.remaining, 40)
-      assert.isAtMost(modelBudgets?.day?.remaining ?? 1000, 840)
+      for (const left of [modelBudgets?.day, userBudgets?.total])
+        assert.isAtMost(left?.remaining ?? 1000, 840)
     })
 
-    test("when a request was ended for the key alone, then the model gets its hold back too, and the ledger decides", function* () {
-      const meter = yield* Meter
-      const claims = claimsFor("m:1", { tpm: 100, budgets: { day: 1000 } })
-      const account = { ...key, model: "m:1" }
-      yield* load({ model: "m:1" }, { day: 0 })
-      yield* take(claims, ask("a", 40))
-      yield* TestClock.adjust("40 seconds")
-      yield* meter.cancel({ id: "a", claims: claimsOf({}) })
-      assert.deepStrictEqual((yield* meter.snapshot(account, noon)).lapsed, ["a"])
-      yield* meter.cancel({ id: "a", claims: claimsWithoutLimits(key, { model: "m:1" }) })
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
-      const { lapsed, mark, open, totals } = yield* meter.snapshot(account, noon)
-      assert.deepStrictEqual([lapsed, open, totals], [[], 0, { day: 40 }])
-      assert.isTrue(yield* meter.repair(account, noon, mark, { day: 0 }))
-      assert.strictEqual((yield* peek(claims)).modelBudgets?.day?.remaining, 1000)
-    })
+    const limits = { tpm: 100, budgets: { day: 1000 } }
+    for (const [what, claims, part] of [
+      ["model", claimsFor("m:1", limits), { model: "m:1" }],
+      ["user", withUser(claimsOf({}), "ada", limits), { user: "ada" }]
+    ] as const)
+      test(`when a request was ended for the key alone, then the ${what} gets its hold back too, and the ledger decides`, function* () {
+        const meter = yield* Meter
+        const account = { ...key, ...part }
+        yield* load(part, { day: 0 })
+        yield* take(claims, ask("a", 40))
+        yield* TestClock.adjust("40 seconds")
+        yield* meter.cancel({ id: "a", claims: claimsOf({}) })
+        assert.deepStrictEqual((yield* meter.snapshot(account, noon)).lapsed, ["a"])
+        yield* meter.cancel({ id: "a", claims: claimsWithoutLimits(key, part) })
+        assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
+        const { lapsed, mark, open, totals } = yield* meter.snapshot(account, noon)
+        assert.deepStrictEqual([lapsed, open, totals], [[], 0, { day: 40 }])
+        assert.isTrue(yield* meter.repair(account, noon, mark, { day: 0 }))
+        const { modelBudgets, userBudgets } = yield* peek(claims)
+        assert.strictEqual((modelBudgets ?? userBudgets)?.day?.remaining, 1000)
+      })
 
     test("when a request that claimed no account of its model is ended with one, then that has nothing of it", function* () {
       const meter = yield* Meter

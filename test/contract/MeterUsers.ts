@@ -1,6 +1,6 @@
 /** What every Meter owes to the end users of an account, each of whom has an account beside it. */
 import { assert, describe } from "@effect/vitest"
-import { Effect, type Layer } from "effect"
+import type { Layer } from "effect"
 import { TestClock } from "effect/testing"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import { type Account, type Claims } from "../../src/domain/Reservation.ts"
@@ -11,8 +11,9 @@ import {
   buckets,
   claimsOf,
   left,
+  loadOf,
   noon,
-  peek,
+  refusalOf,
   refused,
   reserve,
   take,
@@ -32,20 +33,7 @@ const claimsBy = (id: string, ofUser: Terms = {}, ofKey: Terms = {}): Claims => 
 const accountOf = ({ account, user }: Claims): Account =>
   user === undefined ? account : { ...account, user: user.id }
 
-const loadUser = Effect.fnUntraced(function* (id: string, tokens: Budgets) {
-  const meter = yield* Meter
-  const counters = (["day", "month", "total"] as const).flatMap((period) => {
-    const amount = tokens[period]
-    return amount === undefined ? [] : [{ counter: buckets[period], tokens: amount }]
-  })
-  yield* meter.load(accountOf(claimsBy(id)), counters)
-})
-
-const refusalOf = (claims: Claims, id: string, tokens = 1) =>
-  Effect.map(reserve(claims, ask(id, tokens)), (verdict) => {
-    const { by, limit, retryAfterS, scope } = refused(verdict)
-    return [by, scope, limit, retryAfterS]
-  })
+const loadUser = (id: string, tokens: Budgets) => loadOf(accountOf(claimsBy(id)), tokens)
 
 export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): void => {
   const test = atNoon(layer)
@@ -96,38 +84,6 @@ export const users = (name: string, layer: () => Layer.Layer<Meter | Wipe>): voi
       )
       yield* loadUser("ada", { day: 0, total: 4 })
       assert.deepStrictEqual((yield* take(claims, ask("a", 50))).held, 6)
-    })
-
-    test("when the store has lost everything, then a request that runs is there again, for the key and the user", function* () {
-      const meter = yield* Meter
-      const claims = claimsBy("ada", { tpm: 100, concurrent: 1, budgets: { total: 1000 } })
-      yield* loadUser("ada", { total: 100 })
-      const a = yield* take(claims, ask("a", 40))
-      yield* yield* Wipe
-      yield* meter.renew(a, 10, 40)
-      yield* loadUser("ada", { total: 100 })
-      assert.deepStrictEqual(yield* refusalOf(claims, "b"), ["concurrency", "user", 1, 1])
-      yield* meter.settle(a, 60)
-      const { tokens, userBudgets } = yield* peek(claims)
-      assert.strictEqual(tokens.remaining, 40)
-      assert.isAtMost(userBudgets?.total?.remaining ?? 1000, 840)
-    })
-
-    test("when a request was ended for the key alone, then the user gets its hold back too, and the ledger decides", function* () {
-      const meter = yield* Meter
-      const claims = claimsBy("ada", { tpm: 100, budgets: { total: 1000 } })
-      yield* loadUser("ada", { total: 0 })
-      yield* take(claims, ask("a", 40))
-      yield* TestClock.adjust("40 seconds")
-      yield* meter.cancel({ id: "a", claims: claimsOf({}) })
-      const user = accountOf(claims)
-      assert.deepStrictEqual((yield* meter.snapshot(user, noon)).lapsed, ["a"])
-      yield* meter.cancel({ id: "a", claims })
-      assert.strictEqual((yield* left(claims)).tokens.remaining, 100)
-      const { lapsed, mark, open, totals } = yield* meter.snapshot(user, noon)
-      assert.deepStrictEqual([lapsed, open, totals], [[], 0, { total: 40 }])
-      assert.isTrue(yield* meter.repair(user, noon, mark, { total: 0 }))
-      assert.strictEqual((yield* peek(claims)).userBudgets?.total?.remaining, 1000)
     })
 
     test("when an account has as many users as it may, then another waits until one has nothing that counts, and takes its place", function* () {

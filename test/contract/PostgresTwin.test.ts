@@ -4,7 +4,7 @@
  */
 import { randomBytes, randomUUIDv7 } from "node:crypto"
 import * as PgClient from "@effect/sql-pg/PgClient"
-import { assert, layer } from "@effect/vitest"
+import { assert } from "@effect/vitest"
 import { Cause, Effect, type Exit, Layer, References, Result, Schema } from "effect"
 import { utc } from "../../src/domain/Calendar.ts"
 import { SqlClient } from "effect/sql"
@@ -33,6 +33,7 @@ import * as Metrics from "../../src/observability/Metrics.ts"
 import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, noon, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
+import { inWorld } from "../support/testWith.ts"
 
 const day = 86_400_000
 const requests = 8
@@ -223,7 +224,10 @@ const play = Effect.fnUntraced(function* (script: ReadonlyArray<Step>) {
         yield* mirror
         break
       case "budget":
-        yield* registry.setBudgets(prefix, { day: isExpired ? null : tokens, total: 1000 + tokens })
+        yield* registry.changeKey(prefix, {
+          budgetDaily: isExpired ? null : tokens,
+          budgetTotal: 1000 + tokens
+        })
         yield* mirror
         break
       case "rotate":
@@ -264,20 +268,18 @@ const world = layerRegistry({
   hash: (secret) => Promise.resolve(`$argon2id$${secret}`)
 }).pipe(Layer.provideMerge(TestPostgres), Layer.provideMerge(Layer.fresh(Metrics.layer)))
 
-layer(world, { excludeTestServices: true })("The twin of Postgres at random", (it) => {
-  it.effect("when it is asked what a real one is asked, then it has the same answers", () =>
-    Effect.gen(function* () {
-      const context = yield* Effect.context<
-        PgClient.PgClient | SqlClient.SqlClient | Registry | Metrics.Metrics
-      >()
-      yield* Effect.promise(() =>
-        fc.assert(
-          fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 24 }), (script) =>
-            Effect.runPromiseWith(context)(play(script))
-          ),
-          { numRuns: 12 }
-        )
+inWorld(world)("The twin of Postgres at random", (test) => {
+  test("when it is asked what a real one is asked, then it has the same answers", function* () {
+    const context = yield* Effect.context<
+      PgClient.PgClient | SqlClient.SqlClient | Registry | Metrics.Metrics
+    >()
+    yield* Effect.promise(() =>
+      fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 24 }), (script) =>
+          Effect.runPromiseWith(context)(play(script))
+        ),
+        { numRuns: 12 }
       )
-    })
-  )
+    )
+  })
 })

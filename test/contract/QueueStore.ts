@@ -11,7 +11,7 @@ import {
   type Ticket,
   Waiting
 } from "../../src/gates/queue/QueueStore.ts"
-import type { Steps } from "../support/testWith.ts"
+import { type Steps, testWith } from "../support/testWith.ts"
 
 export const leaseS = 30
 export const graceMs = 2500
@@ -56,16 +56,14 @@ export const suite = (name: string, layer: () => Layer.Layer<Replicas>): void =>
     behaviour: string,
     steps: Steps<Replicas, [a: QueueStore["Service"], b: QueueStore["Service"]]>
   ) =>
-    it.effect(behaviour, () =>
-      Effect.gen(function* () {
-        const replicas = yield* Replicas
-        const [a, b] = [yield* replicas.of("a"), yield* replicas.of("b")]
-        // A store without state may have lost it: the tests begin after that.
-        yield* a.beat([], [], bounds)
-        yield* TestClock.adjust(graceMs)
-        yield* Effect.gen(() => steps(a, b))
-      }).pipe(Effect.scoped, Effect.provide(layer()))
-    )
+    testWith(it.effect, layer())(behaviour, function* () {
+      const replicas = yield* Replicas
+      const [a, b] = [yield* replicas.of("a"), yield* replicas.of("b")]
+      // A store without state may have lost it: the tests begin after that.
+      yield* a.beat([], [], bounds)
+      yield* TestClock.adjust(graceMs)
+      yield* Effect.gen(() => steps(a, b))
+    })
 
   describe(name, () => {
     test("when a request ends on one replica, then the next one is told on its own", function* (a, b) {

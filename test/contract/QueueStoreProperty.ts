@@ -17,6 +17,7 @@ import {
   Waiting
 } from "../../src/gates/queue/QueueStore.ts"
 import { batchEveryMs, graceMs, leaseS, Replicas } from "./QueueStore.ts"
+import { testWith } from "../support/testWith.ts"
 
 const names = ["a", "b"] as const
 
@@ -224,29 +225,28 @@ export const properties = (
   layer: () => Layer.Layer<Replicas>,
   { runs }: { readonly runs: number }
 ): void => {
-  it.effect(
+  testWith(it.effect)(
     `when anything happens in any order (${name}), then it decides as the twin does, and no place is lost`,
-    () =>
-      Effect.gen(function* () {
-        // Not the start of the clock: what was never used was used long ago.
-        yield* TestClock.adjust("30 days")
-        const context = yield* Effect.context<never>()
-        yield* Effect.promise(() =>
-          fc.assert(
-            fc.asyncProperty(
-              fc.array(step, { maxLength: 80, size: "max" }),
-              fc.record({ places: fc.integer({ min: 1, max: 3 }), depth: fc.integer({ min: 0, max: 6 }) }),
-              fc.constantFrom({}, { maxLoadedModels: 1 }, { maxLoadedModels: 2, turnMaxMs: 5000 }),
-              (steps, places, models) =>
-                Effect.runPromiseWith(context)(
-                  Effect.provide(Effect.scoped(play(steps, { ...places, ...models })), layer(), {
-                    local: true
-                  })
-                )
-            ),
-            { numRuns: runs }
-          )
+    function* () {
+      // Not the start of the clock: what was never used was used long ago.
+      yield* TestClock.adjust("30 days")
+      const context = yield* Effect.context<never>()
+      yield* Effect.promise(() =>
+        fc.assert(
+          fc.asyncProperty(
+            fc.array(step, { maxLength: 80, size: "max" }),
+            fc.record({ places: fc.integer({ min: 1, max: 3 }), depth: fc.integer({ min: 0, max: 6 }) }),
+            fc.constantFrom({}, { maxLoadedModels: 1 }, { maxLoadedModels: 2, turnMaxMs: 5000 }),
+            (steps, places, models) =>
+              Effect.runPromiseWith(context)(
+                Effect.provide(Effect.scoped(play(steps, { ...places, ...models })), layer(), {
+                  local: true
+                })
+              )
+          ),
+          { numRuns: runs }
         )
-      })
+      )
+    }
   )
 }

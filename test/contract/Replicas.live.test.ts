@@ -6,7 +6,7 @@ import { forgetAfterS, layerPostgres, Replicas } from "../../src/replicas/Replic
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { eventually } from "../support/Gateway.ts"
 import { layerTestPostgres } from "../support/TestPostgres.ts"
-import { inWorld } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
 
 inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table of processes", (test, it) => {
@@ -103,8 +103,9 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
     assert.lengthOf(yield* list, 0)
   })
 
-  it.effect("when a process runs, then it reports its gauges; when it ends, then its row is gone", () =>
-    Effect.gen(function* () {
+  testWith(it.effect, Metrics.layer)(
+    "when a process runs, then it reports its gauges; when it ends, then its row is gone",
+    function* () {
       const { list } = yield* Replicas
       const seen = yield* Effect.scoped(
         Effect.gen(function* () {
@@ -142,6 +143,6 @@ inWorld(layerPostgres.pipe(Layer.provideMerge(layerTestPostgres())))("the table 
         }
       })
       assert.deepStrictEqual(yield* list, [])
-    }).pipe(Effect.provide(Metrics.layer))
+    }
   )
 })

@@ -1,10 +1,11 @@
 /** The contract's world on a real Postgres that may be stopped, with the registry as its hands. */
 import { randomBytes } from "node:crypto"
-import { Effect, Layer } from "effect"
+import { Effect, Layer, Struct } from "effect"
 import { SqlClient } from "effect/sql"
 import * as Metrics from "../../src/observability/Metrics.ts"
 import { layerPostgres as layerKeyStore, type KeyStoreOptions } from "../../src/gates/keys/postgres.ts"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
+import { budgetOf } from "../../src/admin/rows.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { World } from "./KeyStore.ts"
 import { quickHash } from "../support/quickHash.ts"
@@ -27,8 +28,8 @@ const layerWorld = Layer.effect(
             ...(options.scopes === undefined ? {} : { scopes: options.scopes }),
             ...options.limits
           })
-          yield* registry.setBudgets(key.prefix, options.budgets ?? {})
-          yield* registry.setTenantBudgets(tenant, options.tenantBudgets ?? {})
+          yield* registry.changeKey(key.prefix, Struct.renameKeys(options.budgets ?? {}, budgetOf))
+          yield* registry.changeTenant(tenant, Struct.renameKeys(options.tenantBudgets ?? {}, budgetOf))
           return secret
         }).pipe(Effect.orDie),
       revoke: (prefix) => Effect.asVoid(Effect.orDie(registry.revokeKey(prefix))),

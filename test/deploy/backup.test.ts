@@ -29,7 +29,7 @@ const fill = Effect.gen(function* () {
   const { key } = yield* registry.createKey({ tenant: "t", name: "k" })
   const gone = yield* registry.createKey({ tenant: "t", name: "gone" })
   yield* registry.revokeKey(gone.key.prefix)
-  yield* registry.setBudgets(key.prefix, { day: 1000 })
+  yield* registry.changeKey(key.prefix, { budgetDaily: 1000 })
   yield* sql`INSERT INTO ledger (key_id, tenant_id, day, requests, tokens_in, tokens_out)
     SELECT id, tenant_id, '2026-11-21', 7, 70, 9007199254740991 FROM api_keys`
   yield* sql`INSERT INTO audit_log (request_id, arrived_at, method, endpoint, streamed, tokens_in, tokens_out, status,

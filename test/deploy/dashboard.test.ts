@@ -45,7 +45,7 @@ inWorld(layerGateway({ BACKEND_MAX_CONCURRENT: "8", BACKEND_MAX_LOADED_MODELS: "
       const { secret, tenant } = yield* newKey()
       const limited = yield* newKey({ rpm: 1 })
       const registry = yield* Registry
-      yield* registry.setTenantBudgets(tenant, { total: 1_000_000 })
+      yield* registry.changeTenant(tenant, { budgetTotal: 1_000_000 })
       const prometheus = yield* makePrometheus([new URL(url).host])
       const traffic = Effect.gen(function* () {
         yield* call("/api/chat", { secret, body: hello() })

@@ -22,7 +22,7 @@ import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "../support/TestRedis.ts"
 import { inWorld, testWith } from "../support/testWith.ts"
 import { temporaryFolder } from "../support/temporaryFolder.ts"
-import { posting } from "../support/posting.ts"
+import { ask } from "../support/posting.ts"
 
 const root = path.resolve(import.meta.dirname, "../..")
 const image = readImage(root)
@@ -94,17 +94,13 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("the image's pr
       gapMs: 100
     })
     const stream = yield* Effect.forkChild(
-      Effect.promise(() =>
-        fetch(`http://127.0.0.1:${port}/api/chat`, posting(secret, hello())).then((response) =>
-          response.text()
-        )
-      )
+      ask(`http://127.0.0.1:${port}/api/chat`, { secret, body: hello() })
     )
     yield* backend.until(() => backend.requests.length === 1)
     assert.isTrue(
       spawnSync("kill", ["-s", image.stopSignal.replace("SIG", ""), String(child.pid)]).status === 0
     )
-    const text = yield* Fiber.join(stream)
+    const { text } = yield* Fiber.join(stream)
     assert.strictEqual(text.trimEnd().split("\n").length, 16, text)
     assert.include(text.trimEnd().split("\n").at(-1), '"done":true')
     assert.strictEqual(yield* exitOf(child), 0)

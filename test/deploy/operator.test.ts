@@ -12,16 +12,7 @@ inWorld(TestPostgres)("the operator's commands", (test) => {
     const plain = yield* tollgate("create-tenant", "--name", "plain", "--json")
     assert.deepStrictEqual(yield* json(Limits, plain), { rpm: 60, tpm: 1_000_000, concurrent: 8 })
     const own = yield* tollgate(
-      "create-tenant",
-      "--name",
-      "own",
-      "--rpm",
-      "1",
-      "--tpm",
-      "2147483647",
-      "--concurrent",
-      "3",
-      "--json"
+      ..."create-tenant --name own --rpm 1 --tpm 2147483647 --concurrent 3 --json".split(" ")
     )
     assert.deepStrictEqual(yield* json(Limits, own), { rpm: 1, tpm: 2_147_483_647, concurrent: 3 })
   })

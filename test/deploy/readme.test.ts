@@ -189,8 +189,10 @@ inWorld(layerReading)("a reader who types what the papers say", (test, it) => {
         /^(?:npx tollgate|node cli\/tollgate\.js) (?!list-models)((?:(?!\.(?:csv|json|md|yaml)\b)[\w\s.,:/-])+)$/.exec(
           command
         )?.[1]
-      if (words === undefined) yield* succeeds(command, reader)
-      else {
+      if (words === undefined) {
+        const said = yield* succeeds(command, reader)
+        if (command.includes("try.ts")) assert.match(said, /^200 \{.*"content":"Hello world".*"done":true/m)
+      } else {
         const ran = yield* inProcess(words.split(" "), reader)
         assert.strictEqual(ran.code, 0, `${command}\n${ran.stderr}`)
       }

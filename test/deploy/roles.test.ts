@@ -15,6 +15,7 @@ import { succeeds, tollgateWith } from "../cli/tollgate.ts"
 import { eventually, hello, layerFake } from "../support/Gateway.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.ts"
+import { ask } from "../support/posting.ts"
 import { makeReceiver } from "../support/Receiver.ts"
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
@@ -99,10 +100,9 @@ inWorld(Layer.mergeAll(TestPostgres, layerTestRedis, layerFake))("with a role fo
       200
     )
     assert.strictEqual((yield* post(gateway, secret, {}, "/api/pull")).status, 403)
-    const asked = { headers: { authorization: `Bearer ${secret}` } }
-    const uses = yield* Effect.promise(() => fetch(`${gateway.url}/api/usage`, asked))
+    const uses = yield* ask(`${gateway.url}/api/usage`, { secret })
     assert.strictEqual(uses.status, 200)
-    assert.include(yield* Effect.promise(() => uses.text()), "embedder")
+    assert.include(uses.text, "embedder")
 
     const done = yield* eventually(
       sql<{ readonly open: number; readonly old: number; readonly kept: number }>`SELECT

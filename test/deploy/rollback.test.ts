@@ -7,7 +7,6 @@ import { existsSync, symlinkSync } from "node:fs"
 import * as path from "node:path"
 import { assert, layer } from "@effect/vitest"
 import { Effect, Layer, Redacted, Result, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Registry.ts"
 import { assertSchema, knownVersion, migrations, minimumVersion } from "../../src/infra/Migrations.ts"
 import { root } from "../support/Checkout.ts"
@@ -16,6 +15,7 @@ import { makeGatewayOnStores, post, readiness } from "../support/GatewayProcess.
 import { TestDatabase, TestPostgres } from "../support/TestPostgres.ts"
 import { layerTestRedis } from "../support/TestRedis.ts"
 import { temporaryFolder } from "../support/temporaryFolder.ts"
+import { sql } from "../support/sql.ts"
 
 const git = (...words: ReadonlyArray<string>) =>
   spawnSync("git", words, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 28 })
@@ -62,7 +62,7 @@ layer(world, { excludeTestServices: true })(`the version before migration ${mini
     () =>
       Effect.gen(function* () {
         const folder = yield* checkoutOf(Result.getOrThrow(previous))
-        const [database, registry, sql] = [yield* TestDatabase, yield* Registry, yield* SqlClient.SqlClient]
+        const [database, registry] = [yield* TestDatabase, yield* Registry]
         yield* assertSchema
         const oldCommand = (...words: ReadonlyArray<string>) => {
           const ran = spawnSync(process.execPath, ["cli/tollgate.js", ...words], {

@@ -79,22 +79,18 @@ inWorld(world)("a gateway that is told to stop twice", (test) => {
   })
 })
 
-it.live("when a gateway is told to stop while its database is frozen, then it ends in time", () =>
-  Effect.gen(function* () {
-    const cluster = yield* TestCluster
-    const { gateway } = yield* busy(500)
-    yield* cluster.pause
-    assert.strictEqual(yield* gateway.stop, 1)
-    assert.include(gateway.printed(), "could not stop in time")
-    yield* cluster.resume
-  }).pipe(
-    Effect.scoped,
-    Effect.provide(
-      Layer.mergeAll(
-        Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
-        layerTestRedis,
-        layerFake
-      )
-    )
+testWith(
+  it.live,
+  Layer.mergeAll(
+    Layer.provideMerge(layerRegistry({ defaults: generous }), layerPrivatePostgres()),
+    layerTestRedis,
+    layerFake
   )
-)
+)("when a gateway is told to stop while its database is frozen, then it ends in time", function* () {
+  const cluster = yield* TestCluster
+  const { gateway } = yield* busy(500)
+  yield* cluster.pause
+  assert.strictEqual(yield* gateway.stop, 1)
+  assert.include(gateway.printed(), "could not stop in time")
+  yield* cluster.resume
+})

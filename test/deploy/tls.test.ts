@@ -176,65 +176,64 @@ test("when Redis has TLS, then it is used with the right CA and client certifica
   }
 })
 
-it.live(
+testWith(it.live, layerFake)(
   "when a gateway reaches its stores over TLS, then it serves, takes renewed certificates, and is unready with a wrong CA",
-  () =>
-    Effect.gen(function* () {
-      const [postgres, redis] = [yield* makePostgres, yield* makeRedis("yes")]
-      const backend = yield* Fake
-      const { secret } = yield* Effect.gen(function* () {
-        const registry = yield* Registry
-        yield* registry.createTenant({ name: "t", allowAllModels: true })
-        return yield* registry.createKey({ tenant: "t", name: "k" })
-      }).pipe(
-        Effect.provide(
-          layerRegistry({ defaults: generous }).pipe(
-            Layer.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), maxConnections: 1 }))
-          )
+  function* () {
+    const [postgres, redis] = [yield* makePostgres, yield* makeRedis("yes")]
+    const backend = yield* Fake
+    const { secret } = yield* Effect.gen(function* () {
+      const registry = yield* Registry
+      yield* registry.createTenant({ name: "t", allowAllModels: true })
+      return yield* registry.createKey({ tenant: "t", name: "k" })
+    }).pipe(
+      Effect.provide(
+        layerRegistry({ defaults: generous }).pipe(
+          Layer.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), maxConnections: 1 }))
         )
       )
-      const files = ({ file }: { readonly file: (name: string) => string }, ca: string) =>
-        `sslrootcert=${file(ca)}&sslcert=${file("used.crt")}&sslkey=${file("tollgate.key")}`
-      for (const { file } of [postgres, redis]) copyFileSync(file("tollgate.crt"), file("used.crt"))
-      const start = (ca: string) =>
-        makeGatewayProcess({
-          NODE_ENV: "production",
-          DATABASE_URL: postgres.url(`?sslmode=verify-full&${files(postgres, ca)}`, "localhost", "guarded"),
-          REDIS_URL: redis.url(`?${files(redis, ca)}`),
-          BACKEND_URL: backend.url,
-          SHUTDOWN_DRAIN_MS: "0"
-        })
-      const gateway = yield* start("ca.crt")
+    )
+    const files = ({ file }: { readonly file: (name: string) => string }, ca: string) =>
+      `sslrootcert=${file(ca)}&sslcert=${file("used.crt")}&sslkey=${file("tollgate.key")}`
+    for (const { file } of [postgres, redis]) copyFileSync(file("tollgate.crt"), file("used.crt"))
+    const start = (ca: string) =>
+      makeGatewayProcess({
+        NODE_ENV: "production",
+        DATABASE_URL: postgres.url(`?sslmode=verify-full&${files(postgres, ca)}`, "localhost", "guarded"),
+        REDIS_URL: redis.url(`?${files(redis, ca)}`),
+        BACKEND_URL: backend.url,
+        SHUTDOWN_DRAIN_MS: "0"
+      })
+    const gateway = yield* start("ca.crt")
+    assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
+    const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
+    assert.strictEqual(yield* chat, 200)
+    const sessions = yield* sql`SELECT DISTINCT s.ssl AS encrypted, s.client_dn AS client
+      FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tollgate'`.pipe(
+      Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), applicationName: "test" }))
+    )
+    assert.deepStrictEqual(
+      sessions.map((row) => ({ ...row })),
+      [{ encrypted: true, client: "/CN=tollgate" }]
+    )
+
+    // Half of a renewal: the key does not fit yet. Then the whole one. New connections are made after each.
+    for (const name of ["stranger", "tollgate"]) {
+      for (const { file } of [postgres, redis]) copyFileSync(file(`${name}.crt`), file("used.crt"))
+      yield* postgres.cluster.stop
+      yield* postgres.cluster.start
       assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
-      const chat = Effect.map(chatWith(gateway, secret), ({ status }) => status)
       assert.strictEqual(yield* chat, 200)
-      const sessions = yield* sql`SELECT DISTINCT s.ssl AS encrypted, s.client_dn AS client
-          FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) WHERE a.application_name = 'tollgate'`.pipe(
-        Effect.provide(layerPostgres({ url: postgres.cluster.socket("guarded"), applicationName: "test" }))
-      )
-      assert.deepStrictEqual(
-        sessions.map((row) => ({ ...row })),
-        [{ encrypted: true, client: "/CN=tollgate" }]
-      )
+    }
+    assert.strictEqual(yield* gateway.stop, 0)
 
-      // Half of a renewal: the key does not fit yet. Then the whole one. New connections are made after each.
-      for (const name of ["stranger", "tollgate"]) {
-        for (const { file } of [postgres, redis]) copyFileSync(file(`${name}.crt`), file("used.crt"))
-        yield* postgres.cluster.stop
-        yield* postgres.cluster.start
-        assert.strictEqual(yield* readiness(gateway), 200, gateway.printed())
-        assert.strictEqual(yield* chat, 200)
-      }
-      assert.strictEqual(yield* gateway.stop, 0)
-
-      const wrong = yield* start("other.crt")
-      assert.strictEqual(yield* readiness(wrong, 503), 503)
-      const said = yield* eventually(
-        Effect.sync(wrong.printed),
-        (text) => text.includes("database does not answer") && text.includes("redis connection error")
-      )
-      assert.match(said, /database does not answer.*certificate/s)
-      assert.match(said, /redis connection error.*(?:SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY)/s)
-      assert.notInclude(said, "hidden-word")
-    }).pipe(Effect.scoped, Effect.provide(layerFake))
+    const wrong = yield* start("other.crt")
+    assert.strictEqual(yield* readiness(wrong, 503), 503)
+    const said = yield* eventually(
+      Effect.sync(wrong.printed),
+      (text) => text.includes("database does not answer") && text.includes("redis connection error")
+    )
+    assert.match(said, /database does not answer.*certificate/s)
+    assert.match(said, /redis connection error.*(?:SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY)/s)
+    assert.notInclude(said, "hidden-word")
+  }
 )

@@ -3,7 +3,17 @@ import { connect, type Socket } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { fake } from "../support/FakeBackend.ts"
-import { auditRow, call, eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  figureOf,
+  Gateway,
+  hello,
+  layerGateway,
+  newKey,
+  rowOf
+} from "../support/Gateway.ts"
 import { rawPost, responsesIn, talk } from "../support/RawClient.ts"
 import { comesTrue } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
@@ -42,9 +52,7 @@ const unreading = Effect.fnUntraced(function* (secret: string, texts = inputs) {
 })
 
 /** What the requests of the gateway hold of its memory, in bytes. */
-const memoryInUse = Effect.map(call("/metrics"), ({ text }) =>
-  Number(/^tollgate_memory_bytes (\S+)$/m.exec(text)?.[1])
-)
+const memoryInUse = figureOf("tollgate_memory_bytes")
 
 const deep = `${'{"a":'.repeat(20_000)}1${"}".repeat(20_000)}`
 const deepCall = `{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":${deep}}}]},"done":false}`
@@ -102,11 +110,7 @@ inWorld(layerGateway({ CLIENT_STALL_TIMEOUT_MS: "10000", CONCURRENCY_LEASE_S: "3
         const answer = yield* call(path, { secret, body: hello({ stream }) })
         assert.strictEqual(answer.status, stream ? 200 : 502, answer.text.slice(0, 300))
         assert.include(answer.text, "model backend unavailable")
-        const row = yield* eventually(
-          auditRow(answer.headers.get("x-request-id")),
-          (found) => found !== undefined
-        )
-        assert.strictEqual(row?.status, 502)
+        assert.strictEqual((yield* rowOf(answer))?.status, 502)
       }
     })
   }

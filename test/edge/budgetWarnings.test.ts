@@ -12,7 +12,7 @@ import { comesTrue } from "../support/wait.ts"
 /** Uses up the budget of a key. */
 const spentKey = Effect.gen(function* () {
   const { prefix, secret, tenant } = yield* newKey()
-  yield* (yield* Registry).setBudgets(prefix, { day: 20 })
+  yield* (yield* Registry).changeKey(prefix, { budgetDaily: 20 })
   const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
   yield* eventually(chat, ({ status }) => status === 429)
   return { chat, prefix, tenant }

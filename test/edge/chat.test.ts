@@ -4,7 +4,7 @@ import { Records } from "../../src/admin/records/Records.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { inWorld } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
 
 inWorld(layerGateway())("a chat through the whole gateway", (test, it) => {
@@ -36,39 +36,38 @@ inWorld(layerGateway())("a chat through the whole gateway", (test, it) => {
     assert.deepStrictEqual(usage, { requests: 1, tokensIn: 7, tokensCached: 0, tokensOut: 3 })
   })
 
-  it.effect(
+  testWith(it.effect, Records.layer)(
     "when the backend had a part of the prompt in its cache, then the client, the audit, the sums and the metrics say so",
-    () =>
-      Effect.gen(function* () {
-        const [backend, registry, records] = [yield* Fake, yield* Registry, yield* Records]
-        const { secret, tenant } = yield* newKey()
-        const lines = [
-          wire.chat("x"),
-          wire.done("chat", { prompt_eval_count: 7, prompt_eval_cached_count: 5, eval_count: 3 })
-        ]
-        backend.script({ does: "stream", lines }, { does: "stream", lines })
-        const native = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
-        assert.include(native.text, `"prompt_eval_count":7,"prompt_eval_cached_count":5`)
-        const openai = yield* call("/v1/chat/completions", { secret, body: hello() })
-        assert.deepInclude(JSON.parse(openai.text).usage, {
-          prompt_tokens: 7,
-          prompt_tokens_details: { cached_tokens: 5 }
-        })
-        // A third answer that does not say it.
-        yield* call("/api/chat", { secret, body: hello() })
-        const sums = { requests: 3, tokensIn: 21, tokensCached: 10, tokensOut: 9 }
-        assert.deepStrictEqual(yield* registry.usage(tenant, "day"), sums)
-        for (const by of ["tenant", "user"] as const) {
-          const { rows } = yield* records.report({ by, tenant, since: undefined, until: undefined, top: 10 })
-          assert.deepInclude(rows[0], sums)
-        }
-        const { rows } = yield* records.requests({ tenant, since: { agoMs: 60_000 }, limit: 10 })
-        assert.deepStrictEqual(
-          rows.map(({ tokens_cached }) => tokens_cached),
-          [null, 5, 5]
-        )
-        const { text } = yield* call("/metrics")
-        assert.include(text, `tollgate_tokens_cached_total{tenant="${tenant}",model="m:latest"} 10`)
-      }).pipe(Effect.provide(Records.layer))
+    function* () {
+      const [backend, registry, records] = [yield* Fake, yield* Registry, yield* Records]
+      const { secret, tenant } = yield* newKey()
+      const lines = [
+        wire.chat("x"),
+        wire.done("chat", { prompt_eval_count: 7, prompt_eval_cached_count: 5, eval_count: 3 })
+      ]
+      backend.script({ does: "stream", lines }, { does: "stream", lines })
+      const native = yield* call("/api/chat", { secret, body: hello({ stream: false }) })
+      assert.include(native.text, `"prompt_eval_count":7,"prompt_eval_cached_count":5`)
+      const openai = yield* call("/v1/chat/completions", { secret, body: hello() })
+      assert.deepInclude(JSON.parse(openai.text).usage, {
+        prompt_tokens: 7,
+        prompt_tokens_details: { cached_tokens: 5 }
+      })
+      // A third answer that does not say it.
+      yield* call("/api/chat", { secret, body: hello() })
+      const sums = { requests: 3, tokensIn: 21, tokensCached: 10, tokensOut: 9 }
+      assert.deepStrictEqual(yield* registry.usage(tenant, "day"), sums)
+      for (const by of ["tenant", "user"] as const) {
+        const { rows } = yield* records.report({ by, tenant, since: undefined, until: undefined, top: 10 })
+        assert.deepInclude(rows[0], sums)
+      }
+      const { rows } = yield* records.requests({ tenant, since: { agoMs: 60_000 }, limit: 10 })
+      assert.deepStrictEqual(
+        rows.map(({ tokens_cached }) => tokens_cached),
+        [null, 5, 5]
+      )
+      const { text } = yield* call("/metrics")
+      assert.include(text, `tollgate_tokens_cached_total{tenant="${tenant}",model="m:latest"} 10`)
+    }
   )
 })

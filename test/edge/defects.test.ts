@@ -23,7 +23,7 @@ import { makeMemory as makeKeys, memoryKey } from "../support/twins/KeyStore.ts"
 import { hello } from "../support/Gateway.ts"
 import { eventually } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
-import { posting } from "../support/posting.ts"
+import { type Asked, ask } from "../support/posting.ts"
 
 /** What breaks, once, the next time it is used, by name: `Meter.settle`. */
 const armed: { part: string | undefined } = { part: undefined }
@@ -104,13 +104,10 @@ const steps: ReadonlyArray<Step> = [
   { part: "Meter.renew", status: 200, audited: 500, tokens: estimate + seen, stream: true }
 ]
 
-const call = Effect.fnUntraced(function* (path: string, init: RequestInit = {}) {
-  const { address } = yield* HttpServer.HttpServer
-  return yield* Effect.promise(async (signal) => {
-    const response = await fetch(new URL(path, HttpServer.formatAddress(address)), { signal, ...init })
-    return { status: response.status, headers: response.headers, text: await response.text() }
-  })
-})
+const call = (path: string, asked: Asked = {}) =>
+  Effect.flatMap(HttpServer.HttpServer, ({ address }) =>
+    ask(new URL(path, HttpServer.formatAddress(address)), asked)
+  )
 
 inWorld(gateway)("a defect", (test) => {
   for (const { part, status, tokens, audited = status, cold = false, stream = false } of steps) {
@@ -124,7 +121,7 @@ inWorld(gateway)("a defect", (test) => {
       }
       const key = newKey()
       const chat = (id: string, { secret } = key) =>
-        call("/api/chat", posting(secret, hello({ stream }), { "x-request-id": id }))
+        call("/api/chat", { secret, body: hello({ stream }), headers: { "x-request-id": id } })
       assert.strictEqual((yield* chat("first", cold ? newKey() : key)).status, 200)
       if (stream) {
         // More than 256 at once would be an answer that was held back.

@@ -9,7 +9,9 @@ import { HttpServer } from "effect/http"
 import { layerOllama } from "../../src/backend/ollama/client.ts"
 import { CountingScheduler } from "../support/CountingScheduler.ts"
 import { fake, makeFakeBackend } from "../support/FakeBackend.ts"
+import { hello } from "../support/Gateway.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
+import { ask } from "../support/posting.ts"
 import { testWith } from "../support/testWith.ts"
 
 const most = { whole: 100, frame: 17 }
@@ -29,14 +31,8 @@ test("when a request is answered, then it takes no more operations than allowed,
   }).pipe(Layer.provide(scheduler.layer))
   yield* Effect.gen(function* () {
     const url = HttpServer.formatAddress((yield* HttpServer.HttpServer).address)
-    const ask = (stream: boolean) =>
-      Effect.promise(() =>
-        fetch(`${url}/v1/chat/completions`, {
-          method: "POST",
-          headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
-          body: JSON.stringify({ model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
-        }).then((answer) => answer.text())
-      )
+    const chat = (stream: boolean) =>
+      ask(`${url}/v1/chat/completions`, { secret: key.secret, body: hello({ stream }) })
     /** The fewest of some equal requests: what the gateway does by the clock makes the others longer. */
     const fewest = Effect.fnUntraced(function* (stream: boolean, frames: number) {
       const texts = Array.from({ length: frames - 1 }, (_, n) => fake.chat(` ${n}`))
@@ -46,11 +42,11 @@ test("when a request is answered, then it takes no more operations than allowed,
         lines: [...texts, fake.done("chat", { eval_count: frames })],
         gapMs: 10
       })
-      yield* ask(stream)
+      yield* chat(stream)
       const counts: Array<number> = []
       for (let n = 0; n < rounds; n += 1) {
         const before = scheduler.count
-        yield* ask(stream)
+        yield* chat(stream)
         // What ends a request comes a moment after the last byte.
         yield* Effect.sleep("10 millis")
         counts.push(scheduler.count - before)

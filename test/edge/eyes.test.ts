@@ -18,7 +18,7 @@ inWorld(layerGateway(bounded))("dashboard and alerts", (test) => {
   test("when dashboard and alerts name a metric or a label, then it exists", function* () {
     const { secret, tenant } = yield* newKey()
     const registry = yield* Registry
-    yield* registry.setTenantBudgets(tenant, { total: 1_000_000 })
+    yield* registry.changeTenant(tenant, { budgetTotal: 1_000_000 })
     yield* call("/api/chat", { secret, body: hello() })
     yield* call("/api/chat", { secret, body: hello({ model: "not-there" }) })
     const { text } = yield* eventually(call("/metrics"), (metrics) =>

@@ -1,7 +1,6 @@
 /** The main job from end to end: a key is made, used by real clients, accounted for, and taken away. */
 import { assert } from "@effect/vitest"
 import { Effect, Fiber, Schema } from "effect"
-import { SqlClient } from "effect/sql"
 import { Ollama } from "ollama"
 import OpenAI from "openai"
 import { tollgateBeside } from "../cli/inProcess.ts"
@@ -10,6 +9,7 @@ import {
   call,
   eventually,
   Fake,
+  firstFrames,
   Gateway,
   hello,
   layerGateway,
@@ -18,6 +18,7 @@ import {
 } from "../support/Gateway.ts"
 import { makeStopwatch, ownTimeMs, atMost } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** A command as an operator gives it; its standard output. */
 const tollgate = (...args: ReadonlyArray<string>) =>
@@ -30,14 +31,9 @@ const Usage = Schema.fromJsonString(
   Schema.Struct({ requests: Schema.Finite, tokens_in: Schema.Finite, tokens_out: Schema.Finite })
 )
 
-/** Answers that have begun in this gateway. */
-const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
-  Number(/^tollgate_backend_first_frame_seconds_count\{model="m:latest"\} (\d+)$/m.exec(text)?.[1] ?? 0)
-)
-
 inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))("the main job", (test) => {
   test("when a command makes a key, then real clients are served, counted to the token, and refused after its revocation", function* () {
-    const [{ url }, sql] = [yield* Gateway, yield* SqlClient.SqlClient]
+    const { url } = yield* Gateway
     yield* tollgate("create-tenant", "--name", "team", "--allow-all-models")
     const secret = yield* tollgate("create-key", "--tenant", "team", "--name", "laptop")
     assert.match(secret, /^tg_[0-9A-Za-z]{41}$/)
@@ -104,7 +100,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "responses,messages" }))("the main job", 
   ] as const
   for (const [when, path, body, lines] of leavings) {
     test(`when a client of ${path} leaves ${when}, then backend and slot are free within 100 ms, and the request is charged`, function* () {
-      const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+      const fake = yield* Fake
       const { secret, prefix } = yield* newKey({ concurrent: 1 })
       // What a model that speaks has generated before its first token is nothing.
       if (lines.length === 0) yield* modelSpeaks

@@ -2,15 +2,9 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../src/admin/Registry.ts"
-import { call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import { call, eventually, Fake, hello, layerGateway, newKey, valueOf } from "../support/Gateway.ts"
 import { atMost } from "../support/wait.ts"
 import { inWorld } from "../support/testWith.ts"
-
-/** The value of a series; undefined when there is no such line. */
-const valueOf = (text: string, series: string): number | undefined => {
-  const line = text.split("\n").find((entry) => entry.startsWith(`${series} `))
-  return line === undefined ? undefined : Number(line.slice(series.length + 1))
-}
 
 inWorld(layerGateway())("metrics of the whole gateway", (test) => {
   test("when requests were served, then every metric of the contract is there with its counts", function* () {

@@ -6,28 +6,12 @@ import { assert } from "@effect/vitest"
 import { Effect, Schema, Struct } from "effect"
 import { type Gate, gates } from "../../src/domain/Errors.ts"
 import { hello } from "../support/Gateway.ts"
+import { ask } from "../support/posting.ts"
 import { layerTwins, Twins } from "../support/Twins.ts"
 import { inWorld } from "../support/testWith.ts"
 
-const post = Effect.fnUntraced(function* (path: string, secret: string | undefined, body: unknown) {
-  const { url } = yield* Twins
-  const response = yield* Effect.promise((signal) =>
-    fetch(new URL(path, url), {
-      method: body === undefined ? "GET" : "POST",
-      signal,
-      headers: {
-        ...(secret === undefined ? {} : { authorization: `Bearer ${secret}` }),
-        ...(body === undefined ? {} : { "content-type": "application/json" })
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) })
-    })
-  )
-  return {
-    status: response.status,
-    headers: response.headers,
-    text: yield* Effect.promise(() => response.text())
-  }
-})
+const post = (path: string, secret?: string, body?: unknown) =>
+  Effect.flatMap(Twins, ({ url }) => ask(new URL(path, url), { secret, body }))
 
 const Refusal = Schema.fromJsonString(
   Schema.Struct({
@@ -85,10 +69,10 @@ inWorld(layerTwins)("each gate gone in turn", (test) => {
         assert.strictEqual(refusal.request_id, answer.headers.get("x-request-id"))
         ids.push(refusal.request_id)
       }
-      assert.strictEqual((yield* post("/api/tags", fresh, undefined)).status, row.lists)
+      assert.strictEqual((yield* post("/api/tags", fresh)).status, row.lists)
       assert.strictEqual((yield* post("/api/chat", undefined, hello())).status, 401, "no key stays no key")
-      assert.strictEqual((yield* post("/admin", fresh, undefined)).status, 403, "no path stays no path")
-      assert.strictEqual((yield* post("/healthz", undefined, undefined)).status, 200)
+      assert.strictEqual((yield* post("/admin", fresh)).status, 403, "no path stays no path")
+      assert.strictEqual((yield* post("/healthz")).status, 200)
       assert.strictEqual(twins.backendCalls(), before)
       if (row.rowAtOnce) {
         for (const id of ids)
@@ -108,7 +92,7 @@ inWorld(layerTwins)("each gate gone in turn", (test) => {
       assert.strictEqual(twins.backendCalls(), before + Object.keys(calls).length)
       assert.strictEqual(twins.audit.tables.intents.size, 0)
       // What was refused meanwhile has cost nothing: only what was served is in the window.
-      const last = yield* post("/api/tags", fresh, undefined)
+      const last = yield* post("/api/tags", fresh)
       assert.strictEqual(last.status, 200)
       assert.strictEqual(
         last.headers.get("x-ratelimit-remaining-requests"),

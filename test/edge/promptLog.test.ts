@@ -5,7 +5,16 @@ import { SqlClient } from "effect/sql"
 import { sweep } from "../../src/promptlog/PromptLog.ts"
 import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
-import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
+import {
+  call,
+  eventually,
+  Fake,
+  firstFrames,
+  hello,
+  layerGateway,
+  newKey,
+  rowOf
+} from "../support/Gateway.ts"
 import { inWorld } from "../support/testWith.ts"
 import { sql } from "../support/sql.ts"
 
@@ -77,8 +86,7 @@ inWorld(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }))("the prompt l
       const streams = !path.includes("embed") && !JSON.stringify(body).includes("not-there")
       if (streams && typeof body !== "string")
         fake.script({ does: "stream", lines: [wire[kind](answered), wire.done(kind)] })
-      const { headers } = yield* call(path, { secret, body })
-      yield* eventually(auditRow(headers.get("x-request-id")), (row) => row !== undefined)
+      yield* rowOf(yield* call(path, { secret, body }))
     }
     assert.deepStrictEqual(yield* tablesWith(asked), [])
     assert.deepStrictEqual(yield* tablesWith(answered), [])
@@ -144,9 +152,6 @@ inWorld(layerGateway({ PROMPT_LOG_DEFAULT_RETENTION_DAYS: "12" }))("the prompt l
     yield* optIn(prefix)
     const calls = fake.requests.length
     fake.script({ does: "stream", lines: [wire.chat("so far")], ends: "hang" })
-    const firstFrames = Effect.map(call("/metrics"), ({ text }) =>
-      Number(/^tollgate_backend_first_frame_seconds_count\{model="m:latest"\} (\d+)$/m.exec(text)?.[1])
-    )
     const before = yield* firstFrames
     const asked = yield* Effect.forkChild(call("/api/chat", { secret, body: said("leaving") }))
     yield* fake.until(() => fake.requests.length > calls)

@@ -5,6 +5,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { fake as wire } from "../support/FakeBackend.ts"
 import { auditRow, call, eventually, Fake, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { inWorld } from "../support/testWith.ts"
+import { answerOf } from "./limits/budgets.ts"
 
 const chat = (secret: string, more: Readonly<Record<string, unknown>> = {}) =>
   call("/api/chat", { secret, body: hello({ stream: false, ...more }) })
@@ -35,14 +36,7 @@ const reset = ({ headers }: { readonly headers: Headers }) => ({
   budget: headers.get("x-budget-reset")
 })
 
-/** An answer that the backend counts as 100 tokens. */
-const hundred = {
-  does: "stream",
-  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 40, eval_count: 60 })]
-} as const
-
-const setBudgets = (prefix: string, budgets: Parameters<Registry["Service"]["setBudgets"]>[1]) =>
-  Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, budgets))
+const hundred = answerOf(100)
 
 inWorld(layerGateway())("limits and budgets", (test) => {
   test("when requests per minute are used, then they are counted down and refused with the seconds to wait", function* () {
@@ -110,7 +104,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
       yield* Fake
     ]
     const long = { options: { num_predict: 4000 } }
-    yield* setBudgets(prefix, { day: 1500 })
+    yield* (yield* Registry).changeKey(prefix, { budgetDaily: 1500 })
     const calls = fake.requests.length
     fake.script({ does: "hang" })
     const first = yield* Effect.forkChild(chat(secret, long), { startImmediately: true })
@@ -133,7 +127,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
 
   test("when there are several budgets, then the one with the fewest tokens is shown, and the wait is to the end of its period", function* () {
     const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 50, tpm: 1000 }), yield* Fake]
-    yield* setBudgets(prefix, { day: 100, total: 150 })
+    yield* (yield* Registry).changeKey(prefix, { budgetDaily: 100, budgetTotal: 150 })
     fake.script(hundred)
     assert.deepStrictEqual(left(yield* chat(secret)), {
       ...limits(50, 49, 1000, 900),
@@ -151,7 +145,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
     assert.deepStrictEqual(left(refused), { ...limits(50, 49, 1000, 900), ...budget("day", 100, 0) })
 
     const second = yield* newKey({ rpm: 50, tpm: 1000 })
-    yield* setBudgets(second.prefix, { total: 100 })
+    yield* (yield* Registry).changeKey(second.prefix, { budgetTotal: 100 })
     fake.script(hundred)
     yield* chat(second.secret)
     const forEver = yield* chat(second.secret)
@@ -161,7 +155,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
 
   test("when an answer tells what is left, then it tells when all of it is left again, refusals included", function* () {
     const [{ secret, prefix }, fake] = [yield* newKey({ rpm: 2, tpm: 1000 }), yield* Fake]
-    yield* setBudgets(prefix, { day: 100, total: 100 })
+    yield* (yield* Registry).changeKey(prefix, { budgetDaily: 100, budgetTotal: 100 })
     const unused = yield* call("/api/tags", { secret })
     assert.deepInclude(reset(unused), { requests: "0s", tokens: "0s" })
     fake.script(hundred)
@@ -176,7 +170,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
       // Both are spent. The total never ends, so it is the one that binds.
       assert.deepStrictEqual([answer.headers.get("x-budget-period"), budget], ["total", "86400"])
     }
-    yield* setBudgets(prefix, { total: null })
+    yield* (yield* Registry).changeKey(prefix, { budgetTotal: null })
     const today = yield* eventually(
       call("/api/tags", { secret }),
       ({ headers }) => headers.get("x-budget-period") === "day"
@@ -192,7 +186,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
   ] as const) {
     test(`when a stream of ${path} outgrows the budget, then it ends with length, and not one token later`, function* () {
       const [{ secret, prefix }, fake] = [yield* newKey(), yield* Fake]
-      yield* setBudgets(prefix, { total: 60 })
+      yield* (yield* Registry).changeKey(prefix, { budgetTotal: 60 })
       // It ignores the bound it is given, which is what is left after the prompt's ten.
       fake.script({
         does: "stream",
@@ -235,7 +229,7 @@ inWorld(layerGateway())("limits and budgets", (test) => {
     assert.strictEqual(failed.status, 502)
     assert.deepStrictEqual(left(failed), limits(9, 8, 900, 900))
 
-    yield* setBudgets(prefix, { month: 500 })
+    yield* (yield* Registry).changeKey(prefix, { budgetMonthly: 500 })
     const listed = yield* eventually(call("/api/tags", { secret }), ({ headers }) =>
       headers.has("x-budget-period")
     )

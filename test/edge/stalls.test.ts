@@ -1,36 +1,24 @@
 import { connect } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { fake } from "../support/FakeBackend.ts"
 import { eventually, Fake, Gateway, hello, layerGateway, newKey } from "../support/Gateway.ts"
-import { rawRequest } from "../support/RawClient.ts"
+import { rawPost } from "../support/RawClient.ts"
 import { inWorld } from "../support/testWith.ts"
+import { sql } from "../support/sql.ts"
 
 /** An answer may be so large that it fills the kernel's buffers. */
 const env = { CLIENT_STALL_TIMEOUT_MS: "400", NUM_PREDICT_CAP: "1000000" }
 
 inWorld(layerGateway(env))("a client that stops reading", (test) => {
   test("when its time is up, then it is cut, backend and slot are free, and the row says 499 and charges what was sent", function* () {
-    const [backend, { url }, sql] = [yield* Fake, yield* Gateway, yield* SqlClient.SqlClient]
+    const [backend, { url }] = [yield* Fake, yield* Gateway]
     const { secret, prefix } = yield* newKey({ concurrent: 1, tpm: 1_000_000_000 })
     backend.script({ does: "flood", line: `${JSON.stringify(fake.chat("x"))}\n`.repeat(64) })
     const socket = connect(Number(new URL(url).port), "127.0.0.1")
     yield* Effect.addFinalizer(() => Effect.sync(() => socket.destroy()))
     socket.on("error", () => socket.destroy())
-    const body = JSON.stringify(hello())
-    socket.write(
-      rawRequest(
-        "POST",
-        "/api/chat",
-        [
-          `Authorization: Bearer ${secret}`,
-          "Content-Type: application/json",
-          `Content-Length: ${body.length}`
-        ],
-        body
-      )
-    )
+    socket.write(rawPost("/api/chat", secret, JSON.stringify(hello()), []))
     // Takes the head and the first frames, then never reads again.
     yield* Effect.callback<void>((resume) => {
       socket.once("data", () => {

@@ -6,6 +6,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { dateNumbered, makeCalendar, TimeZone, utc } from "../../src/domain/Calendar.ts"
 import { auditRow, call, eventually, hello, layerGateway, newKey } from "../support/Gateway.ts"
 import { layerInMemory, memoryKey } from "../support/inMemory.ts"
+import { ask } from "../support/posting.ts"
 import { sql } from "../support/sql.ts"
 import { inWorld } from "../support/testWith.ts"
 import { AuditMemory } from "../support/twins/Audit.ts"
@@ -132,22 +133,16 @@ const layerZoned = layerInMemory({ keys: [key], server: { playground: true } }).
 inWorld(layerZoned)("in another zone", (test) => {
   test("when days are counted, then they are those of TIMEZONE; when the ledger does not answer, then it is a 503, and a list goes on", function* () {
     const [{ address }, memory] = [yield* HttpServer.HttpServer, yield* AuditMemory]
-    const ask = (path: string) =>
-      Effect.promise(async () => {
-        const answer = await fetch(`${HttpServer.formatAddress(address)}${path}`, {
-          headers: { authorization: `Bearer ${key.secret}` }
-        })
-        return { status: answer.status, text: await answer.text() }
-      })
-    const { since, timezone } = yield* Schema.decodeEffect(Usage)((yield* ask("/api/usage")).text)
+    const get = (path: string) => ask(`${HttpServer.formatAddress(address)}${path}`, { secret: key.secret })
+    const { since, timezone } = yield* Schema.decodeEffect(Usage)((yield* get("/api/usage")).text)
     const { number } = calendar.dayAt(Date.now())
     assert.notStrictEqual(number, utc.dayAt(Date.now()).number)
     assert.deepStrictEqual([timezone, since], [zone, dateNumbered(number - 30)])
     yield* memory.setLedgerDown(true)
-    const refused = yield* ask("/api/usage")
+    const refused = yield* get("/api/usage")
     assert.strictEqual(refused.status, 503)
     assert.include(refused.text, '"message":"service temporarily unavailable"')
-    assert.strictEqual((yield* ask("/api/version")).status, 200)
+    assert.strictEqual((yield* get("/api/version")).status, 200)
     const row = [...memory.tables.audit.values()].find(({ status }) => status === 503)
     assert.strictEqual(row?.detail, "gate: Budget")
   })

@@ -47,95 +47,94 @@ const lock = Effect.fnUntraced(function* (table: string) {
 })
 
 for (const fault of ["stopped", "frozen"] as const) {
-  it.live(
+  testWith(it.live, Layer.provideMerge(layerLiveAudit(patience), layerPrivatePostgres()))(
     `when the database is ${fault}, then nothing is admitted, nothing is lost, and all works again afterwards`,
-    () =>
-      Effect.gen(function* () {
-        const [audit, ledger, cluster] = [yield* Audit, yield* Ledger, yield* TestCluster]
-        const caller = callerOf()
-        const running = intentOf({ caller })
-        yield* audit.open(queuedFor(running))
-        yield* fault === "stopped" ? cluster.stop : cluster.pause
-
-        const late = intentOf({ caller })
-        refusedInTime(yield* timed(audit.open(queuedFor(late))), openTimeoutMs + 300)
-        refusedInTime(
-          yield* timed(ledger.spent({ group: caller.tenantId, key: caller.accountId }, Date.now(), "total")),
-          1500
-        )
-        const refusal = refusalOf({ caller, status: 429 })
-        const refused = yield* timed(audit.refuse(refusal))
-        assert.isTrue(Exit.isSuccess(refused.exit), "a refusal keeps its status")
-        assert.isBelow(refused.ms, atMost(600))
-        const list = refusalOf({ caller, status: 200 })
-        refusedInTime(yield* timed(audit.refuse(list)), 600)
-        yield* audit.refuse(endOf(late, usageOf(0, 0), { status: 503 }))
-        refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
-
-        yield* fault === "stopped" ? cluster.start : cluster.resume
-        const id = running.arrival.requestId
-        const row = yield* eventually(
-          Effect.orElseSucceed(storedRow(id), () => undefined),
-          Boolean
-        )
-        assert.deepInclude(row, { tokens_in: 7, tokens_out: 3 })
-        // A frozen server may have stored the rows of two answers before their clients got a 503: these are corrected.
-        for (const late of [id, list.arrival.requestId]) {
-          const status = yield* eventually(statusOf(late), (status) => status === 503)
-          assert.strictEqual(status, 503, "the log says what the client got")
-        }
-        for (const [record, status] of [
-          [refusal, 429],
-          [endOf(late, usageOf(0, 0)), 503]
-        ] as const) {
-          const stored = yield* eventually(storedRow(record.arrival.requestId), Boolean)
-          assert.deepInclude(stored, { status })
-        }
-        assert.isFalse(yield* hasIntent(id))
-        assert.isFalse(
-          yield* eventually(hasIntent(late.arrival.requestId), (there) => !there),
-          "nobody waited for this intent, so it is not there"
-        )
-        const next = intentOf({ caller })
-        yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess)
-        yield* audit.close(endOf(next, usageOf(1, 1)))
-        const days = yield* ledgerOf(caller.keyId)
-        assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
-        assert.deepInclude(days[0], { requests: 2, tokensIn: 8, tokensOut: 4 })
-      }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), layerPrivatePostgres())))
-  )
-}
-
-it.live(
-  "when the log is locked, then completions are late, admission stops, refusals keep their status, and all recovers",
-  () =>
-    Effect.gen(function* () {
-      const audit = yield* Audit
+    function* () {
+      const [audit, ledger, cluster] = [yield* Audit, yield* Ledger, yield* TestCluster]
       const caller = callerOf()
       const running = intentOf({ caller })
       yield* audit.open(queuedFor(running))
-      yield* Effect.gen(function* () {
-        yield* lock("audit_log")
-        refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
-        refusedInTime(yield* timed(audit.open(queuedFor(intentOf({ caller })))), 50)
-        assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
-      }).pipe(Effect.scoped)
-      const id = running.arrival.requestId
-      assert.deepInclude(
-        yield* eventually(storedRow(id), Boolean),
-        { status: 200, tokens_in: 7 },
-        "the database had the row already when its client got a 503"
+      yield* fault === "stopped" ? cluster.stop : cluster.pause
+
+      const late = intentOf({ caller })
+      refusedInTime(yield* timed(audit.open(queuedFor(late))), openTimeoutMs + 300)
+      refusedInTime(
+        yield* timed(ledger.spent({ group: caller.tenantId, key: caller.accountId }, Date.now(), "total")),
+        1500
       )
-      assert.strictEqual(yield* eventually(statusOf(id), (status) => status === 503), 503)
+      const refusal = refusalOf({ caller, status: 429 })
+      const refused = yield* timed(audit.refuse(refusal))
+      assert.isTrue(Exit.isSuccess(refused.exit), "a refusal keeps its status")
+      assert.isBelow(refused.ms, atMost(600))
+      const list = refusalOf({ caller, status: 200 })
+      refusedInTime(yield* timed(audit.refuse(list)), 600)
+      yield* audit.refuse(endOf(late, usageOf(0, 0), { status: 503 }))
+      refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
+
+      yield* fault === "stopped" ? cluster.start : cluster.resume
+      const id = running.arrival.requestId
+      const row = yield* eventually(
+        Effect.orElseSucceed(storedRow(id), () => undefined),
+        Boolean
+      )
+      assert.deepInclude(row, { tokens_in: 7, tokens_out: 3 })
+      // A frozen server may have stored the rows of two answers before their clients got a 503: these are corrected.
+      for (const late of [id, list.arrival.requestId]) {
+        const status = yield* eventually(statusOf(late), (status) => status === 503)
+        assert.strictEqual(status, 503, "the log says what the client got")
+      }
+      for (const [record, status] of [
+        [refusal, 429],
+        [endOf(late, usageOf(0, 0)), 503]
+      ] as const) {
+        const stored = yield* eventually(storedRow(record.arrival.requestId), Boolean)
+        assert.deepInclude(stored, { status })
+      }
+      assert.isFalse(yield* hasIntent(id))
+      assert.isFalse(
+        yield* eventually(hasIntent(late.arrival.requestId), (there) => !there),
+        "nobody waited for this intent, so it is not there"
+      )
       const next = intentOf({ caller })
       yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess)
-      yield* audit.close(endOf(next, usageOf(1, 0)))
-      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
-    }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres)))
+      yield* audit.close(endOf(next, usageOf(1, 1)))
+      const days = yield* ledgerOf(caller.keyId)
+      assert.deepStrictEqual(days, yield* auditSumsOf(caller.keyId))
+      assert.deepInclude(days[0], { requests: 2, tokensIn: 8, tokensOut: 4 })
+    }
+  )
+}
+
+testWith(it.live, Layer.provideMerge(layerLiveAudit(patience), TestPostgres))(
+  "when the log is locked, then completions are late, admission stops, refusals keep their status, and all recovers",
+  function* () {
+    const audit = yield* Audit
+    const caller = callerOf()
+    const running = intentOf({ caller })
+    yield* audit.open(queuedFor(running))
+    yield* Effect.gen(function* () {
+      yield* lock("audit_log")
+      refusedInTime(yield* timed(Effect.suspend(() => audit.close(endOf(running, usageOf(7, 3))))), 1500)
+      refusedInTime(yield* timed(audit.open(queuedFor(intentOf({ caller })))), 50)
+      assert.isTrue(Exit.isSuccess((yield* timed(audit.refuse(refusalOf()))).exit))
+    }).pipe(Effect.scoped)
+    const id = running.arrival.requestId
+    assert.deepInclude(
+      yield* eventually(storedRow(id), Boolean),
+      { status: 200, tokens_in: 7 },
+      "the database had the row already when its client got a 503"
+    )
+    assert.strictEqual(yield* eventually(statusOf(id), (status) => status === 503), 503)
+    const next = intentOf({ caller })
+    yield* eventually(Effect.exit(audit.open(queuedFor(next))), Exit.isSuccess)
+    yield* audit.close(endOf(next, usageOf(1, 0)))
+    assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
+  }
 )
 
-it.live("when a row is late before anybody waits for it, then it has the 503 that its client will get", () =>
-  Effect.gen(function* () {
+testWith(it.live, Layer.provideMerge(layerLiveAudit(patience), TestPostgres))(
+  "when a row is late before anybody waits for it, then it has the 503 that its client will get",
+  function* () {
     const [audit, caller] = [yield* Audit, callerOf()]
     const first = intentOf({ caller })
     const others = [200, 502, 499].map((status) => ({ intent: intentOf({ caller }), status }))
@@ -159,39 +158,34 @@ it.live("when a row is late before anybody waits for it, then it has the 503 tha
     assert.deepStrictEqual(statuses, [503, 503, 499])
     for (const late of written) assert.isTrue(Exit.isFailure(yield* Effect.exit(late)))
     assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
-  }).pipe(Effect.provide(Layer.provideMerge(layerLiveAudit(patience), TestPostgres)))
+  }
 )
 
-it.live(
+testWith(it.live, Layer.provideMerge(layerLiveAudit({ ...patience, anonymousCapacity: 100 }), TestPostgres))(
   "when refusals come as a flood during an outage, then they stay within their bound and do not delay paying clients",
-  () =>
-    Effect.gen(function* () {
-      const audit = yield* Audit
-      const caller = callerOf()
-      yield* Effect.gen(function* () {
-        yield* lock("audit_log")
-        const outcomes = yield* Effect.forEach(
-          Array.from({ length: 500 }, () => refusalOf()),
-          (record) => Effect.exit(audit.refuse(record)),
-          { concurrency: "unbounded" }
-        )
-        assert.strictEqual(outcomes.filter(Exit.isSuccess).length, 100)
-        const known = yield* timed(audit.refuse(refusalOf({ caller, status: 429 })))
-        assert.isTrue(Exit.isSuccess(known.exit))
-      }).pipe(Effect.scoped)
-      const intent = intentOf({ caller })
-      yield* eventually(Effect.exit(audit.open(queuedFor(intent))), Exit.isSuccess)
-      yield* audit.close(endOf(intent, usageOf(1, 1)))
-      const count = Effect.map(
-        sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
-        ([row]) => row?.n ?? 0
+  function* () {
+    const audit = yield* Audit
+    const caller = callerOf()
+    yield* Effect.gen(function* () {
+      yield* lock("audit_log")
+      const outcomes = yield* Effect.forEach(
+        Array.from({ length: 500 }, () => refusalOf()),
+        (record) => Effect.exit(audit.refuse(record)),
+        { concurrency: "unbounded" }
       )
-      assert.strictEqual(yield* eventually(count, (n) => n === 102), 102)
-    }).pipe(
-      Effect.provide(
-        Layer.provideMerge(layerLiveAudit({ ...patience, anonymousCapacity: 100 }), TestPostgres)
-      )
+      assert.strictEqual(outcomes.filter(Exit.isSuccess).length, 100)
+      const known = yield* timed(audit.refuse(refusalOf({ caller, status: 429 })))
+      assert.isTrue(Exit.isSuccess(known.exit))
+    }).pipe(Effect.scoped)
+    const intent = intentOf({ caller })
+    yield* eventually(Effect.exit(audit.open(queuedFor(intent))), Exit.isSuccess)
+    yield* audit.close(endOf(intent, usageOf(1, 1)))
+    const count = Effect.map(
+      sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log`,
+      ([row]) => row?.n ?? 0
     )
+    assert.strictEqual(yield* eventually(count, (n) => n === 102), 102)
+  }
 )
 
 const test = testWith(it.live, TestPostgres)
@@ -227,13 +221,14 @@ test("when two processes close requests of the same keys at once, then their sum
   assert.strictEqual(deadlocks[0]?.n, 0)
 })
 
-it.live("when a connection is cut while rows are written, then they are written again and counted once", () =>
-  Effect.gen(function* () {
+testWith(it.live, Layer.provideMerge(layerLiveAudit({ ...patience, closeTimeoutMs: 10_000 }), TestPostgres))(
+  "when a connection is cut while rows are written, then they are written again and counted once",
+  function* () {
     const [audit, sql] = [yield* Audit, yield* SqlClient.SqlClient]
     const caller = callerOf()
     const killer = yield* sql`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid()`.pipe(
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid()`.pipe(
       Effect.ignore,
       Effect.delay("3 millis"),
       Effect.forever,
@@ -255,9 +250,7 @@ it.live("when a connection is cut while rows are written, then they are written 
     )
     assert.deepInclude(all[0], { requests: 300, tokensIn: 600, tokensOut: 300 })
     assert.deepStrictEqual(yield* auditSumsOf(caller.keyId), all)
-  }).pipe(
-    Effect.provide(Layer.provideMerge(layerLiveAudit({ ...patience, closeTimeoutMs: 10_000 }), TestPostgres))
-  )
+  }
 )
 
 test("when the gateway ends, then rows that wait are written before", function* () {

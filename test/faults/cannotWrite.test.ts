@@ -12,6 +12,7 @@ import { Redis } from "ioredis"
 import { SqlClient } from "effect/sql"
 import { Fake, layerFake } from "../support/Gateway.ts"
 import { type GatewayProcess, makeGatewayProcess, readiness } from "../support/GatewayProcess.ts"
+import { ask } from "../support/posting.ts"
 import { copyData, nobody, testUser } from "../support/servers/PostgresCluster.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
@@ -119,18 +120,10 @@ const world = Effect.gen(function* () {
 })
 
 const details = ({ url }: GatewayProcess, headers: Readonly<Record<string, string>> = {}) =>
-  Effect.promise(async () => {
-    const {
-      headers: answered,
-      status,
-      text
-    } = await fetch(`${url}/readyz`, { headers }).then(async (answer) => ({
-      status: answer.status,
-      headers: answer.headers,
-      text: await answer.text()
-    }))
-    return { status, said: answered.get("x-readiness"), text }
-  })
+  Effect.map(ask(`${url}/readyz`, { headers }), (answer) => ({
+    ...answer,
+    said: answer.headers.get("x-readiness")
+  }))
 
 interface Case<E, R> {
   readonly store: "database" | "cache"

@@ -47,7 +47,7 @@ inWorld(Layer.empty)("Redis behind one address", (test) => {
     yield* Effect.gen(function* () {
       const [fake, registry] = [yield* Fake, yield* Registry]
       const { prefix, secret } = yield* newKey()
-      yield* registry.setBudgets(prefix, { day: 1000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 1000 })
       const chat = call("/api/chat", { secret, body: hello({ stream: false }) })
       // Each costs ten tokens.
       const first = yield* eventually(chat, ({ headers }) => headers.has("x-budget-period"))

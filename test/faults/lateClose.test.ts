@@ -14,7 +14,7 @@ import { intentRowOf } from "../support/permits.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../support/records.ts"
 import { TestPostgres } from "../support/TestPostgres.ts"
 import { eventually } from "../support/wait.ts"
-import { inWorld } from "../support/testWith.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 import { utc } from "../../src/domain/Calendar.ts"
 
 /** Whether a statement waits for a lock. Within a transaction pg_stat_activity would not change, pg_locks does. */
@@ -82,8 +82,9 @@ inWorld(TestPostgres)("a late end", (test, it) => {
     assert.deepStrictEqual(yield* ledgerOf(caller.keyId), yield* auditSumsOf(caller.keyId))
   })
 
-  it.effect("when it is charged to the counters, then once, and they say what the ledger says", () =>
-    Effect.gen(function* () {
+  testWith(it.effect, layerMeter({ leaseS: 30 }))(
+    "when it is charged to the counters, then once, and they say what the ledger says",
+    function* () {
       const meter = yield* Meter
       const caller = callerOf()
       const account = { group: caller.tenantId, key: caller.keyId }
@@ -121,6 +122,6 @@ inWorld(TestPostgres)("a late end", (test, it) => {
       yield* chargeCorrection(meter, reconciler, { ...correction, id: "another", tokens: -50 })
       assert.strictEqual(yield* left, 191)
       assert.deepStrictEqual(told, [account, account, account])
-    }).pipe(Effect.provide(layerMeter({ leaseS: 30 })))
+    }
   )
 })

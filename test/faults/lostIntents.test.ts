@@ -32,80 +32,78 @@ const usageSums = (keyId: string) =>
 
 const patient = { openTimeoutMs: 10_000, closeTimeoutMs: 10_000 }
 
-it.live(
+testWith(it.live, layerPrivatePostgres({}, lazy))(
   "when Postgres crashes before it stores an intent, then its request is booked when it ends, and a running one gets its intent again",
-  () =>
-    Effect.gen(function* () {
-      const cluster = yield* TestCluster
-      const resting = yield* another({ ...patient, leaseS: 600 })
-      // Ends with Postgres, as far as the store can tell: it has no heartbeat during the test.
-      const dying = yield* another({ ...patient, leaseS: 600 })
-      const caller = callerOf()
-      const midnight = noon + 12 * 3_600_000
-      const before = intentOf({ caller })
-      yield* resting.open(queuedFor(before))
-      yield* resting.close(endOf(before, usageOf(1, 1)))
+  function* () {
+    const cluster = yield* TestCluster
+    const resting = yield* another({ ...patient, leaseS: 600 })
+    // Ends with Postgres, as far as the store can tell: it has no heartbeat during the test.
+    const dying = yield* another({ ...patient, leaseS: 600 })
+    const caller = callerOf()
+    const midnight = noon + 12 * 3_600_000
+    const before = intentOf({ caller })
+    yield* resting.open(queuedFor(before))
+    yield* resting.close(endOf(before, usageOf(1, 1)))
 
-      yield* freezeWalWriter
-      // Its first heartbeat, which waits for the disk, comes 4 s after it is built: after the crash.
-      const beating = yield* another({ ...patient, leaseS: 12 })
-      const ending = intentOf({ caller, arrivedAt: midnight - 1000, admittedAt: midnight + 1000 })
-      const [running, forgotten] = [intentOf({ caller }), intentOf({ caller })]
-      yield* resting.open(queuedFor(ending))
-      yield* beating.open(queuedFor(running))
-      beating.progress(running.arrival.requestId, usageOf(5, 40), 200)
-      yield* dying.open(queuedFor(forgotten))
-      for (const { arrival } of [ending, running, forgotten])
-        assert.isTrue(yield* hasIntent(arrival.requestId))
-      yield* cluster.kill
-      yield* cluster.start
+    yield* freezeWalWriter
+    // Its first heartbeat, which waits for the disk, comes 4 s after it is built: after the crash.
+    const beating = yield* another({ ...patient, leaseS: 12 })
+    const ending = intentOf({ caller, arrivedAt: midnight - 1000, admittedAt: midnight + 1000 })
+    const [running, forgotten] = [intentOf({ caller }), intentOf({ caller })]
+    yield* resting.open(queuedFor(ending))
+    yield* beating.open(queuedFor(running))
+    beating.progress(running.arrival.requestId, usageOf(5, 40), 200)
+    yield* dying.open(queuedFor(forgotten))
+    for (const { arrival } of [ending, running, forgotten]) assert.isTrue(yield* hasIntent(arrival.requestId))
+    yield* cluster.kill
+    yield* cluster.start
 
-      const there = (requestId: string) => Effect.orElseSucceed(hasIntent(requestId), () => undefined)
-      const gone = yield* eventually(there(ending.arrival.requestId), (intent) => intent !== undefined)
-      assert.isFalse(gone, "the crash has lost the intent")
-      assert.deepInclude(yield* storedRow(before.arrival.requestId), { status: 200 }, "a completion is kept")
+    const there = (requestId: string) => Effect.orElseSucceed(hasIntent(requestId), () => undefined)
+    const gone = yield* eventually(there(ending.arrival.requestId), (intent) => intent !== undefined)
+    assert.isFalse(gone, "the crash has lost the intent")
+    assert.deepInclude(yield* storedRow(before.arrival.requestId), { status: 200 }, "a completion is kept")
 
-      // A request that ends before the next heartbeat, on the day of its admission.
-      const end = Effect.suspend(() => resting.close(endOf(ending, usageOf(7, 3))))
-      yield* Effect.all([end, end], { concurrency: 2 })
-      assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
-      // One that runs on.
-      const restored = Effect.map(
-        sql`SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
-          WHERE request_id = ${running.arrival.requestId}::text::uuid`,
-        ([row]) => ({ ...row })
-      )
-      // It is written with what was reserved, and renewed with what it has used since.
-      const renewed = yield* eventually(
-        Effect.orElseSucceed(restored, () => ({})),
-        (row) => "tokens_out" in row && row.tokens_out === 40
-      )
-      assert.deepStrictEqual(renewed, { held: 200, tokens_in: 5, tokens_out: 40, leased: true })
-      yield* beating.close(endOf(running, usageOf(5, 50)))
-      assert.isFalse(yield* hasIntent(running.arrival.requestId))
+    // A request that ends before the next heartbeat, on the day of its admission.
+    const end = Effect.suspend(() => resting.close(endOf(ending, usageOf(7, 3))))
+    yield* Effect.all([end, end], { concurrency: 2 })
+    assert.deepInclude(yield* storedRow(ending.arrival.requestId), { status: 200, tokens_in: 7 })
+    // One that runs on.
+    const restored = Effect.map(
+      sql`SELECT held::int, tokens_in::int, tokens_out::int, lease_until > now() AS leased FROM intents
+      WHERE request_id = ${running.arrival.requestId}::text::uuid`,
+      ([row]) => ({ ...row })
+    )
+    // It is written with what was reserved, and renewed with what it has used since.
+    const renewed = yield* eventually(
+      Effect.orElseSucceed(restored, () => ({})),
+      (row) => "tokens_out" in row && row.tokens_out === 40
+    )
+    assert.deepStrictEqual(renewed, { held: 200, tokens_in: 5, tokens_out: 40, leased: true })
+    yield* beating.close(endOf(running, usageOf(5, 50)))
+    assert.isFalse(yield* hasIntent(running.arrival.requestId))
 
-      assert.isFalse(yield* hasIntent(forgotten.arrival.requestId))
-      assert.isUndefined(
-        yield* storedRow(forgotten.arrival.requestId),
-        "nothing tells of a request whose process ended too (docs/threat-model.md)"
-      )
-      const sums = yield* auditSumsOf(caller.keyId)
-      assert.deepStrictEqual(sums, [
-        { day: "2026-11-21", requests: 2, tokensIn: 6, tokensOut: 51 },
-        { day: "2026-11-22", requests: 1, tokensIn: 7, tokensOut: 3 }
-      ])
-      assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
-      assert.deepStrictEqual(
-        (yield* usageSums(caller.keyId)).map((row) => ({ ...row })),
-        sums.map(({ day, requests, tokensIn, tokensOut }) => ({
-          day,
-          requests,
-          tokens_in: tokensIn,
-          tokens_out: tokensOut,
-          errors: 0
-        }))
-      )
-    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({}, lazy)))
+    assert.isFalse(yield* hasIntent(forgotten.arrival.requestId))
+    assert.isUndefined(
+      yield* storedRow(forgotten.arrival.requestId),
+      "nothing tells of a request whose process ended too (docs/threat-model.md)"
+    )
+    const sums = yield* auditSumsOf(caller.keyId)
+    assert.deepStrictEqual(sums, [
+      { day: "2026-11-21", requests: 2, tokensIn: 6, tokensOut: 51 },
+      { day: "2026-11-22", requests: 1, tokensIn: 7, tokensOut: 3 }
+    ])
+    assert.deepStrictEqual(yield* ledgerOf(caller.keyId), sums)
+    assert.deepStrictEqual(
+      (yield* usageSums(caller.keyId)).map((row) => ({ ...row })),
+      sums.map(({ day, requests, tokensIn, tokensOut }) => ({
+        day,
+        requests,
+        tokens_in: tokensIn,
+        tokens_out: tokensOut,
+        errors: 0
+      }))
+    )
+  }
 )
 
 const test = testWith(it.live, layerPrivatePostgres())
@@ -170,41 +168,40 @@ test("when the completion of a request cannot be written, then its intent gets t
   assert.isFalse(yield* hasIntent(requestId))
 })
 
-it.live(
+testWith(it.live, layerPrivatePostgres({ maxConnections: 1 }, lazy))(
   "when rows are committed, then only an intent does not wait for the disk, and the setting does not outlive it",
-  () =>
-    Effect.gen(function* () {
-      const sql = yield* SqlClient.SqlClient
-      yield* sql`CREATE TABLE commits (what text, setting text)`
-      yield* sql`
-        CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$
-        BEGIN
-          INSERT INTO commits VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'));
-          RETURN NULL;
-        END $$`
-      for (const [table, verbs] of [
-        ["intents", ["INSERT", "UPDATE", "DELETE"]],
-        ["audit_log", ["INSERT"]]
-      ] as const) {
-        for (const verb of verbs)
-          yield* sql`
-            CREATE TRIGGER ${sql(`note_${verb.toLowerCase()}`)} AFTER ${sql.literal(verb)} ON ${sql(table)}
-            EXECUTE FUNCTION note_commit()`
-      }
-      const audit = yield* another({ ...patient, leaseS: 0.6 })
-      const [intent, refused] = [intentOf(), refusalOf()]
-      yield* audit.open(queuedFor(intent))
-      const settings = (what: string) =>
-        Effect.map(
-          sql<{ readonly setting: string }>`SELECT DISTINCT setting FROM commits WHERE what = ${what}`,
-          (rows) => rows.map(({ setting }) => setting)
-        )
-      yield* eventually(settings("UPDATE intents"), (found) => found.length > 0)
-      yield* audit.close(endOf(intent, usageOf(1, 1)))
-      yield* audit.refuse(refused)
-      assert.strictEqual(yield* statusOf(refused.arrival.requestId), 401)
-      assert.deepStrictEqual(yield* settings("INSERT intents"), ["off"])
-      for (const what of ["UPDATE intents", "DELETE intents", "INSERT audit_log"])
-        assert.deepStrictEqual(yield* settings(what), ["on"], what)
-    }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 }, lazy)))
+  function* () {
+    const sql = yield* SqlClient.SqlClient
+    yield* sql`CREATE TABLE commits (what text, setting text)`
+    yield* sql`
+    CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      INSERT INTO commits VALUES (TG_OP || ' ' || TG_TABLE_NAME, current_setting('synchronous_commit'));
+      RETURN NULL;
+    END $$`
+    for (const [table, verbs] of [
+      ["intents", ["INSERT", "UPDATE", "DELETE"]],
+      ["audit_log", ["INSERT"]]
+    ] as const) {
+      for (const verb of verbs)
+        yield* sql`
+        CREATE TRIGGER ${sql(`note_${verb.toLowerCase()}`)} AFTER ${sql.literal(verb)} ON ${sql(table)}
+        EXECUTE FUNCTION note_commit()`
+    }
+    const audit = yield* another({ ...patient, leaseS: 0.6 })
+    const [intent, refused] = [intentOf(), refusalOf()]
+    yield* audit.open(queuedFor(intent))
+    const settings = (what: string) =>
+      Effect.map(
+        sql<{ readonly setting: string }>`SELECT DISTINCT setting FROM commits WHERE what = ${what}`,
+        (rows) => rows.map(({ setting }) => setting)
+      )
+    yield* eventually(settings("UPDATE intents"), (found) => found.length > 0)
+    yield* audit.close(endOf(intent, usageOf(1, 1)))
+    yield* audit.refuse(refused)
+    assert.strictEqual(yield* statusOf(refused.arrival.requestId), 401)
+    assert.deepStrictEqual(yield* settings("INSERT intents"), ["off"])
+    for (const what of ["UPDATE intents", "DELETE intents", "INSERT audit_log"])
+      assert.deepStrictEqual(yield* settings(what), ["on"], what)
+  }
 )

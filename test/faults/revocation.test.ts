@@ -137,7 +137,7 @@ check(
         [{ ...limits, rpm: 7 }, {}, ["m:1"], ["chat", "embeddings"]]
       ],
       [
-        registry.setBudgets(prefix, { day: 5 }),
+        registry.changeKey(prefix, { budgetDaily: 5 }),
         [{ ...limits, rpm: 7 }, { day: 5 }, ["m:1"], ["chat", "embeddings"]]
       ],
       [

@@ -199,7 +199,7 @@ const refuse = Effect.fnUntraced(function* ({ key, post, registry, remember }: R
   ]
   yield* registry.revokeKey(prefixOf(revoked))
   yield* registry.setKeyEnabled(prefixOf(disabled), false)
-  yield* registry.setBudgets(prefixOf(poor), { day: 0 })
+  yield* registry.changeKey(prefixOf(poor), { budgetDaily: 0 })
   const wrong = remember(prefixOf(poor) + mintKey("tg_").slice(-32))
   for (const secret of [revoked, disabled, wrong, remember(mintKey("tg_")), `${scoped.slice(0, -1)}_`])
     assert.strictEqual(yield* post("/api/chat", secret, chat()), 401)

@@ -1,9 +1,10 @@
 /** The gateway while its stores are away: stopped, frozen, or never there. It refuses in time and comes back by itself. */
-import { assert, it as single, layer } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { Effect, Layer } from "effect"
 import { call, eventually, Fake, hello, layerFake, layerGatewayOn, newKey } from "../support/Gateway.ts"
 import { layerPrivatePostgres, TestCluster } from "../support/TestPostgres.ts"
 import { layerPrivateRedis, TestRedisServer } from "../support/TestRedis.ts"
+import { inWorld, testWith } from "../support/testWith.ts"
 import { makeStopwatch, atMost } from "../support/wait.ts"
 
 const layerStores = Layer.mergeAll(Layer.fresh(layerFake), layerPrivatePostgres(), layerPrivateRedis())
@@ -111,30 +112,27 @@ const outages: ReadonlyArray<Outage<Stores> & { readonly name: string }> = [
   }
 ]
 
-layer(layerGatewayOn().pipe(Layer.provideMerge(layerStores)), { excludeTestServices: true })(
-  "a gateway with warm caches",
-  (it) => {
-    for (const outage of outages)
-      it.effect(`when ${outage.name}, then it refuses in time`, () => survives(outage))
-  }
-)
+inWorld(layerGatewayOn().pipe(Layer.provideMerge(layerStores)))("a gateway with warm caches", (test) => {
+  for (const outage of outages)
+    test(`when ${outage.name}, then it refuses in time`, function* () {
+      yield* survives(outage)
+    })
+})
 
-single.live(
-  "when a gateway starts while both stores are down, then it runs, is not ready, refuses, and recovers without a restart",
-  () =>
-    Effect.gen(function* () {
-      const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]
-      yield* Effect.all([cluster.stop, server.stop], { concurrency: 2 })
-      yield* Effect.gen(function* () {
-        assert.strictEqual((yield* call("/healthz")).status, 200)
-        assert.strictEqual((yield* call("/readyz")).status, 503)
-        const refused = yield* chat(`tg_${"0".repeat(41)}`)
-        assert.strictEqual(refused.status, 503)
-        assert.isBelow(refused.ms, atMost(2500))
-        yield* Effect.all([cluster.start, server.start], { concurrency: 2 })
-        const ready = yield* eventually(call("/readyz"), ({ status }) => status === 200)
-        assert.strictEqual(ready.status, 200)
-        yield* warmKey
-      }).pipe(Effect.provide(layerGatewayOn()))
-    }).pipe(Effect.provide(layerStores))
-)
+const test = testWith(it.live, layerStores)
+
+test("when a gateway starts while both stores are down, then it runs, is not ready, refuses, and recovers without a restart", function* () {
+  const [cluster, server] = [yield* TestCluster, yield* TestRedisServer]
+  yield* Effect.all([cluster.stop, server.stop], { concurrency: 2 })
+  yield* Effect.gen(function* () {
+    assert.strictEqual((yield* call("/healthz")).status, 200)
+    assert.strictEqual((yield* call("/readyz")).status, 503)
+    const refused = yield* chat(`tg_${"0".repeat(41)}`)
+    assert.strictEqual(refused.status, 503)
+    assert.isBelow(refused.ms, atMost(2500))
+    yield* Effect.all([cluster.start, server.start], { concurrency: 2 })
+    const ready = yield* eventually(call("/readyz"), ({ status }) => status === 200)
+    assert.strictEqual(ready.status, 200)
+    yield* warmKey
+  }).pipe(Effect.provide(layerGatewayOn()))
+})

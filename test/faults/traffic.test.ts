@@ -98,8 +98,8 @@ inWorld(layerWired())("in the middle of traffic", (test) => {
       const free = yield* newKey()
       const budget = 300
       const tight = yield* newKey()
-      yield* registry.setBudgets(free.prefix, { total: 1_000_000 })
-      yield* registry.setBudgets(tight.prefix, { day: budget, total: budget })
+      yield* registry.changeKey(free.prefix, { budgetTotal: 1_000_000 })
+      yield* registry.changeKey(tight.prefix, { budgetDaily: budget, budgetTotal: budget })
       for (const { secret } of [free, tight]) {
         assert.strictEqual((yield* eventually(chat(secret), ({ status }) => status === 200)).status, 200)
       }

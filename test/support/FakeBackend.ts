@@ -21,7 +21,6 @@ export interface Recorded {
   readonly method: string
   readonly path: string
   readonly headers: IncomingHttpHeaders
-  readonly rawHeaders: ReadonlyArray<string>
   readonly raw: string
   /** the body as Go reads it: keys without regard to case, the last of several wins; undefined when not JSON */
   readonly body: JsonObject | undefined
@@ -50,14 +49,11 @@ export interface FakeBackend {
   setDescription(name: string, behaviour: Behaviour): void
   /** `/api/tags`: names (chat models that can use tools and think) or whole entries */
   setModels(models: ReadonlyArray<string | JsonObject>): void
-  /** `/api/ps`: names; undefined: a server that does not tell */
-  setLoaded(models: ReadonlyArray<string> | undefined): void
   /** what GET calls meet instead of their answer; undefined: the answer */
   onLookup(behaviour: Behaviour | undefined): void
   /** inference calls under way, and the most there were at the same time */
   readonly running: number
   readonly maxRunning: number
-  readonly openConnections: number
   /** connections accepted so far */
   readonly connections: number
   /** Waits until `condition` holds; dies when it never does. */
@@ -148,7 +144,6 @@ class Fake implements FakeBackend {
   #always: ((request: Recorded) => Behaviour) | undefined
   #lookup: Behaviour | undefined
   readonly #described = new Map<string, Behaviour>()
-  #loaded: ReadonlyArray<string> | undefined
   #tags: ReadonlyArray<JsonObject> = [tagsEntry("fake:latest", ["completion", "tools"])]
 
   readonly server = createServer((request, response) => {
@@ -168,17 +163,11 @@ class Fake implements FakeBackend {
   get url(): string {
     return `http://127.0.0.1:${this.port}`
   }
-  get openConnections(): number {
-    return this.sockets.size
-  }
   script(...next: ReadonlyArray<Behaviour>): void {
     this.#next.push(...next)
   }
   always(behaviour: Behaviour | ((request: Recorded) => Behaviour) | undefined): void {
     this.#always = behaviour === undefined || typeof behaviour === "function" ? behaviour : () => behaviour
-  }
-  setLoaded(models: ReadonlyArray<string> | undefined): void {
-    this.#loaded = models
   }
   onLookup(behaviour: Behaviour | undefined): void {
     this.#lookup = behaviour
@@ -209,7 +198,6 @@ class Fake implements FakeBackend {
       method: request.method ?? "",
       path: request.url ?? "",
       headers: request.headers,
-      rawHeaders: request.rawHeaders,
       raw,
       body: decodeLikeGo(raw),
       closedAt: undefined,
@@ -222,13 +210,7 @@ class Fake implements FakeBackend {
     if (recorded.method !== "POST") {
       this.lookups.push(recorded)
       if (this.#lookup !== undefined) return await behave(this.#lookup, response, recorded)
-      const loaded = this.#loaded?.map((name) => tagsEntry(name, []))
-      const body =
-        recorded.path === "/api/tags"
-          ? { models: this.#tags }
-          : recorded.path === "/api/ps" && loaded !== undefined
-            ? { models: loaded }
-            : { version: "0.33.0" }
+      const body = recorded.path === "/api/tags" ? { models: this.#tags } : { version: "0.33.0" }
       return await behave({ does: "answer", status: 200, body: JSON.stringify(body) }, response, recorded)
     }
     if (recorded.path === "/api/show" && recorded.headers.accept === "application/json") {

@@ -20,8 +20,6 @@ export type Pattern = string | Buffer | ((bytes: Buffer) => boolean)
 
 export interface FaultProxy {
   readonly port: number
-  /** open connections of clients */
-  readonly connections: number
   /** connections cut so far by `cutAfter` and `loseReply` */
   readonly cuts: number
   /** every byte arrives so much later; both directions unless told */
@@ -174,9 +172,6 @@ class Proxy implements FaultProxy {
   get port(): number {
     const address: AddressInfo | string | null = this.listener.address()
     return typeof address === "object" && address !== null ? address.port : 0
-  }
-  get connections(): number {
-    return [...this.links].filter(({ client }) => !client.destroyed).length
   }
   readonly refuse = Effect.sync(() => {
     this.#refusing = true

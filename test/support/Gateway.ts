@@ -13,6 +13,7 @@ import { layerPostgres as layerRegistry, Registry } from "../../src/admin/Regist
 import { StoreTimeouts } from "../../src/infra/StoreTimeouts.ts"
 import { readSettings, type SettingsValues } from "../../src/Settings.ts"
 import { fake, type FakeBackend, makeFakeBackend } from "./FakeBackend.ts"
+import { type Asked, ask } from "./posting.ts"
 import { heard, secrets, type Witness } from "./invariants/Witness.ts"
 import { layerTestPostgres } from "./TestPostgres.ts"
 import { layerTestRedis, TestRedis } from "./TestRedis.ts"
@@ -173,34 +174,11 @@ export const newKey = Effect.fnUntraced(function* (
 })
 
 /** One request, its body read to the end. */
-export const call = Effect.fnUntraced(function* (
-  path: string,
-  options: {
-    readonly secret?: string
-    readonly body?: unknown
-    readonly method?: string
-    readonly headers?: Readonly<Record<string, string>>
-  } = {}
-) {
+export const call = Effect.fnUntraced(function* (path: string, asked: Asked = {}) {
   const { url } = yield* Gateway
-  const method = options.method ?? (options.body === undefined ? "GET" : "POST")
-  // One promise, so that whoever is interrupted while the answer comes has left.
-  const { response, text } = yield* Effect.promise(async (signal) => {
-    const response = await fetch(new URL(path, url), {
-      method,
-      signal,
-      headers: {
-        ...(options.secret === undefined ? {} : { authorization: `Bearer ${options.secret}` }),
-        ...(options.body === undefined ? {} : { "content-type": "application/json" }),
-        ...options.headers
-      },
-      ...(options.body === undefined
-        ? {}
-        : { body: typeof options.body === "string" ? options.body : JSON.stringify(options.body) })
-    })
-    return { response, text: await response.text() }
-  })
-  const { headers, status } = response
+  const method = asked.method ?? (asked.body === undefined ? "GET" : "POST")
+  const answer = yield* ask(new URL(path, url), asked)
+  const { headers, status, text } = answer
   heard(url, {
     status,
     headers,
@@ -208,8 +186,21 @@ export const call = Effect.fnUntraced(function* (
     bodiless: method === "HEAD",
     request: { method, target: path, raw: false }
   })
-  return { status, headers, text }
+  return answer
 })
+
+/** The value of a series; undefined when there is no such line. */
+export const valueOf = (text: string, series: string): number | undefined => {
+  const line = text.split("\n").find((entry) => entry.startsWith(`${series} `))
+  return line === undefined ? undefined : Number(line.slice(series.length + 1))
+}
+
+/** The value of a series of this gateway, now. */
+export const figureOf = (series: string) =>
+  Effect.map(call("/metrics"), ({ text }) => valueOf(text, series) ?? 0)
+
+/** Answers of model `m` that have begun in this gateway. */
+export const firstFrames = figureOf('tollgate_backend_first_frame_seconds_count{model="m:latest"}')
 
 /** The chat that most tests send. */
 export const hello = (more: Readonly<Record<string, unknown>> = {}) => ({

@@ -73,32 +73,6 @@ export const responsesIn = (text: string, bodiless = false): ReadonlyArray<RawRe
   return responses
 }
 
-/** Sends `bytes` on a fresh connection and collects what comes until the answer is whole or the server closes. */
-export const sendRaw = (url: string, bytes: string | Uint8Array): Effect.Effect<RawResponse> =>
-  Effect.callback((resume) => {
-    const { hostname, port } = new URL(url)
-    const socket = connect(Number(port), hostname)
-    let text = ""
-    const finish = () => {
-      clearTimeout(timer)
-      socket.destroy()
-      const bodiless = Buffer.from(bytes).toString("latin1").startsWith("HEAD ")
-      const [answer] = responsesIn(text, bodiless)
-      if (answer !== undefined) heard(url, { ...answer, bodiless, request: requestIn(bytes) })
-      resume(Effect.succeed(parse(text)))
-    }
-    const timer = setTimeout(finish, maxWaitMs)
-    socket.on("connect", () => socket.write(bytes))
-    socket.on("data", (chunk) => {
-      text += chunk.toString("latin1")
-      const length = parse(text).headers.get("content-length")
-      if (length !== undefined && parse(text).body.length >= Number(length)) finish()
-    })
-    socket.on("error", finish)
-    socket.on("close", finish)
-    return Effect.sync(finish)
-  })
-
 export interface Talk {
   /** whole answers, 1xx included */
   readonly responses: ReadonlyArray<RawResponse>
@@ -155,6 +129,13 @@ export const talk = (
     socket.on("close", () => finish(true))
     return Effect.sync(() => finish(false))
   })
+
+/** The answer to `bytes`, or what came of it. */
+export const sendRaw = (url: string, bytes: string): Effect.Effect<RawResponse> =>
+  Effect.map(
+    talk(url, bytes, { answers: 1, bodiless: bytes.startsWith("HEAD ") }),
+    ({ responses: [answer], text }) => answer ?? parse(text)
+  )
 
 /** A whole request line and headers, closed after the answer; `target` goes out untouched. */
 export const rawRequest = (

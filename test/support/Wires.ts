@@ -110,7 +110,7 @@ const served = (secret: string) =>
 /** A key with one slot that has been used once, so that its counters are there. */
 export const usedKey = Effect.gen(function* () {
   const { secret, prefix } = yield* newKey({ concurrent: 1, rpm: granted.rpm, tpm: granted.tpm })
-  yield* Effect.flatMap(Registry, (registry) => registry.setBudgets(prefix, { total: granted.budget }))
+  yield* Effect.flatMap(Registry, (registry) => registry.changeKey(prefix, { budgetTotal: granted.budget }))
   yield* served(secret)
   return { secret, prefix }
 })

@@ -10,46 +10,21 @@ export interface LedgerDay {
   readonly tokensOut: number
 }
 
-const asNumbers = Effect.map(
-  (
-    rows: ReadonlyArray<{
-      readonly day: string
-      readonly requests: bigint
-      readonly tokens_in: string | bigint
-      readonly tokens_out: string | bigint
-    }>
-  ): ReadonlyArray<LedgerDay> =>
-    rows.map((row) => ({
-      day: row.day,
-      requests: Number(row.requests),
-      tokensIn: Number(row.tokens_in),
-      tokensOut: Number(row.tokens_out)
-    }))
-)
-
-type Sums = {
-  readonly day: string
-  readonly requests: bigint
-  readonly tokens_in: string | bigint
-  readonly tokens_out: string | bigint
-}
+const plain = Effect.map((rows: ReadonlyArray<LedgerDay>) => rows.map((row): LedgerDay => ({ ...row })))
 
 export const ledgerOf = (keyId: string) =>
-  sql<Sums>`
-      SELECT day::text, requests, tokens_in, tokens_out FROM ledger WHERE key_id = ${keyId}::text::uuid ORDER BY day`.pipe(
-    asNumbers
-  )
+  sql<LedgerDay>`
+      SELECT day::text, requests::float8, tokens_in::float8 AS "tokensIn", tokens_out::float8 AS "tokensOut"
+      FROM ledger WHERE key_id = ${keyId}::text::uuid ORDER BY day`.pipe(plain)
 
 /** What the ledger should say, from the log alone. */
 export const auditSumsOf = (keyId: string) =>
-  sql<Sums>`
-      SELECT (a.admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*) AS requests,
-        sum(a.tokens_in + coalesce(c.tokens_in, 0)) AS tokens_in,
-        sum(a.tokens_out + coalesce(c.tokens_out, 0)) AS tokens_out
+  sql<LedgerDay>`
+      SELECT (a.admitted_at AT TIME ZONE 'UTC')::date::text AS day, count(*)::float8 AS requests,
+        sum(a.tokens_in + coalesce(c.tokens_in, 0))::float8 AS "tokensIn",
+        sum(a.tokens_out + coalesce(c.tokens_out, 0))::float8 AS "tokensOut"
       FROM audit_log a LEFT JOIN audit_corrections c USING (request_id)
-      WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`.pipe(
-    asNumbers
-  )
+      WHERE a.key_id = ${keyId}::text::uuid AND a.admitted_at IS NOT NULL GROUP BY 1 ORDER BY 1`.pipe(plain)
 
 /** A row of the log, as suites look at it. */
 export interface SeenRow {

@@ -12,7 +12,7 @@ type Test<R> = (name: string, steps: Steps<R>) => void
 export function testWith<R>(run: Vitest.Test<R>): Test<R>
 export function testWith<R, World>(
   run: Vitest.Test<R>,
-  layer: Layer.Layer<World, unknown, R>
+  layer: Layer.Layer<World, unknown, NoInfer<R>>
 ): Test<R | World>
 export function testWith<R>(run: Vitest.Test<R>, layer?: Layer.Layer<never, unknown, R>): Test<R> {
   return (name, steps) =>

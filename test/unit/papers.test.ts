@@ -1,8 +1,7 @@
-/** What documents and comments name exists, and what an operator meets is in the guide. */
-import { existsSync, globSync } from "node:fs"
-import * as path from "node:path"
+/** What documents name exists, and what an operator meets is in the guide. */
+import { globSync } from "node:fs"
 import { assert, it } from "@effect/vitest"
-import { Effect, Schema } from "effect"
+import { Effect } from "effect"
 import { TestConsole } from "effect/testing"
 import type { Parts } from "../../cli/Needs.ts"
 import { runCommandLine } from "../../cli/program.ts"
@@ -24,41 +23,21 @@ const filesOf = (...patterns: ReadonlyArray<string>) =>
     .map((file) => ({ file, text: textOf(file) }))
 
 const papers = filesOf("README.md", "CONTRIBUTING.md", "Dockerfile", "docker-compose.yml", "docs/**/*.*")
-const folders = "{src,build,playground,cli,migrations,test,real,lab,bench,deploy}"
-const code = filesOf(`${folders}/**/*.{ts,js,lua,sql,sh,html,css}`)
+const code = filesOf("{src,cli,test,real,playground}/**/*.ts")
 const page = (name: string) => papers.find(({ file }) => file === `docs/${name}.md`)?.text ?? ""
 
 const named = (files: typeof papers, pattern: RegExp) =>
   files.flatMap(({ file, text }) => [...text.matchAll(pattern)].map((match) => ({ file, match })))
 
 /** At least `least` names are found, and none of them is unknown. */
-const allKnown = (
-  names: ReturnType<typeof named>,
-  least: number,
-  isKnown: (name: string, file: string) => boolean
-) => {
+const allKnown = (names: ReturnType<typeof named>, least: number, isKnown: (name: string) => boolean) => {
   assert.isAtLeast(names.length, least)
-  const unknown = names.filter(({ file, match }) => !isKnown(match[1] ?? match[2] ?? "", file))
+  const unknown = names.filter(({ match }) => !isKnown(match[1] ?? ""))
   assert.deepStrictEqual(
     unknown.map(({ file, match }) => `${file}: ${match[0]}`),
     []
   )
 }
-
-it("when a document names a file, then it exists", () => {
-  const isThere = (name: string) => existsSync(path.join(root, name))
-  allKnown(
-    named(
-      papers,
-      new RegExp(`\`(${folders.replaceAll(",", "|").replace("{", "(?:").replace("}", ")")}/[\\w./-]+)\``, "g")
-    ),
-    15,
-    isThere
-  )
-  allKnown(named(papers, /\]\(([\w./-]+)(?:#[\w-]+)?\)/g), 15, (name, file) =>
-    isThere(path.join(path.dirname(file), name))
-  )
-})
 
 it("when a document quotes a test, then its file has these words", () => {
   const quotes = named(papers, /`((?:test|real|playground)\/[\w./-]+\.ts)` "(?:when )?([^"]+)"/g)
@@ -70,18 +49,6 @@ it("when a document quotes a test, then its file has these words", () => {
   assert.deepStrictEqual(
     lost.map(({ file, match }) => `${file}: ${match[0]}`),
     []
-  )
-})
-
-it("when a document names an npm script, then it exists", () => {
-  const Package = Schema.fromJsonString(
-    Schema.Struct({ scripts: Schema.Record(Schema.String, Schema.String) })
-  )
-  const { scripts } = Schema.decodeSync(Package)(textOf("package.json"))
-  allKnown(
-    named(papers, /\bnpm (?:run (?:--silent |-s )?([\w:-]+)|(start|test)\b)/g),
-    5,
-    (name) => name in scripts
   )
 })
 
@@ -132,32 +99,6 @@ it("when a metric or an error is in the code, then the reference has its row, an
   const known = new Set(errors)
   allKnown(named([{ file: "docs/reference.md", text: section }], /^\| \d{3} \| `(\w+)`/gm), 8, (name) =>
     known.has(name)
-  )
-})
-
-it("when a document links to a heading, then the heading exists", () => {
-  const slug = (heading: string) =>
-    heading
-      .toLowerCase()
-      .replaceAll(/[^\w -]/g, "")
-      .replaceAll(" ", "-")
-  const headings = new Set(
-    filesOf("README.md", "docs/**/*.md", "bench/*.md").flatMap(({ file, text }) =>
-      [...text.matchAll(/^#+ (.*)$/gm)].map((match) => `${file}#${slug(match[1] ?? "")}`)
-    )
-  )
-  const links = papers
-    .filter(({ file }) => file.endsWith(".md"))
-    .flatMap(({ file, text }) =>
-      [...text.matchAll(/\]\(([\w./-]*)#([\w-]+)\)/g)].map(
-        ([, target = "", heading = ""]) =>
-          `${target === "" ? file : path.join(path.dirname(file), target)}#${heading}`
-      )
-    )
-  assert.isAbove(links.length, 20)
-  assert.deepStrictEqual(
-    links.filter((link) => !headings.has(link)),
-    []
   )
 })
 

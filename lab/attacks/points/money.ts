@@ -1,6 +1,6 @@
 /** Points 6 to 8: tokens that nobody is charged for. */
 import { Effect, Fiber } from "effect"
-import type { BudgetChange } from "../../../src/admin/rows.ts"
+import type { KeyChange } from "../../../src/domain/attributes.ts"
 import { Arena, newKeys, spentBy, statsOf } from "../Arena.ts"
 import { type Rows } from "../figures.ts"
 import type { Plan } from "../processes.ts"
@@ -13,7 +13,7 @@ const object = (properties: object) => ({ type: "object", properties })
 interface Spending {
   readonly point: number
   readonly name: string
-  readonly budgets: BudgetChange
+  readonly budgets: KeyChange
   readonly budget: number
   readonly plan: Partial<Plan> & { readonly model: string }
   /** the words that its clients may get, when these are to be bounded too */
@@ -53,7 +53,7 @@ const chat = (more: object, model = "held", stream = true) => ({
   model,
   body: JSON.stringify({ model, stream, messages: [user], ...more })
 })
-const daily = { day: 20_000 }
+const daily = { budgetDaily: 20_000 }
 const heldBack = (name: string, plan: Spending["plan"]): Assault =>
   spending({ point: 6, name, budget: 20_000, budgets: daily, plan })
 
@@ -73,7 +73,7 @@ const leftEarly = (name: string, plan: Spending["plan"], rateMs: number): Assaul
   name,
   run: Effect.fnUntraced(function* (row: Rows) {
     const budget = 20_000
-    const leavers = yield* newKeys(1, {}, { day: budget })
+    const leavers = yield* newKeys(1, {}, { budgetDaily: budget })
     const victim = yield* (yield* Arena).victim
     const before = yield* statsOf(plan.model)
     yield* victim.attack({ attack: "leave early", count: 20, seconds: 8, rate: rateMs, ...plan }, leavers)
@@ -102,7 +102,7 @@ const last: ReadonlyArray<Assault> = (
       point: 7,
       name: `10,000 tokens with the end, ${name}${stream ? "" : ", not streamed"}`,
       budget: 5000,
-      budgets: { day: 5000 },
+      budgets: { budgetDaily: 5000 },
       boundsWords: true,
       plan: { ...chat({}, model, stream), count: 4, seconds: 4 }
     })
@@ -115,7 +115,7 @@ const meterDies = (name: string, model: string, how: "killed" | "frozen"): Assau
   name,
   run: Effect.fnUntraced(function* (row: Rows) {
     const budget = 1000
-    const keys = yield* newKeys(1, {}, { total: budget })
+    const keys = yield* newKeys(1, {}, { budgetTotal: budget })
     const arena = yield* Arena
     const victim = yield* arena.victim
     const cpu = victim.cpuSeconds()

@@ -63,7 +63,7 @@ const leaving = ({ limits = {}, name, plan, stalls: wanted }: Leaving): Assault 
   run: Effect.fnUntraced(function* (row: Rows) {
     // Of 16 tenants, so that none has used up its free work soon.
     const keys = (yield* Effect.forEach(Array.from({ length: 16 }), () =>
-      newKeys(1, limits, { total: 1_000_000_000 })
+      newKeys(1, limits, { budgetTotal: 1_000_000_000 })
     )).flat()
     const bystanders = yield* newKeys(8)
     const victim = yield* (yield* Arena).victim

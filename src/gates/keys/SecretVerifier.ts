@@ -21,8 +21,6 @@ export interface SecretVerifierOptions {
   readonly places?: number
   /** default 5000: a late answer is better than a 503, and the queue bounds how many wait */
   readonly maxWaitMs?: number
-  /** places of an address group for one prefix, whether or not there is such a key; default 2 */
-  readonly perPrefix?: number
   /** for tests; default argon2id */
   readonly verify?: (hash: string, secret: string) => Effect.Effect<boolean, Unavailable>
   /** for tests: the hash that stands for an unknown prefix; default that of a random secret */
@@ -67,6 +65,8 @@ const suspectTtlMs = 600_000
 const matchCapacity = 50_000
 const mismatchCapacity = 1000
 const suspectCapacity = 10_000
+/** Places of an address group for one prefix, whether or not there is such a key. */
+const maxOfPrefix = 2
 /** Jobs of all lines. Only a flood of unknown prefixes reaches it. */
 const maxJobs = 4096
 
@@ -106,7 +106,6 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
   // At most three beside a suspect one, because libuv has four threads.
   const concurrency = options.concurrency ?? Math.min(3, availableParallelism())
   const places = options.places ?? 128
-  const perPrefix = options.perPrefix ?? 2
   const maxWaitMs = options.maxWaitMs ?? 5000
   const verify = options.verify ?? verifyArgon
 
@@ -149,7 +148,7 @@ export const makeSecretVerifier = Effect.fnUntraced(function* (
     const others = inLine(line === "asleep" ? "suspect" : line)
     const own = [...jobs.values()].filter((job) => job.from === from && job.prefix === prefix)
     return (
-      own.length < perPrefix &&
+      own.length < maxOfPrefix &&
       others.filter((job) => job.from === from).length < places - others.length &&
       jobs.size < maxJobs
     )

@@ -67,8 +67,8 @@ const forgetLeast = ({ keys, time }: TenantFlow): void => {
 
 export class FairLine {
   /**
-   * Virtual time among tenants: the start tag of the last request that went. When it passed others, because their model is not
-   * loaded, the smallest tag of those: who comes then is not behind the ones that were served meanwhile.
+   * Virtual time among tenants: the start tag of the last request that went. A request of a loaded model passes requests that wait
+   * for another model. The virtual time is then their smallest tag: a tenant that comes begins no later than they do.
    */
   #time = 0
   /** A flow without waiting requests is kept while its tag is ahead: later it would start at the virtual time anyway. */

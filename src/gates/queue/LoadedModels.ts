@@ -149,7 +149,7 @@ export class LoadedModels {
     const model = this.of(name)
     const isCounted = wasLoaded || !model.loaded
     model.loaded = model.resident
-    // A model that was loaded all the same tells nothing of its loads.
+    // The model may have been loaded when the queue did not know it: then its request says nothing of a load.
     if (!isCounted || loadMs < noticeableLoadMs) return 0
     if (wasLoaded) this.#found(now, model, bounds)
     model.loadMs.add(loadMs)

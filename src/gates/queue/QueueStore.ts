@@ -4,9 +4,9 @@
  * **Order.** Start-time fair queueing (Goyal, Vin, Cheng 1996), twice: between tenants, and within a tenant between its keys;
  * first come, first served within a key. A request costs tokens. The next request is one of the tenant with the smallest start
  * tag; a tenant's tag grows by charge / weight with each request that goes, and is corrected when the request ends by what it
- * used. The charge is what the last requests used, at most what is expected of this one: were it as much as a request may use at
- * most, the virtual time would run ahead, and tenants that come later would wait for that. A tenant that comes back after a pause
- * starts at the virtual time of the queue: a pause neither saves up a share nor costs one. There is no clock in this order.
+ * used. The charge is what the last requests used, and never more than what is expected of the request (docs/decisions.md). A
+ * tenant that comes back after a pause starts at the virtual time of the queue: a pause neither saves up a share nor costs one.
+ * There is no clock in this order.
  *
  * **Models.** A model that is loaded has a turn: its requests go first, in the order above, until its next one is a load ahead of
  * the first request that waits for another model, or for `turnMaxMs`; when both are of one key, for a load time. The turn begins

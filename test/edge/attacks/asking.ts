@@ -2,9 +2,9 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
-import { Fake, Gateway } from "../../support/Gateway.ts"
-import { rawPost, talk } from "../../support/RawClient.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { Fake } from "../../support/Gateway.ts"
+import { rawPost } from "../../support/RawClient.ts"
+import { assertAudited, assertRefusal, unharmed, say } from "./checks.ts"
 
 /** One JSON request on a connection of its own. */
 export const ask = Effect.fnUntraced(function* (
@@ -12,9 +12,7 @@ export const ask = Effect.fnUntraced(function* (
   body: string | Uint8Array,
   options: { readonly path?: string; readonly headers?: ReadonlyArray<string> } = {}
 ) {
-  const { url } = yield* Gateway
-  const { responses } = yield* talk(
-    url,
+  const { responses } = yield* say(
     rawPost(options.path ?? "/api/chat", secret, body, options.headers ?? ["Connection: close"]),
     { answers: 1 }
   )

@@ -1,8 +1,8 @@
 /** What holds after every attack: the shape of a refusal, its audit row, a backend left alone, a process alive. */
 import { assert } from "@effect/vitest"
 import { Effect, Layer } from "effect"
-import { auditRow, call, eventually, Fake, layerGateway } from "../../support/Gateway.ts"
-import type { RawResponse } from "../../support/RawClient.ts"
+import { auditRow, call, eventually, Fake, Gateway, layerGateway } from "../../support/Gateway.ts"
+import { type RawResponse, talk, type TalkOptions } from "../../support/RawClient.ts"
 import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
 
 /** A gateway that waits for a client for less than in production. */
@@ -38,6 +38,10 @@ export const assertRefusal = (response: RawResponse | undefined, status: number,
   assert.notMatch(response.text, /node_modules|\.ts:\d|127\.0\.0\.1:\d|SELECT |ECONN|access-control-/i, of)
   return body.request_id
 }
+
+/** What the gateway says to bytes on a connection of their own. */
+export const say = (bytes: string | Uint8Array, options?: TalkOptions) =>
+  Effect.flatMap(Gateway, ({ url }) => talk(url, bytes, options))
 
 /** The row of a refused request is there, and says what the client was told. */
 export const assertAudited = Effect.fnUntraced(function* (requestId: string, status: number) {

@@ -3,10 +3,10 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { tagsEntry } from "../../../src/backend/demo/wire.ts"
 import type { JsonObject } from "../../../src/domain/Inference.ts"
-import { call, Fake, Gateway, hello, installed, layerGateway, newKey } from "../../support/Gateway.ts"
-import { rawPost, talk } from "../../support/RawClient.ts"
+import { call, Fake, hello, installed, layerGateway, newKey } from "../../support/Gateway.ts"
+import { rawPost } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { assertAudited, assertRefusal, unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 
 const plain = hello({ stream: false })
@@ -87,7 +87,6 @@ inWorld(layerGateway())("a request's fields", (test) => {
   })
 
   test("when it is answered, then Content-Type says once that it is JSON in UTF-8 (B21)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const body = JSON.stringify(plain)
     const untyped = (text: string) =>
@@ -112,7 +111,7 @@ inWorld(layerGateway())("a request's fields", (test) => {
       }
       const twice = ["Content-Type: application/json", "Content-Type: text/plain"]
       assertRefusal(yield* ask(secret, body, { headers: twice }), 400, "two of them")
-      const { responses } = yield* talk(url, untyped("model=m"), { answers: 1 })
+      const { responses } = yield* say(untyped("model=m"), { answers: 1 })
       assertRefusal(responses[0], 400, "no type, and no JSON")
     }).pipe(unharmed)
     for (const type of [
@@ -124,7 +123,7 @@ inWorld(layerGateway())("a request's fields", (test) => {
       assert.strictEqual(response?.status, 200, type)
     }
     // LiteLLM's Ollama clients say nothing.
-    const { responses } = yield* talk(url, untyped(body), { answers: 1 })
+    const { responses } = yield* say(untyped(body), { answers: 1 })
     assert.strictEqual(responses[0]?.status, 200, "none")
     // What `curl -d` says.
     const form = { headers: ["Content-Type: application/x-www-form-urlencoded; charset=utf-8"] }

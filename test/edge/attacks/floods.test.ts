@@ -2,9 +2,9 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { mintKey, prefixOf } from "../../../src/domain/Key.ts"
-import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { rawPost, type Talk, talk } from "../../support/RawClient.ts"
-import { unharmed } from "./checks.ts"
+import { call, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { rawPost, type Talk } from "../../support/RawClient.ts"
+import { unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
@@ -18,13 +18,11 @@ const body = JSON.stringify(hello())
 
 /** Each on a connection of its own, which ends with it. */
 const atOnce = (count: number, secret: () => string | undefined, path = "/api/chat") =>
-  Effect.flatMap(Gateway, ({ url }) =>
-    timed(
-      Effect.forEach(
-        Array.from({ length: count }),
-        () => Effect.map(talk(url, rawPost(path, secret(), body)), lastOf),
-        { concurrency: "unbounded" }
-      )
+  timed(
+    Effect.forEach(
+      Array.from({ length: count }),
+      () => Effect.map(say(rawPost(path, secret(), body)), lastOf),
+      { concurrency: "unbounded" }
     )
   )
 

@@ -1,9 +1,9 @@
 /** docs/hardening.md, "Framing and connections": no request is smuggled inside another one. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { call, eventually, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { rawPost, talk } from "../../support/RawClient.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { call, eventually, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { rawPost } from "../../support/RawClient.ts"
+import { assertAudited, assertRefusal, unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
 
@@ -11,7 +11,6 @@ const chat = JSON.stringify(hello({ stream: false }))
 
 inWorld(layerGateway())("HTTP framing", (test) => {
   test("when a body has two lengths, then it is refused, and the bytes behind it are never a request (H01)", function* () {
-    const { url } = yield* Gateway
     const { secret, prefix } = yield* newKey()
     const smuggled = rawPost("/api/chat", secret, chat)
     const variants: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
@@ -59,8 +58,7 @@ inWorld(layerGateway())("HTTP framing", (test) => {
           "",
           ""
         ].join("\r\n")
-        const { responses, closed } = yield* talk(
-          url,
+        const { responses, closed } = yield* say(
           Buffer.concat([Buffer.from(`${head}0\r\n\r\n`, "latin1"), smuggled])
         )
         assertRefusal(responses[0], 400, name)
@@ -75,7 +73,6 @@ inWorld(layerGateway())("HTTP framing", (test) => {
   })
 
   test("when chunks are malformed, then they are refused and the connection ends (H01)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const bodies = [
       ["no hex", "zz\r\n{}\r\n0\r\n\r\n"],
@@ -88,8 +85,7 @@ inWorld(layerGateway())("HTTP framing", (test) => {
     ] as const
     yield* Effect.gen(function* () {
       for (const [name, body] of bodies) {
-        const { responses, closed } = yield* talk(
-          url,
+        const { responses, closed } = yield* say(
           rawPost("/api/chat", secret, body, ["Transfer-Encoding: chunked"])
         )
         assertRefusal(responses[0], name.startsWith("extensions") ? (responses[0]?.status ?? 0) : 400, name)
@@ -101,10 +97,9 @@ inWorld(layerGateway())("HTTP framing", (test) => {
   })
 
   test("when there are two hosts or none, then it is refused, but not for HTTP/1.0 (H01)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const asking = (version: string, hosts: string) =>
-      talk(url, `GET /api/version HTTP/${version}\r\n${hosts}Authorization: Bearer ${secret}\r\n\r\n`, {
+      say(`GET /api/version HTTP/${version}\r\n${hosts}Authorization: Bearer ${secret}\r\n\r\n`, {
         answers: 1
       })
     for (const hosts of ["", "Host: a\r\nHost: b\r\n", "Host: a\r\nhost: a\r\n"]) {
@@ -116,7 +111,6 @@ inWorld(layerGateway())("HTTP framing", (test) => {
   })
 
   test("when a body breaks off, then no slot, no tokens and no error are left behind (H07)", function* () {
-    const { url } = yield* Gateway
     const { secret, prefix } = yield* newKey({ concurrent: 1 })
     // Known from here on, so that the rows to come bear its prefix however early the client leaves.
     yield* call("/api/version", { secret })
@@ -124,8 +118,8 @@ inWorld(layerGateway())("HTTP framing", (test) => {
       .toString("latin1")
       .replace("Content-Length: 2", "Content-Length: 50")
     yield* Effect.gen(function* () {
-      yield* talk(url, head, { also: (socket) => socket.end() })
-      yield* talk(url, head, {
+      yield* say(head, { also: (socket) => socket.end() })
+      yield* say(head, {
         also: (socket) => setTimeout(() => socket.resetAndDestroy(), 50)
       })
     }).pipe(unharmed)
@@ -145,7 +139,6 @@ inWorld(layerGateway())("HTTP framing", (test) => {
   })
 
   test("when a request will be refused, then its client is not told to continue (H09)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const expecting = (key: string | undefined, length: number, expect = "100-continue") =>
       [
@@ -164,13 +157,13 @@ inWorld(layerGateway())("HTTP framing", (test) => {
         ["too long", expecting(secret, 262_145), 413],
         ["another expectation", expecting(secret, 10, "a-pony"), 417]
       ] as const) {
-        const { responses, closed } = yield* talk(url, head)
+        const { responses, closed } = yield* say(head)
         assertRefusal(responses[0], status, name)
         assert.strictEqual(responses.length, 1, name)
         assert.isTrue(closed, name)
       }
     }).pipe(unharmed)
-    const { responses } = yield* talk(url, expecting(secret, chat.length), {
+    const { responses } = yield* say(expecting(secret, chat.length), {
       answers: 1,
       also: (socket) => socket.once("data", () => socket.write(chat))
     })

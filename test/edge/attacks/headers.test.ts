@@ -1,20 +1,18 @@
 /** docs/hardening.md, H11 to H16: headers. A header that the gateway does not know changes nothing. */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { Fake, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { chunked, rawPost, rawRequest, talk } from "../../support/RawClient.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { Fake, hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { chunked, rawPost, rawRequest } from "../../support/RawClient.ts"
+import { assertAudited, assertRefusal, unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 
 const chat = JSON.stringify(hello({ stream: false }))
 
 inWorld(layerGateway())("odd headers", (test) => {
   test("when names are odd, headers many or long, or bytes latin-1, then they are handled or refused (H11)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const ask = (...headers: ReadonlyArray<string>) =>
-      talk(
-        url,
+      say(
         Buffer.from(
           rawRequest("GET", "/api/version", [`Authorization: Bearer ${secret}`, ...headers]),
           "latin1"
@@ -41,8 +39,7 @@ inWorld(layerGateway())("odd headers", (test) => {
       // Beyond the first 2000 headers Node stops looking: a key among them is none.
       const { responses } = yield* ask(...Array.from({ length: 2100 }, () => "a: b"), "X-Last: x")
       assert.notStrictEqual(responses[0]?.status, 500)
-      const hidden = yield* talk(
-        url,
+      const hidden = yield* say(
         rawRequest("GET", "/api/version", [
           ...Array.from({ length: 2100 }, () => "a: b"),
           `Authorization: Bearer ${secret}`
@@ -53,12 +50,11 @@ inWorld(layerGateway())("odd headers", (test) => {
   })
 
   test("when a key is not one well-formed Bearer, then it is refused", function* () {
-    const [{ url }, backend] = [yield* Gateway, yield* Fake]
+    const backend = yield* Fake
     const [{ secret }, { secret: other }] = [yield* newKey(), yield* newKey()]
     const before = backend.requests.length
     const send = (headers: ReadonlyArray<string>, path = "/api/chat") =>
-      talk(
-        url,
+      say(
         rawRequest(
           "POST",
           path,
@@ -93,13 +89,11 @@ inWorld(layerGateway())("odd headers", (test) => {
   })
 
   test("when a key is in the trailers, then it is no key (H12)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const body = chunked(chat, 20)
       .toString("latin1")
       .replace(/\r\n$/, `Authorization: Bearer ${secret}\r\n\r\n`)
-    const { responses } = yield* talk(
-      url,
+    const { responses } = yield* say(
       rawPost("/api/chat", undefined, body, ["Transfer-Encoding: chunked", "Trailer: Authorization"]),
       { answers: 1 }
     ).pipe(unharmed)
@@ -107,11 +101,9 @@ inWorld(layerGateway())("odd headers", (test) => {
   })
 
   test("when a header is hop-by-hop, then it does not reach the backend and does not take the key away (H13)", function* () {
-    const { url } = yield* Gateway
     const backend = yield* Fake
     const { secret } = yield* newKey()
-    const { responses } = yield* talk(
-      url,
+    const { responses } = yield* say(
       rawPost("/api/chat", secret, chat, [
         "Connection: authorization, x-request-id, close",
         "Proxy-Authorization: Basic eDp5",
@@ -134,10 +126,8 @@ inWorld(layerGateway())("odd headers", (test) => {
   })
 
   test("when a request has ranges, encodings or conditions, then they change nothing (H15)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
-    const { responses } = yield* talk(
-      url,
+    const { responses } = yield* say(
       rawPost("/api/chat", secret, JSON.stringify(hello()), [
         "Accept-Encoding: gzip, br",
         "Range: bytes=0-1",
@@ -152,15 +142,13 @@ inWorld(layerGateway())("odd headers", (test) => {
   })
 
   test("when a browser asks for CORS, then a preflight is a blocked path and an origin changes nothing (H16)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const origin = "Origin: https://evil"
-    const preflight = yield* talk(
-      url,
+    const preflight = yield* say(
       rawRequest("OPTIONS", "/v1/chat/completions", [origin, "Access-Control-Request-Method: POST"])
     ).pipe(unharmed)
     assertRefusal(preflight.responses[0], 403, "preflight")
-    const { responses } = yield* talk(url, rawPost("/v1/chat/completions", secret, chat, [origin]), {
+    const { responses } = yield* say(rawPost("/v1/chat/completions", secret, chat, [origin]), {
       answers: 1
     })
     assert.strictEqual(responses[0]?.status, 200)

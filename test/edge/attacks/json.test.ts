@@ -3,10 +3,10 @@ import { brotliCompressSync, deflateSync, gzipSync, zstdCompressSync } from "nod
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { routes } from "../../../src/http/routes.ts"
-import { Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { chunked, rawPost, talk } from "../../support/RawClient.ts"
+import { hello, layerGateway, newKey } from "../../support/Gateway.ts"
+import { chunked, rawPost } from "../../support/RawClient.ts"
 import { ask, refused, sent } from "./asking.ts"
-import { assertAudited, assertRefusal, unharmed } from "./checks.ts"
+import { assertAudited, assertRefusal, unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 
 const plain = hello({ stream: false })
@@ -21,7 +21,6 @@ const sized = (bytes: number): string => {
 
 inWorld(layerGateway())("a request's body", (test) => {
   test("when it is as large as the limit, then it is taken, and beyond it refused unread (B01)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     assert.strictEqual(sized(most).length, most)
     assert.strictEqual((yield* ask(secret, sized(most)))?.status, 200)
@@ -31,13 +30,12 @@ inWorld(layerGateway())("a request's body", (test) => {
       assert.include(over?.body, String(most))
       // Nothing of it need be sent for the answer to come.
       const head = rawPost("/api/chat", secret, "", []).toString().replace("Length: 0", "Length: 300000")
-      const unread = yield* talk(url, head, { answers: 1 })
+      const unread = yield* say(head, { answers: 1 })
       assertRefusal(unread.responses[0], 413, "unread")
     }).pipe(unharmed)
   })
 
   test("when it has no length and comes in one chunk, many, or bytes, then the limit is the same (B02)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     const headers = ["Transfer-Encoding: chunked"]
     for (const size of [most, 1000]) {
@@ -51,7 +49,7 @@ inWorld(layerGateway())("a request's body", (test) => {
         const over = yield* ask(secret, chunked(sized(most + 1), size), { headers })
         yield* assertAudited(assertRefusal(over, 413, `chunks of ${size}`), 413)
       }
-      const huge = yield* talk(url, rawPost("/api/chat", secret, "FFFFFFFFFF\r\n{", headers), {
+      const huge = yield* say(rawPost("/api/chat", secret, "FFFFFFFFFF\r\n{", headers), {
         also: (socket) => {
           const piece = "a".repeat(65_536)
           const timer = setInterval(() => socket.write(piece), 2)

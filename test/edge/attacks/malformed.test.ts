@@ -2,9 +2,8 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { type MalformedReason, malformedReasons } from "../../../src/observability/Metrics.ts"
-import { call, eventually, Gateway } from "../../support/Gateway.ts"
-import { talk } from "../../support/RawClient.ts"
-import { assertRefusal, layerHasty, unharmed } from "./checks.ts"
+import { call, eventually } from "../../support/Gateway.ts"
+import { assertRefusal, layerHasty, unharmed, say } from "./checks.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
 
@@ -32,7 +31,6 @@ const rows = sql`SELECT request_id FROM audit_log`
 
 inWorld(layerHasty)("malformed HTTP", (test) => {
   test("when the parser refuses bytes, then the answer has the error shape, is counted once by its reason, and not audited (D10)", function* () {
-    const { url } = yield* Gateway
     assert.deepStrictEqual(
       yield* counted,
       new Map(malformedReasons.map((reason) => [reason, 0] as const)),
@@ -41,7 +39,7 @@ inWorld(layerHasty)("malformed HTTP", (test) => {
     const before = (yield* rows).length
     for (const [reason, bytes, status] of cases) {
       const was = yield* counted
-      const { closed, responses } = yield* unharmed(talk(url, bytes))
+      const { closed, responses } = yield* unharmed(say(bytes))
       assert.strictEqual(responses.length, 1, bytes.slice(0, 60))
       assertRefusal(responses[0], status, bytes.slice(0, 60))
       assert.isTrue(closed, bytes.slice(0, 60))
@@ -53,10 +51,9 @@ inWorld(layerHasty)("malformed HTTP", (test) => {
   })
 
   test("when a client leaves in the middle of a head, then nothing malformed is counted", function* () {
-    const { url } = yield* Gateway
     const was = yield* counted
     for (let n = 0; n < 5; n += 1) {
-      yield* talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", {
+      yield* say("GET /healthz HTTP/1.1\r\nX-A: ", {
         also: (socket) => void setTimeout(() => socket.resetAndDestroy(), 20)
       })
     }

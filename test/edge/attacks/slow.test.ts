@@ -3,8 +3,8 @@ import { connect, type Socket } from "node:net"
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { call, Gateway, hello, layerGateway, newKey } from "../../support/Gateway.ts"
-import { rawPost, talk } from "../../support/RawClient.ts"
-import { assertAudited, assertRefusal, layerHasty, unharmed } from "./checks.ts"
+import { rawPost } from "../../support/RawClient.ts"
+import { assertAudited, assertRefusal, layerHasty, unharmed, say } from "./checks.ts"
 import { makeStopwatch, atMost } from "../../support/wait.ts"
 import { inWorld } from "../../support/testWith.ts"
 
@@ -16,7 +16,6 @@ const dripping = (byte: string, everyMs: number) => (socket: Socket) => {
 
 inWorld(layerHasty)("a client that takes its time", (test) => {
   test("when headers come slowly, then they are cut with a 408 in the error shape, and other clients do not notice (H04)", function* () {
-    const { url } = yield* Gateway
     const { secret } = yield* newKey()
     yield* call("/api/version", { secret })
     const others = Effect.gen(function* () {
@@ -31,7 +30,7 @@ inWorld(layerHasty)("a client that takes its time", (test) => {
     })
     const slow = Effect.forEach(
       Array.from({ length: 100 }),
-      () => talk(url, "GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250) }),
+      () => say("GET /healthz HTTP/1.1\r\nX-A: ", { also: dripping("a", 250) }),
       { concurrency: "unbounded" }
     )
     const [talks, slowest] = yield* Effect.all([slow, others], { concurrency: 2 })
@@ -50,12 +49,11 @@ inWorld(layerHasty)("a client that takes its time", (test) => {
     ["a slow body behind Upgrade: h2c (H06)", ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"]]
   ] as const) {
     test(`when it sends ${name}, then it is refused in time, and holds no slot and no request meanwhile`, function* () {
-      const { url } = yield* Gateway
       const { secret } = yield* newKey({ concurrent: 1, rpm: 1 })
       const head = rawPost("/api/chat", secret, "", headers)
         .toString("latin1")
         .replace("Content-Length: 0", "Content-Length: 200000")
-      const slow = talk(url, head, { also: dripping("{", 50) }).pipe(unharmed)
+      const slow = say(head, { also: dripping("{", 50) }).pipe(unharmed)
       const { responses, closed, ms } = yield* slow
       const id = assertRefusal(responses[0], 400, name)
       assert.isTrue(closed)
@@ -68,9 +66,8 @@ inWorld(layerHasty)("a client that takes its time", (test) => {
   }
 
   test("when it has no key and its body is slow, then it is answered at once and cut in time (H05)", function* () {
-    const { url } = yield* Gateway
     const head = "POST /api/chat HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n"
-    const { responses, closed, ms } = yield* talk(url, head, {
+    const { responses, closed, ms } = yield* say(head, {
       also: dripping("{", 50)
     }).pipe(unharmed)
     yield* assertAudited(assertRefusal(responses[0], 401, "nobody"), 401)

@@ -1,7 +1,6 @@
 /** `tollgate reconcile` beside a gateway whose clients do not stop. */
 import { assert } from "@effect/vitest"
 import { Effect, Layer, Redacted } from "effect"
-import { SqlClient } from "effect/sql"
 import { Books, Counters, layerPostgres } from "../../../src/admin/books/Books.ts"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
@@ -13,6 +12,7 @@ import { TestRedis } from "../../support/TestRedis.ts"
 import { startTraffic } from "../../support/Traffic.ts"
 import { expectRepairs } from "../../support/watch.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const layerCounters = Layer.unwrap(
   Effect.map(TestRedis, ({ url }) =>
@@ -30,11 +30,11 @@ const World = layerPostgres({ leaseS: 30, looks: { everyMs: 5 } }).pipe(
 
 inWorld(World)("the books of a gateway in use", (test) => {
   test("when requests run all the time, then no look at the books finds a difference, and at rest all are compared", function* () {
-    const [books, registry, sql] = [yield* Books, yield* Registry, yield* SqlClient.SqlClient]
+    const [books, registry] = [yield* Books, yield* Registry]
     const keys = yield* Effect.forEach([1, 2, 3, 4], () => newKey())
     for (const { prefix, tenant } of keys) {
-      yield* registry.setBudgets(prefix, { day: 10_000_000, total: 20_000_000 })
-      yield* registry.setTenantBudgets(tenant, { month: 10_000_000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 10_000_000, budgetTotal: 20_000_000 })
+      yield* registry.changeTenant(tenant, { budgetMonthly: 10_000_000 })
     }
     // Those without a name, of two keys.
     for (const { prefix } of keys.slice(0, 2))
@@ -64,7 +64,7 @@ inWorld(World)("the books of a gateway in use", (test) => {
   })
 
   test("when the ledger is repaired while its requests end, then no token is lost or booked twice", function* () {
-    const [books, sql] = [yield* Books, yield* SqlClient.SqlClient]
+    const books = yield* Books
     // The gateway may set the counters before the command does.
     yield* expectRepairs
     const { prefix, secret } = yield* newKey()

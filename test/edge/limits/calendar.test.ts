@@ -6,7 +6,6 @@ import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert } from "@effect/vitest"
 import { Clock, Effect, Fiber, Layer, Result } from "effect"
 import { HttpServer } from "effect/http"
-import { SqlClient } from "effect/sql"
 import { layerApp } from "../../../src/App.ts"
 import { layerLogging } from "../../../src/observability/logging.ts"
 import { makeCalendar, TimeZone, utc } from "../../../src/domain/Calendar.ts"
@@ -25,6 +24,7 @@ import {
   layerGateway,
   newKey
 } from "../../support/Gateway.ts"
+import { ownEnvironment } from "../../support/ownEnvironment.ts"
 import { layerTestPostgres } from "../../support/TestPostgres.ts"
 import { quickHash } from "../../support/quickHash.ts"
 import { inWorld } from "../../support/testWith.ts"
@@ -96,20 +96,7 @@ const oneProcess = (timezone = "UTC") =>
 /** The last day of a month, which ends here in the night the clocks go back. `test/unit/domain/Calendar.test.ts` has the others. */
 const [zone, before, after] = ["America/New_York", "2026-10-31", "2026-11-01"]
 
-const zoned = Layer.effectDiscard(
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const own = process.env["TZ"]
-      process.env["TZ"] = zone
-      return own
-    }),
-    (own) =>
-      Effect.sync(() => {
-        if (own === undefined) delete process.env["TZ"]
-        else process.env["TZ"] = own
-      })
-  )
-)
+const zoned = Layer.effectDiscard(ownEnvironment({ TZ: zone }))
 
 inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test) => {
   test(`when a request is admitted at 23:59:59.9 on ${before}, then it is charged to that day, though it ends on ${after}`, function* () {
@@ -117,7 +104,7 @@ inWorld(oneProcess().pipe(Layer.provideMerge(zoned)))(`a host in ${zone}`, (test
     assert.strictEqual(Intl.DateTimeFormat().resolvedOptions().timeZone, zone)
     state.now = Date.parse(`${before}T23:59:59.900Z`)
     const { secret, prefix } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { day: 50, month: 60, total: 1000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 50, budgetMonthly: 60, budgetTotal: 1000 })
     // The list of models is from another day: it has to be asked for again.
     const listed = call("/api/tags", { secret })
     yield* eventually(listed, ({ text }) => text.includes('"m:latest"'))
@@ -171,7 +158,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     const [yesterday, today] = [last?.date ?? "", first?.date ?? ""]
     state.now = midnight - 60_000
     const { prefix, secret, tenant } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { day: 20, week: 900, month: 1000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 20, budgetWeekly: 900, budgetMonthly: 1000 })
     yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes('"m:latest"'))
     backend.script(wire.atOnce())
     const spend = Effect.fnUntraced(function* () {
@@ -222,7 +209,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     const begin = kathmandu.instantOf("2026-06-10T12:00")
     state.now = begin
     const { prefix, secret } = yield* newKey({ concurrent: 2 })
-    yield* registry.setBudgets(prefix, { month: 20 })
+    yield* registry.changeKey(prefix, { budgetMonthly: 20 })
     backend.script(wire.atOnce())
     const spend = Effect.fnUntraced(function* () {
       let [answer, served] = [yield* chat(secret), 0]
@@ -249,12 +236,12 @@ for (const hours of [26, -26]) {
     layerGateway().pipe(Layer.provide(clockAt((real) => real.currentTimeMillisUnsafe() + hours * 3_600_000)))
   )(`a host whose clock is ${hours} h off`, (test) => {
     test("when host and stores disagree about the day, then it charges, refuses and shows by the day of the stores", function* () {
-      const [registry, sql] = [yield* Registry, yield* SqlClient.SqlClient]
+      const registry = yield* Registry
       const { secret, prefix, tenant } = yield* newKey({ concurrent: 1 })
       // The second finds just as much left as it costs, and keeps to the one token that its prompt leaves it.
       const [fake, last] = [yield* Fake, wire.done("chat", { prompt_eval_count: 9, eval_count: 1 })]
       fake.script(wire.atOnce(), { does: "stream", lines: [wire.chat("Hello"), last] })
-      yield* registry.setBudgets(prefix, { day: 20, month: 1000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 20, budgetMonthly: 1000 })
       for (const left of ["10", "0"]) {
         const answer = yield* eventually(chat(secret), ({ status }) => status === 200)
         assert.strictEqual(answer.headers.get("x-budget-tokens-remaining"), left)

@@ -2,7 +2,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient"
 import { assert } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
-import { SqlClient } from "effect/sql"
 import {
   type CounterReconcilerOptions,
   layerCounterReconciler
@@ -18,7 +17,7 @@ import { writeRows } from "../../../src/audit/statements.ts"
 import { callerOf, endOf, intentOf, usageOf } from "../../support/records.ts"
 import { eventually } from "../../support/Gateway.ts"
 import { TestPostgres } from "../../support/TestPostgres.ts"
-import { inWorld } from "../../support/testWith.ts"
+import { inWorld, testWith } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
 import { utc } from "../../../src/domain/Calendar.ts"
 
@@ -96,7 +95,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   }
 
   test("when the request of a dead process was ended, then the counter of its tenant comes back too, without another request", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const { account } = yield* keyAt(100)
     const tenant = "00000000-0000-4000-8000-0000000000fe"
     yield* sql`UPDATE ledger SET tenant_id = ${tenant}::text::uuid WHERE key_id = ${account.key}::text::uuid`
@@ -110,7 +109,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when the counter of an end user has drifted, then it comes back to the ledger's too", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(100)
     const user = {
       id: "00000000-0000-4000-8000-000000000bbb",
@@ -126,7 +125,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when the counter for a model has drifted, then it comes back to what the keys of the account used of it today", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(100)
     const model = { name: "m:1", limits: claims.limits, budgets: { day: 900 } }
     const book = (model: string, day: string, tokens: number) => sql`
@@ -159,7 +158,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when a request is under way, then neither counter nor ledger is touched", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const claims = yield* keyAt(350)
     const running = yield* take(claims, "running")
     yield* Effect.sleep("800 millis")
@@ -174,7 +173,7 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
   })
 
   test("when a key has another tenant while its request runs, then the counter of the tenant that asked keeps its hold", function* () {
-    const [meter, sql] = [yield* Meter, yield* SqlClient.SqlClient]
+    const meter = yield* Meter
     const tenant = "00000000-0000-4000-8000-000000000002"
     const id = "00000000-0000-4000-8000-00000000bbbb"
     const { account, limits } = yield* keyAt(0)
@@ -199,52 +198,52 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
     assert.strictEqual(yield* eventually(counted, (tokens) => tokens === 0), 0)
   })
 
-  it.effect(
+  testWith(it.effect, countersOf(often, leaseS))(
     "when a request lost its lease, then its hold is ended as the ledger says, and not before the request can be dead",
-    () =>
-      Effect.gen(function* () {
-        const claims = yield* keyAt(100)
-        const { key } = claims.account
-        const meter = yield* Meter
-        yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
-        const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-        for (const id of [running, booked]) {
-          yield* reserve(claims, id, 100)
-          yield* insertIntent(id, claims, 100)
-        }
-        const arrival = {
-          requestId: booked,
-          arrivedAt: Date.now(),
-          method: "POST",
-          endpoint: "/",
-          clientIp: ""
-        }
-        const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
-        // It is booked at more than it held, and nobody tells the counters.
-        yield* writeRows(yield* PgClient.PgClient)([completionRow(end, utc)])
-        // All that remains, for somebody who is no more.
-        yield* reserve(claims, killed, 10_000)
-        const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
-          open,
-          lapsed,
-          total: totals.total
-        }))
-        assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
-        const asking = yield* reserve(claims, crypto.randomUUID())
-        assert.strictEqual(asking._tag, "Refused")
-        const one = { open: 0, lapsed: [running], total: 327 }
-        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
-        yield* Effect.sleep("800 millis")
-        assert.deepStrictEqual(yield* state, one)
-        // The Reconciler's part.
-        yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
-        const rest = { open: 0, lapsed: [], total: 227 }
-        assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
-      }).pipe(Effect.provide(countersOf(often, leaseS)))
+    function* () {
+      const claims = yield* keyAt(100)
+      const { key } = claims.account
+      const meter = yield* Meter
+      yield* meter.load(claims.account, [{ counter: "total", tokens: 100 }])
+      const [running, booked, killed] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
+      for (const id of [running, booked]) {
+        yield* reserve(claims, id, 100)
+        yield* insertIntent(id, claims, 100)
+      }
+      const arrival = {
+        requestId: booked,
+        arrivedAt: Date.now(),
+        method: "POST",
+        endpoint: "/",
+        clientIp: ""
+      }
+      const end = endOf({ ...intentOf({ caller: callerOf(key, group) }), arrival }, usageOf(7, 120))
+      // It is booked at more than it held, and nobody tells the counters.
+      yield* writeRows(yield* PgClient.PgClient)([completionRow(end, utc)])
+      // All that remains, for somebody who is no more.
+      yield* reserve(claims, killed, 10_000)
+      const state = Effect.map(meter.snapshot(claims.account, Date.now()), ({ lapsed, open, totals }) => ({
+        open,
+        lapsed,
+        total: totals.total
+      }))
+      assert.deepStrictEqual(yield* state, { open: 3, lapsed: [], total: 1000 })
+      const asking = yield* reserve(claims, crypto.randomUUID())
+      assert.strictEqual(asking._tag, "Refused")
+      const one = { open: 0, lapsed: [running], total: 327 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 327), one)
+      yield* Effect.sleep("800 millis")
+      assert.deepStrictEqual(yield* state, one)
+      // The Reconciler's part.
+      yield* sql`DELETE FROM intents WHERE request_id = ${running}::text::uuid`
+      const rest = { open: 0, lapsed: [], total: 227 }
+      assert.deepStrictEqual(yield* eventually(state, ({ total }) => total === 227), rest)
+    }
   )
 
-  it.effect("when the hold of a dead request is ended, then its model has what the ledger says at once", () =>
-    Effect.gen(function* () {
+  testWith(it.effect, countersOf(seldom, leaseS))(
+    "when the hold of a dead request is ended, then its model has what the ledger says at once",
+    function* () {
       const [meter, pg] = [yield* Meter, yield* PgClient.PgClient]
       const { account, limits } = yield* keyAt(100)
       const model = { name: "m", limits, budgets: { day: 1000 } }
@@ -260,23 +259,22 @@ inWorld(Layer.provideMerge(countersOf(often), TestPostgres))("counters and ledge
       yield* settleExpired(pg, meter, account, [id], Date.now())
       const { open, totals, ...ofModel } = yield* meter.snapshot({ ...account, model: "m" }, Date.now())
       assert.deepStrictEqual([ofModel.lapsed, open, totals], [[], 0, { day: 127 }])
-    }).pipe(Effect.provide(countersOf(seldom, leaseS)))
+    }
   )
 
-  it.effect(
+  testWith(it.effect, countersOf(often, leaseS))(
     "when a killed process held a slot, then whoever is refused because of it finds it, also without a budget",
-    () =>
-      Effect.gen(function* () {
-        const meter = yield* Meter
-        const { account, limits } = yield* keyAt(100)
-        const claims = { account, limits, budgets: {} }
-        // By a process that tells nobody any more.
-        yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
-        assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
-        const survey = meter.snapshot(account, Date.now())
-        const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
-        assert.deepStrictEqual([open, lapsed], [0, []])
-        assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
-      }).pipe(Effect.provide(countersOf(often, leaseS)))
+    function* () {
+      const meter = yield* Meter
+      const { account, limits } = yield* keyAt(100)
+      const claims = { account, limits, budgets: {} }
+      // By a process that tells nobody any more.
+      yield* meter.reserve(claims, { id: crypto.randomUUID(), tokens: limits.tpm, slot: true })
+      assert.strictEqual((yield* reserve(claims, "refused"))._tag, "Refused")
+      const survey = meter.snapshot(account, Date.now())
+      const { lapsed, open } = yield* eventually(survey, (seen) => seen.open + seen.lapsed.length === 0)
+      assert.deepStrictEqual([open, lapsed], [0, []])
+      assert.strictEqual((yield* reserve(claims, "admitted"))._tag, "Reserved")
+    }
   )
 })

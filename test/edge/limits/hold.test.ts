@@ -1,15 +1,15 @@
 /** A stream that outgrows its hold takes more, and Postgres knows how much: nobody else is promised those tokens. */
 import { assert } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, eventually, Fake, hello, layerGateway, modelSpeaks, newKey } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 inWorld(layerGateway())("a request of a model that nobody has heard", (test) => {
   test("when it begins, then it holds what is usual, and a client that leaves is charged all of it", function* () {
-    const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const backend = yield* Fake
     const { prefix, secret } = yield* newKey()
     backend.script({ does: "hang" })
     const request = yield* Effect.forkChild(call("/api/chat", { secret, body: hello() }), {
@@ -38,7 +38,7 @@ inWorld(layerGateway({ CONCURRENCY_LEASE_S: "3" }))("a hold that grew", (test) =
   test("when the model has shown output, then it begins small: fifty at once are answered on a budget of 20,000", function* () {
     const registry = yield* Registry
     const { prefix, secret } = yield* newKey({ concurrent: 50 })
-    yield* registry.setBudgets(prefix, { day: 20_000 })
+    yield* registry.changeKey(prefix, { budgetDaily: 20_000 })
     yield* modelSpeaks
     const answers = yield* Effect.forEach(
       Array.from({ length: 50 }),
@@ -49,7 +49,7 @@ inWorld(layerGateway({ CONCURRENCY_LEASE_S: "3" }))("a hold that grew", (test) =
   })
 
   test("when it grew, then the intent has it with the next heartbeat, together with what was used", function* () {
-    const [backend, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const backend = yield* Fake
     const { secret } = yield* newKey()
     yield* modelSpeaks
     backend.script({

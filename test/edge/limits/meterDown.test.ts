@@ -3,7 +3,8 @@ import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Twins, layerTwins } from "../../support/Twins.ts"
 import { inWorld } from "../../support/testWith.ts"
-import { posting } from "../../support/posting.ts"
+import { hello } from "../../support/Gateway.ts"
+import { ask } from "../../support/posting.ts"
 
 const frames = 2000
 
@@ -18,13 +19,11 @@ inWorld(layerTwins)("a stream whose Meter dies", (test) => {
       const secret = newKey({ total: 10_000 })
       // The first request brings the total into the counters, and shows that the model speaks as it generates.
       speak(20, Effect.void)
-      yield* Effect.promise(() => ask(url, path, secret, stream).then((response) => response.text()))
+      const chat = ask(new URL(path, url), { secret, body: hello({ stream }) })
+      yield* chat
       speak(frames, setDown.Limiter(true))
       const asked = renewals()
-      const answer = yield* Effect.promise(async () => {
-        const response = await ask(url, path, secret, stream)
-        return { status: response.status, text: await response.text() }
-      })
+      const answer = yield* chat
       yield* setDown.Limiter(false)
       // Near the end of the hold, and at its end.
       assert.strictEqual(renewals() - asked, 2)
@@ -41,9 +40,3 @@ inWorld(layerTwins)("a stream whose Meter dies", (test) => {
     })
   }
 })
-
-const ask = (url: string, path: string, secret: string, stream: boolean) =>
-  fetch(
-    new URL(path, url),
-    posting(secret, { model: "m", stream, messages: [{ role: "user", content: "Hello" }] })
-  )

@@ -1,42 +1,18 @@
 /** Limits of a key and of each key of a tenant for single models, over two replicas with the same stores. */
 import { assert } from "@effect/vitest"
-import { Effect, Layer, Redacted, Schema } from "effect"
+import { Effect } from "effect"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
-import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { Redis } from "../../../src/infra/Redis.ts"
 import { tollgateBeside } from "../../cli/inProcess.ts"
 import { succeeds } from "../../cli/tollgate.ts"
-import { fake as wire } from "../../support/FakeBackend.ts"
-import {
-  call,
-  eventually,
-  Fake,
-  Gateway,
-  hello,
-  layerGateway,
-  newKey,
-  otherReplica
-} from "../../support/Gateway.ts"
-import { TestRedis } from "../../support/TestRedis.ts"
+import { call, eventually, Fake, Gateway, hello, newKey, otherReplica } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
+import { accountOf, answerOf, budgetOf, messageOf, World } from "./budgets.ts"
 
-/** An answer that the backend counts as 100 tokens. */
-const answer = {
-  does: "stream",
-  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 50, eval_count: 50 })]
-} as const
-
-interface Answered {
-  readonly headers: Headers
-  readonly text: string
-}
-const limitOf = ({ headers }: Answered) =>
+const limitOf = ({ headers }: { readonly headers: Headers }) =>
   ["model", "limit-requests", "remaining-requests"].map((name) => headers.get(`x-ratelimit-${name}`))
-const budgetOf = ({ headers }: Answered) =>
-  ["scope", "period", "tokens-limit", "tokens-remaining"].map((name) => headers.get(`x-budget-${name}`))
-const messageOf = ({ text }: Answered) => JSON.parse(text).error.message
 
 /** A key with much room, and how it chats. */
 const keyOf = Effect.fnUntraced(function* () {
@@ -50,36 +26,22 @@ const operate = Effect.fnUntraced(function* (...words: ReadonlyArray<string>) {
   succeeds(yield* tollgateBeside(...words))
 })
 
-const Row = Schema.Struct({ key: Schema.String, group: Schema.String, used: Schema.Finite })
-const decodeRow = Schema.decodeUnknownEffect(Schema.Tuple([Row]))
-
 /** What the live counter has of model `m` today, and the ledger. */
 const counted = Effect.fnUntraced(function* (prefix: string) {
-  const [{ group, key, used }] = yield* decodeRow(
-    yield* sql`
-    SELECT id::text AS key, tenant_id::text AS group, (SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 FROM usage_daily u
-      WHERE u.key_id = k.id AND u.model = 'm:latest') AS used FROM api_keys k WHERE prefix = ${prefix}`
-  )
-  const { totals } = yield* (yield* Meter).snapshot({ group, key, model: "m" }, Date.now())
-  return { live: totals.day, used }
+  const account = yield* accountOf(prefix)
+  const [row] = yield* sql<{ used: number }>`
+    SELECT coalesce(sum(tokens_in + tokens_out), 0)::float8 AS used FROM usage_daily
+    WHERE key_id = ${account.key}::text::uuid AND model = 'm:latest'`
+  const { totals } = yield* (yield* Meter).snapshot({ ...account, model: "m" }, Date.now())
+  return { live: totals.day, used: row?.used ?? 0 }
 })
-
-/** The gateway, and its counters to look at. */
-const World = layerRedisMeter({ leaseS: 30 }).pipe(
-  Layer.provideMerge(
-    Layer.unwrap(
-      Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 2000 }))
-    )
-  ),
-  Layer.provideMerge(layerGateway())
-)
 
 inWorld(World)("limits for models", (test) => {
   test("when the requests of a minute for a model are used, then every replica refuses it by name, and other models go on", function* () {
     const [fake, registry, other] = [yield* Fake, yield* Registry, yield* otherReplica()]
     const { chat, prefix, tenant } = yield* keyOf()
     yield* registry.setModels(tenant, { aliases: { fast: "m" } })
-    fake.always(answer)
+    fake.always(answerOf(100))
     assert.deepStrictEqual(limitOf(yield* chat("m")).slice(0, 2), [null, "100000"])
     yield* operate("set-limits", "--key", prefix, "--model", "m:latest", "--rpm", "2")
     // An alias is its model.
@@ -108,7 +70,7 @@ inWorld(World)("limits for models", (test) => {
   test("when each key of a tenant has tokens a day for a model, then users share them, and the ledger brings them back after a loss", function* () {
     const fake = yield* Fake
     const { chat, prefix, tenant } = yield* keyOf()
-    fake.always(answer)
+    fake.always(answerOf(100))
     const by = (user: string, model = "m") => chat(model, { "x-user": user })
     yield* operate("set-end-user", "--key", prefix, "--header", "X-User")
     yield* operate("set-budget", "--key", prefix, "--each-user", "--daily", "1000")

@@ -4,11 +4,11 @@
  */
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { fake as wire } from "../../support/FakeBackend.ts"
 import { call, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { sql } from "../../support/sql.ts"
 
 const budget = 1000
 const clients = 50
@@ -32,9 +32,9 @@ inWorld(layerGateway())(`${clients} clients at the end of a budget`, (test) => {
       const over = counted + bound - left
       const kind = stream ? "streams" : "whole answers"
       test(`when there is ${name}, ${left} left, ${kind}, then one is answered, ${over} tokens over`, function* () {
-        const [backend, registry, sql] = [yield* Fake, yield* Registry, yield* SqlClient.SqlClient]
+        const [backend, registry] = [yield* Fake, yield* Registry]
         const { secret, prefix } = yield* newKey()
-        yield* registry.setBudgets(prefix, { day: budget })
+        yield* registry.changeKey(prefix, { budgetDaily: budget })
         const ask = call("/api/chat", {
           secret,
           body: { model: "m", stream, messages: [{ role: "user", content: prompt }] }

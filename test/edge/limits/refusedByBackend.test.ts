@@ -40,7 +40,7 @@ inWorld(layerGateway({ BREAKER_FAILURES: "1000" }))("a key with 5 requests a min
       test(`when the backend answers ${path} with ${how}, then it is called five times at most`, function* () {
         const [backend, registry] = [yield* Fake, yield* Registry]
         const { secret, prefix } = yield* newKey({ rpm: 5, concurrent: 1 })
-        yield* registry.setBudgets(prefix, { total: 1000 })
+        yield* registry.changeKey(prefix, { budgetTotal: 1000 })
         yield* eventually(call("/api/tags", { secret }), ({ text }) => text.includes("m:latest"))
         backend.always(behaviour)
         const before = backend.requests.length

@@ -76,7 +76,7 @@ inWorld(layerGateway(env))("a request", (test) => {
         test(`when it ends ${name}, then it is charged ${tokens} tokens, once`, function* () {
           const [backend, registry] = [yield* Fake, yield* Registry]
           const { secret, prefix } = yield* newKey({ concurrent: 1 })
-          yield* registry.setBudgets(prefix, { total: budget })
+          yield* registry.changeKey(prefix, { budgetTotal: budget })
           backend.always(behaviour)
           yield* Effect.exit(call("/api/chat", { secret, body: hello({ stream: streamed }) }))
           backend.always(undefined)

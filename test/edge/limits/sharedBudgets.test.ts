@@ -1,10 +1,8 @@
 /** Budgets that several keys share, over two replicas with the same stores: those of a tenant, and those of a rotated key. */
 import { assert } from "@effect/vitest"
 import { Clock, Effect } from "effect"
-import { SqlClient } from "effect/sql"
 import { Registry } from "../../../src/admin/Registry.ts"
 import { tollgateBeside } from "../../cli/inProcess.ts"
-import { fake as wire } from "../../support/FakeBackend.ts"
 import {
   call,
   eventually,
@@ -16,23 +14,12 @@ import {
   otherReplica
 } from "../../support/Gateway.ts"
 import { inWorld } from "../../support/testWith.ts"
+import { answerOf, budgetOf, messageOf } from "./budgets.ts"
+import { sql } from "../../support/sql.ts"
 
 const chat = (secret: string) => call("/api/chat", { secret, body: hello({ stream: false }) })
 
-/** An answer that the backend counts as 100 tokens. */
-const hundred = {
-  does: "stream",
-  lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: 40, eval_count: 60 })]
-} as const
-
-const budgetOf = ({ headers }: { readonly headers: Headers }) => [
-  headers.get("x-budget-scope"),
-  headers.get("x-budget-period"),
-  headers.get("x-budget-tokens-limit"),
-  headers.get("x-budget-tokens-remaining")
-]
-
-const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
+const hundred = answerOf(100)
 
 /** A second key of the tenant. */
 const secondKey = (tenant: string) =>
@@ -65,7 +52,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
   })
 
   test("when a key is rotated, then both keys use one budget and one window, and the budget is set for both", function* () {
-    const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const fake = yield* Fake
     const { prefix, secret } = yield* newKey({ rpm: 20 })
     yield* tollgateBeside("set-budget", "--key", prefix, "--total", "300")
     fake.always(hundred)
@@ -89,7 +76,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
         state: "spent"
       })
     }
-    yield* registry.setBudgets(last.key.prefix, { total: 1000 })
+    yield* registry.changeKey(last.key.prefix, { budgetTotal: 1000 })
     const again = yield* eventually(chat(secret), ({ status }) => status === 200)
     assert.deepStrictEqual(budgetOf(again), ["key", "total", "1000", "600"])
     // Redis may lose the counter at any time: it is the sum of all keys of the account.
@@ -102,8 +89,8 @@ inWorld(layerGateway())("shared budgets", (test) => {
   test("when a budget is used, then show-budget has its state, and the metrics what is left of the tenant's", function* () {
     const [fake, registry] = [yield* Fake, yield* Registry]
     const { prefix, secret, tenant } = yield* newKey()
-    yield* registry.setTenantBudgets(tenant, { day: 1000, total: 5000 })
-    yield* registry.setBudgets(prefix, { total: 1000 })
+    yield* registry.changeTenant(tenant, { budgetDaily: 1000, budgetTotal: 5000 })
+    yield* registry.changeKey(prefix, { budgetTotal: 1000 })
     fake.always(hundred)
     const stateOf = Effect.map(registry.showBudgets(prefix), (states) => states.at(-1)?.state)
     const spend = (requests: number) =>

@@ -1,45 +1,17 @@
 /** Limits and budgets of each end user behind one key, over two replicas with the same stores. */
 import { assert } from "@effect/vitest"
-import { Effect, Layer, Redacted, Schema } from "effect"
-import { SqlClient } from "effect/sql"
+import { Effect } from "effect"
 import { userAccountId } from "../../../src/domain/EndUser.ts"
 import { Meter } from "../../../src/gates/meter/Meter.ts"
-import { layerRedis as layerRedisMeter } from "../../../src/gates/meter/redis/RedisMeter.ts"
-import { layerRedis, Redis } from "../../../src/infra/Redis.ts"
+import { Redis } from "../../../src/infra/Redis.ts"
 import { tollgateBeside } from "../../cli/inProcess.ts"
-import { fake as wire } from "../../support/FakeBackend.ts"
-import {
-  call,
-  eventually,
-  Fake,
-  Gateway,
-  hello,
-  layerGateway,
-  newKey,
-  otherReplica
-} from "../../support/Gateway.ts"
+import { call, eventually, Fake, Gateway, hello, newKey, otherReplica } from "../../support/Gateway.ts"
 import { rawRequest, talk } from "../../support/RawClient.ts"
-import { TestRedis } from "../../support/TestRedis.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
+import { accountOf, answerOf, budgetOf, messageOf, World } from "./budgets.ts"
 
 const header = "X-User"
-
-/** An answer that the backend counts as `tokens`. */
-const answerOf = (tokens: number) =>
-  ({
-    does: "stream",
-    lines: [wire.chat("Hi"), wire.done("chat", { prompt_eval_count: tokens / 2, eval_count: tokens / 2 })]
-  }) as const
-
-const budgetOf = ({ headers }: { readonly headers: Headers }) => [
-  headers.get("x-budget-scope"),
-  headers.get("x-budget-period"),
-  headers.get("x-budget-tokens-limit"),
-  headers.get("x-budget-tokens-remaining")
-]
-
-const messageOf = (answer: { readonly text: string }) => JSON.parse(answer.text).error.message
 
 /** A key whose requests name their users in a header. */
 const keyOfMany = Effect.fnUntraced(function* () {
@@ -56,30 +28,15 @@ const keyOfMany = Effect.fnUntraced(function* () {
   return { ...key, chat, eachUser }
 })
 
-const Row = Schema.Struct({ id: Schema.String, tenant: Schema.String, key: Schema.String })
-const decodeRow = Schema.decodeUnknownEffect(Schema.Tuple([Row]))
-
 /** The live counter of a user, for all time. */
 const counterOf = Effect.fnUntraced(function* (prefix: string, user: string) {
-  const [{ id, key, tenant }] = yield* decodeRow(
-    yield* sql`SELECT id::text, id::text AS key, tenant_id::text AS tenant FROM api_keys WHERE prefix = ${prefix}`
-  )
-  const account = { group: tenant, key, user: userAccountId(id, user) }
-  return (yield* (yield* Meter).snapshot(account, Date.now())).totals.total
+  const account = yield* accountOf(prefix)
+  const owner = { ...account, user: userAccountId(account.key, user) }
+  return (yield* (yield* Meter).snapshot(owner, Date.now())).totals.total
 })
 
 /** As a Redis that lost everything. */
 const loseCounters = Effect.flatMap(Redis, ({ send }) => send("FLUSHDB", []))
-
-/** The gateway, and its counters to look at. */
-const World = layerRedisMeter({ leaseS: 30 }).pipe(
-  Layer.provideMerge(
-    Layer.unwrap(
-      Effect.map(TestRedis, ({ url }) => layerRedis({ url: Redacted.make(url), commandTimeoutMs: 2000 }))
-    )
-  ),
-  Layer.provideMerge(layerGateway())
-)
 
 inWorld(World)("end users of one key", (test) => {
   test("when a user has spent its budget, then every replica refuses it and says why, and the others go on", function* () {
@@ -215,7 +172,7 @@ inWorld(World)("end users of one key", (test) => {
   })
 
   test("when names are hashed, then no store has them, and each person still has an account", function* () {
-    const [fake, sql] = [yield* Fake, yield* SqlClient.SqlClient]
+    const fake = yield* Fake
     const { chat, eachUser, prefix } = yield* keyOfMany()
     yield* eachUser("set-budget", "--total", "100")
     yield* tollgateBeside("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")

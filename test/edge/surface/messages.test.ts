@@ -2,7 +2,7 @@
 import { assert } from "@effect/vitest"
 import { Effect } from "effect"
 import { Registry } from "../../../src/admin/Registry.ts"
-import { auditRow, call, eventually, Fake, layerGateway, newKey } from "../../support/Gateway.ts"
+import { call, Fake, layerGateway, newKey, rowOf } from "../../support/Gateway.ts"
 import { ask, json } from "./asking.ts"
 import { inWorld } from "../../support/testWith.ts"
 import { sql } from "../../support/sql.ts"
@@ -41,8 +41,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
         stop_sequence: null,
         usage: { input_tokens: 7, output_tokens: 3 }
       })
-      const row = yield* eventually(auditRow(id), (found) => found !== undefined)
-      assert.deepInclude(row, { status: 200, tokens_in: 7n, tokens_out: 3n })
+      assert.deepInclude(yield* rowOf(answer), { status: 200, tokens_in: 7n, tokens_out: 3n })
       const rows = yield* sql`SELECT endpoint FROM audit_log WHERE request_id = ${id}::text::uuid`
       assert.deepStrictEqual(rows, [{ endpoint: "/v1/messages" }])
     })
@@ -69,7 +68,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
     test("when it is refused, then the error has the common shape with the type that Anthropic's clients know", function* () {
       const [backend, registry] = [yield* Fake, yield* Registry]
       const spent = yield* newKey()
-      yield* registry.setBudgets(spent.prefix, { day: 5 })
+      yield* registry.changeKey(spent.prefix, { budgetDaily: 5 })
       yield* ask("/v1/messages", message(), { secret: spent.secret })
       const { secret } = yield* newKey()
       const tooLong = message({ system: "x".repeat(262_144) })
@@ -98,8 +97,7 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
         assert.deepStrictEqual(rest, { type: "error" })
         assert.deepInclude(error, { type, code: status })
         assert.strictEqual(answer.headers.get("request-id"), request_id)
-        const row = yield* eventually(auditRow(request_id), (found) => found !== undefined)
-        assert.strictEqual(row?.error_type, audited)
+        assert.strictEqual((yield* rowOf(answer))?.error_type, audited)
       }
       // Claude Code would ask again for minutes, and show nothing.
       for (const [refused] of [refusals[0], refusals[4]])
@@ -119,11 +117,12 @@ inWorld(layerGateway({ EXTRA_SURFACES: "messages", NUM_PREDICT_CAP: "4096" }))(
       const { headers } = yield* call("/api/version", { secret })
       assert.strictEqual(headers.get("x-ratelimit-remaining-requests"), "4")
       assert.strictEqual(headers.get("x-ratelimit-remaining-tokens"), "1000")
-      const row = yield* eventually(
-        auditRow(answer.headers.get("x-request-id")),
-        (found) => found !== undefined
-      )
-      assert.deepInclude(row, { status: 200, tokens_in: 0n, tokens_out: 0n, model: "m:latest" })
+      assert.deepInclude(yield* rowOf(answer), {
+        status: 200,
+        tokens_in: 0n,
+        tokens_out: 0n,
+        model: "m:latest"
+      })
       const other = yield* newKey({ models: ["other"] })
       assert.strictEqual((yield* ask(countTokens, message(), other)).status, 403)
     })

@@ -89,7 +89,7 @@ inWorld(layerGateway(everything))("the route table", (test) => {
     test(`when ${name} answers, then openapi.json describes its status, headers, type and shape`, function* () {
       const registry = yield* Registry
       const { prefix, secret } = yield* newKey({ rpm: 5 })
-      yield* registry.setBudgets(prefix, { day: 1_000_000 })
+      yield* registry.changeKey(prefix, { budgetDaily: 1_000_000 })
       for (const body of variants(route)) {
         const answer = yield* ask(route, secret, body)
         assert.strictEqual(answer.status, 200)

@@ -8,7 +8,7 @@ import { Data, Effect, Schema } from "effect"
 import { fake, makeFakeBackend } from "../FakeBackend.ts"
 import { makeGatewayProcess } from "../GatewayProcess.ts"
 import { eventually } from "../wait.ts"
-import { posting } from "../posting.ts"
+import { ask } from "../posting.ts"
 
 const Called = Schema.Struct({ name: Schema.String, line: Schema.Finite, file: Schema.String })
 const Calls = Schema.fromJsonString(Schema.Union([Schema.Literal("recording"), Schema.Array(Called)]))
@@ -79,12 +79,10 @@ export const tellStory = Effect.fnUntraced(function* (
   const tenant = `t-${randomUUID()}`
   yield* tollgate("create-tenant", "--name", tenant, "--allow-all-models")
   const secret = yield* tollgate("create-key", "--tenant", tenant, "--name", "k")
-  const chat = Effect.promise(() =>
-    fetch(
-      `${gateway.url}/api/chat`,
-      posting(secret, { model: "m", messages: [{ role: "user", content: "Count to five" }] })
-    ).then((answer) => answer.text())
-  )
+  const chat = ask(`${gateway.url}/api/chat`, {
+    secret,
+    body: { model: "m", messages: [{ role: "user", content: "Count to five" }] }
+  })
   const signalled = Effect.gen(function* () {
     rmSync(file, { force: true })
     gateway.signal("SIGUSR2")
@@ -94,12 +92,12 @@ export const tellStory = Effect.fnUntraced(function* (
     )
     return yield* Schema.decodeEffect(Calls)(readFileSync(file, "utf8"))
   })
-  yield* eventually(chat, (text) => text.includes('"done":true'))
+  yield* eventually(chat, ({ text }) => text.includes('"done":true'))
   yield* Effect.repeat(chat, { times: 5 })
   const stories: Array<Story> = []
   while (stories.length < rounds) {
     yield* signalled
-    const text = yield* chat
+    const { text } = yield* chat
     // What ends a request comes a moment after the last byte.
     yield* Effect.sleep("20 millis")
     const calls = yield* signalled

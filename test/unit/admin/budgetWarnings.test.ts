@@ -88,8 +88,8 @@ test("when budgets of a key and its tenant are used, then each threshold is post
   const [receiver, registry] = [yield* makeReceiver, yield* Registry]
   yield* registry.createTenant({ name: "acme" })
   const { prefix } = yield* newKey("acme", "anna")
-  yield* registry.setBudgets(prefix, { day: 1000, total: 1_000_000 })
-  yield* registry.setTenantBudgets("acme", { week: 900 })
+  yield* registry.changeKey(prefix, { budgetDaily: 1000, budgetTotal: 1_000_000 })
+  yield* registry.changeTenant("acme", { budgetWeekly: 900 })
   const gateways = [yield* gateway(receiver.url), yield* gateway(receiver.url)]
   const seen = () =>
     receiver
@@ -135,16 +135,16 @@ test("when a budget is changed after its warning, then it is warned of anew only
       .slice(-1)
       .map(({ budget, percent }) => `${receiver.posted.length}: ${percent} % of ${budget}`)
   )
-  yield* registry.setBudgets(prefix, { day: 1000 })
+  yield* registry.changeKey(prefix, { budgetDaily: 1000 })
   yield* spend(prefix, 850)
   assert.deepStrictEqual(yield* seen, ["1: 85 % of 1000"])
-  yield* registry.setBudgets(prefix, { day: 2000 })
+  yield* registry.changeKey(prefix, { budgetDaily: 2000 })
   assert.deepStrictEqual(yield* seen, ["1: 85 % of 1000"])
   yield* spend(prefix, 850)
   assert.deepStrictEqual(yield* seen, ["2: 85 % of 2000"])
-  yield* registry.setBudgets(prefix, { day: 1000 })
+  yield* registry.changeKey(prefix, { budgetDaily: 1000 })
   assert.deepStrictEqual(yield* seen, ["3: 170 % of 1000"])
-  yield* registry.setBudgets(prefix, { day: 2000 })
+  yield* registry.changeKey(prefix, { budgetDaily: 2000 })
   assert.deepStrictEqual(yield* seen, ["3: 170 % of 1000"])
   yield* registry.addBudget(prefix, { tokens: 1000, until: { inMs: 3_600_000 } })
   yield* spend(prefix, 600)
@@ -193,7 +193,7 @@ test("when keys share an account, then it is warned of once, by the name of the 
   const [receiver, registry] = [yield* makeReceiver, yield* Registry]
   yield* registry.createTenant({ name: "acme" })
   const old = yield* newKey("acme", "anna")
-  yield* registry.setBudgets(old.prefix, { month: 100, total: 1000 })
+  yield* registry.changeKey(old.prefix, { budgetMonthly: 100, budgetTotal: 1000 })
   const { key } = yield* registry.rotateKey(old.prefix, undefined)
   yield* spend(old.prefix, 720, `${today} - 400`)
   yield* spend(old.prefix, 40)
@@ -220,11 +220,11 @@ test("when nobody can use a budget, then nobody is warned of it", function* () {
     yield* newKey("off", "k")
   ]
   for (const { prefix } of [revoked, disabled, past, ofOff]) {
-    yield* registry.setBudgets(prefix, { day: 10 })
+    yield* registry.changeKey(prefix, { budgetDaily: 10 })
     yield* spend(prefix, 10, prefix === past.prefix ? `${today} - 2` : today)
   }
-  yield* registry.setBudgets(blocked.prefix, { total: 0 })
-  yield* registry.setTenantBudgets("off", { day: 10 })
+  yield* registry.changeKey(blocked.prefix, { budgetTotal: 0 })
+  yield* registry.changeTenant("off", { budgetDaily: 10 })
   yield* registry.revokeKey(revoked.prefix)
   yield* registry.setKeyEnabled(disabled.prefix, false)
   yield* registry.setTenantEnabled("off", false)
@@ -252,7 +252,7 @@ test("when a period has ended less than an hour ago, then what was used of it is
   const yesterday = calendar.dayAt(midnight - 1)
   yield* registry.createTenant({ name: "acme" })
   const [{ prefix }, before] = [yield* newKey("acme", "anna"), yield* newKey("acme", "before")]
-  for (const key of [prefix, before.prefix]) yield* registry.setBudgets(key, { day: 1000 })
+  for (const key of [prefix, before.prefix]) yield* registry.changeKey(key, { budgetDaily: 1000 })
   yield* spend(prefix, 900, `'${yesterday.date}'::date`)
   yield* spend(before.prefix, 900, `'${yesterday.date}'::date - 1`)
   yield* Effect.provideService(gateway(receiver.url), TimeZone, calendar)
@@ -268,7 +268,7 @@ const spentKey = Effect.gen(function* () {
   const registry = yield* Registry
   yield* registry.createTenant({ name: "acme" })
   const { prefix } = yield* newKey("acme", "anna")
-  yield* registry.setBudgets(prefix, { day: 10 })
+  yield* registry.changeKey(prefix, { budgetDaily: 10 })
   yield* spend(prefix, 10)
 })
 

@@ -36,8 +36,9 @@ test("when a column of a row holds any text, then the row has that text in that 
   assert.deepInclude(row, filled(log))
 })
 
-it.live("when a statement of the audit runs again and again, then Postgres does not plan it each time", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerTestPostgres({ maxConnections: 1 }))(
+  "when a statement of the audit runs again and again, then Postgres does not plan it each time",
+  function* () {
     const pg = yield* PgClient.PgClient
     const [open, write] = [insertIntents(pg, 30), writeRows(pg)]
     for (let n = 0; n < 24; n += 1) {
@@ -56,5 +57,5 @@ it.live("when a statement of the audit runs again and again, then Postgres does 
       [24, 48]
     )
     for (const { custom } of plans) assert.isAtMost(custom, 5)
-  }).pipe(Effect.provide(layerTestPostgres({ maxConnections: 1 })))
+  }
 )

@@ -11,21 +11,23 @@ import { type Behaviour, fake, type FakeBackend, makeFakeBackend } from "../../s
 import { callOf, permitFor } from "../../support/permits.ts"
 import type { Steps } from "../../support/testWith.ts"
 
+/** Patient: a busy machine is no failure. A test of a limit sets its own. */
+export const layerPatient = (url: string, options: Partial<OllamaOptions> = {}) =>
+  layerOllama({
+    url: new URL(url),
+    connectTimeoutMs: 60_000,
+    firstByteTimeoutMs: 60_000,
+    idleTimeoutMs: 60_000,
+    ...options
+  }).pipe(Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]))
+
 export const withBackend = <A, E>(
   test: (fakeBackend: FakeBackend) => Effect.Effect<A, E, Backend | Scope.Scope>,
   options: Partial<OllamaOptions> = {}
 ) =>
   Effect.gen(function* () {
     const backend = yield* makeFakeBackend
-    const layer = layerOllama({
-      url: new URL(backend.url),
-      // Patient: a busy machine is no failure. A test of a limit sets its own.
-      connectTimeoutMs: 60_000,
-      firstByteTimeoutMs: 60_000,
-      idleTimeoutMs: 60_000,
-      connections: 8,
-      ...options
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 1000, openMs: 1000 }), Drain.layer]))
+    const layer = layerPatient(backend.url, { connections: 8, ...options })
     return yield* Effect.provide(Effect.scoped(test(backend)), layer)
   })
 

@@ -1,17 +1,15 @@
 import { uncounted } from "../../../src/memory/MemoryLedger.ts"
 import { assert, it } from "@effect/vitest"
-import { Effect, Layer, Stream, Struct } from "effect"
+import { Effect, Stream, Struct } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../src/backend/Backend.ts"
-import { layerCircuitBreaker } from "../../../src/backend/CircuitBreaker.ts"
 import { makeDemoBackend } from "../../../src/backend/demo/DemoBackend.ts"
 import { replyTo } from "../../../src/backend/demo/answers.ts"
 import { ideas } from "../../../src/backend/demo/ideas.ts"
-import { layerOllama } from "../../../src/backend/ollama/client.ts"
 import { makePage } from "../../../src/http/playground.ts"
-import { Drain } from "../../../src/infra/Drain.ts"
 import { callOf, permitFor } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
+import { layerPatient } from "./calls.ts"
 
 const post = (url: string, body: object) =>
   Effect.promise(async (signal) => {
@@ -25,12 +23,6 @@ const test = testWith(it.live)
 describe("the demo backend", () => {
   test("when it is used as a backend, then it lists models, streams words with exact counts, and keeps to the bound", function* () {
     const demo = yield* makeDemoBackend
-    const layer = layerOllama({
-      url: new URL(demo.url),
-      connectTimeoutMs: 1000,
-      firstByteTimeoutMs: 2000,
-      idleTimeoutMs: 2000
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
     yield* Effect.gen(function* () {
       const backend = yield* Backend
       yield* backend.ping
@@ -60,7 +52,7 @@ describe("the demo backend", () => {
       assert.deepInclude(shown, { capabilities: ["completion"] })
       assert.strictEqual(cut.length, 4)
       assert.deepInclude(cut.at(-1), { doneReason: "length", evalCount: 3 })
-    }).pipe(Effect.scoped, Effect.provide(layer))
+    }).pipe(Effect.scoped, Effect.provide(layerPatient(demo.url)))
   })
 
   test("when a request is not streamed or not allowed, then it answers as the real server does", function* () {

@@ -70,18 +70,17 @@ test("when limits are shown without asking the store, then they are a second old
   assert.strictEqual(freeWork.headroom("key"), headroom, "the others go on with what there is")
 })
 
-it.effect(
+testWith(it.effect, FreeWork.layer({ perSecond: 10, burst: 20 }))(
   "when all keys of a tenant have used as much as three may, then the others are refused as well",
-  () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* ask(100, "tenant/a"), 20)
-      assert.strictEqual(yield* ask(100, "tenant/b"), 20)
-      assert.strictEqual(yield* ask(100, "tenant/c"), 20)
-      assert.strictEqual(yield* ask(100, "tenant/d"), 0)
-      assert.strictEqual(yield* ask(100, "other"), 20, "another tenant has its own")
-      yield* TestClock.adjust("1 second")
-      assert.strictEqual((yield* ask(100, "tenant/d")) + (yield* ask(100, "tenant/e")), 30)
-    }).pipe(Effect.provide(FreeWork.layer({ perSecond: 10, burst: 20 })))
+  function* () {
+    assert.strictEqual(yield* ask(100, "tenant/a"), 20)
+    assert.strictEqual(yield* ask(100, "tenant/b"), 20)
+    assert.strictEqual(yield* ask(100, "tenant/c"), 20)
+    assert.strictEqual(yield* ask(100, "tenant/d"), 0)
+    assert.strictEqual(yield* ask(100, "other"), 20, "another tenant has its own")
+    yield* TestClock.adjust("1 second")
+    assert.strictEqual((yield* ask(100, "tenant/d")) + (yield* ask(100, "tenant/e")), 30)
+  }
 )
 
 test("when a refusal is delayed, then by a second, and when more of a key wait than may, then the next is closed", function* () {

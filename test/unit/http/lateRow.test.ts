@@ -5,20 +5,18 @@ import { HttpServer } from "effect/http"
 import { AuditMemory } from "../../support/twins/Audit.ts"
 import { layerMemory as layerBackend, replyWith } from "../../support/twins/Backend.ts"
 import { BackendFailed } from "../../../src/domain/Errors.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { layerInMemory } from "../../support/inMemory.ts"
+import { layerInMemory, memoryKey } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
-import { posting } from "../../support/posting.ts"
+import { ask } from "../../support/posting.ts"
 
 const test = testWith(it.live)
 
 test("when the audit is down and the model server breaks off, then the client reads that the service is unavailable", function* () {
-  const [keys, key] = [makeKeys(), memoryKey({})]
-  keys.add(key)
+  const key = memoryKey({})
   const services = yield* Layer.build(
     layerInMemory({
-      keyStore: keys.layer,
+      keys: [key],
       backend: layerBackend({
         models: Effect.succeed([modelNamed("m:latest")]),
         reply: () =>
@@ -35,9 +33,9 @@ test("when the audit is down and the model server breaks off, then the client re
   )
   const takeDown: Effect.Effect<void> = Effect.suspend(() => Context.get(services, AuditMemory).setDown(true))
   const { address } = Context.get(services, HttpServer.HttpServer)
-  const text = yield* Effect.promise(async () => {
-    const chat = posting(key.secret, { model: "m", messages: [{ role: "user", content: "hi" }] })
-    return (await fetch(new URL("/api/chat", HttpServer.formatAddress(address)), chat)).text()
+  const { text } = yield* ask(`${HttpServer.formatAddress(address)}/api/chat`, {
+    secret: key.secret,
+    body: { model: "m", messages: [{ role: "user", content: "hi" }] }
   })
   const lines = text.trim().split("\n")
   assert.include(lines[0], '"content":"a"')

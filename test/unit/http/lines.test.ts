@@ -10,6 +10,7 @@ import { extraSurfaces } from "../../../src/domain/Surface.ts"
 import { type Route, routes } from "../../../src/http/routes.ts"
 import { layerInMemory, memoryKey } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
+import { ask } from "../../support/posting.ts"
 import { sourcesIn, usesOf } from "../../support/sources.ts"
 import { testWith } from "../../support/testWith.ts"
 import { layerMemory as layerBackend } from "../../support/twins/Backend.ts"
@@ -120,30 +121,24 @@ testWith(it.live)(
       server: { extraSurfaces: new Set(extraSurfaces), playground: true }
     })
     const { address } = Context.get(yield* Layer.build(gateway), HttpServer.HttpServer)
-    const ask = (route: Route, sent: unknown) =>
-      Effect.promise(async () => {
-        const response = await fetch(
-          new URL(route.path.replace("{id}", "m"), HttpServer.formatAddress(address)),
-          {
-            method: route.method,
-            headers: { authorization: `Bearer ${key.secret}`, "content-type": "application/json" },
-            ...(route.method === "POST" ? { body: JSON.stringify(sent) } : {})
-          }
-        )
-        return { status: response.status, text: await response.text() }
+    const answerTo = ({ method, path }: Route, sent: unknown) =>
+      ask(new URL(path.replace("{id}", "m"), HttpServer.formatAddress(address)), {
+        secret: key.secret,
+        body: method === "POST" ? sent : undefined
       })
     const refused: Array<string> = []
     for (const route of routes) {
       if (route.handler === "operations") continue
       for (const stream of [true, false]) {
-        const { status, text } = yield* ask(route, { ...bodyOf(route.path, "m"), stream })
+        const { status, text } = yield* answerTo(route, { ...bodyOf(route.path, "m"), stream })
         assert.strictEqual(status, 200, `${route.path} ${text}`)
         const said = textsOf(text)
         const isOdd = route.handler === "generate" || ["/api/show", "/api/tags"].includes(route.path)
         assert.strictEqual(said.includes(odd), isOdd, route.path)
       }
       const type = route.path.startsWith("/v1/messages") ? "custom" : "function"
-      const { status, text } = yield* ask(route, { ...bodyOf(route.path, "m"), tools: [{ ...tool, type }] })
+      const tools = [{ ...tool, type }]
+      const { status, text } = yield* answerTo(route, { ...bodyOf(route.path, "m"), tools })
       if (status === 400 && textsOf(text).some((said) => said.includes(odd))) refused.push(route.path)
     }
     assert.sameMembers(refused, [

@@ -11,8 +11,7 @@ import { layerFromStore, layerNone } from "../../../src/gates/queue/fromStore.ts
 import { layerMemory } from "../../../src/gates/queue/memory.ts"
 import { routes, type Route } from "../../../src/http/routes.ts"
 import { ClientTimeouts } from "../../../src/http/server/ClientTimeouts.ts"
-import { makeMemory as makeKeys, memoryKey } from "../../support/twins/KeyStore.ts"
-import { type InMemoryOptions, layerInMemory } from "../../support/inMemory.ts"
+import { type InMemoryOptions, layerInMemory, memoryKey } from "../../support/inMemory.ts"
 import { modelNamed } from "../../support/permits.ts"
 import { testWith } from "../../support/testWith.ts"
 
@@ -31,10 +30,9 @@ const timeouts = ClientTimeouts.defaultValue()
 /** A gateway before a model that begins when the test says so. */
 const late = Effect.fnUntraced(function* (silence = 5, queue: InMemoryOptions["queue"] = layerNone) {
   const begun = yield* Deferred.make<Stream.Stream<Frame, BackendFailed>, BackendFailed>()
-  const [keys, key] = [makeKeys(), memoryKey({})]
-  keys.add(key)
+  const key = memoryKey({})
   const gateway = layerInMemory({
-    keyStore: keys.layer,
+    keys: [key],
     backend: layerBackend({
       models: Effect.succeed([modelNamed("m:latest")]),
       reply: () => Deferred.await(begun)

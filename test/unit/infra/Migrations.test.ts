@@ -95,8 +95,9 @@ test("when an operator looks up one key, then the rows of others are not read", 
   }
 })
 
-it.live("when the database is down, then the client is built and a query fails in time", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerTestDatabase)(
+  "when the database is down, then the client is built and a query fails in time",
+  function* () {
     const { socket } = yield* TestDatabase
     const nowhere = layerPostgres({
       url: { ...socket, path: `${socket.path}.none` },
@@ -104,5 +105,5 @@ it.live("when the database is down, then the client is built and a query fails i
     })
     const failed = yield* Effect.flip(assertSchema.pipe(Effect.provide(nowhere)))
     assert.strictEqual(failed._tag, "MigrationFailed")
-  }).pipe(Effect.provide(layerTestDatabase))
+  }
 )

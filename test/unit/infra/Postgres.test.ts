@@ -30,8 +30,9 @@ test("when a plan without an index is expensive, then it is still not compiled",
   assert.deepStrictEqual(yield* sql`SHOW jit`, [{ jit: "off" }])
 })
 
-it.live("when the URL names the folder of a socket, then no connection goes over the network", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerPrivatePostgres({ maxConnections: 1 }))(
+  "when the URL names the folder of a socket, then no connection goes over the network",
+  function* () {
     const cluster = yield* TestCluster
     const url = new URL(Redacted.value(cluster.url("postgres")))
     url.searchParams.set("host", path.dirname(cluster.socketPath))
@@ -40,7 +41,7 @@ it.live("when the URL names the folder of a socket, then no connection goes over
     const byNetwork = Layer.fresh(layerPostgres({ url: cluster.url("postgres"), maxConnections: 1 }))
     assert.deepStrictEqual(yield* Effect.provide(address, bySocket), [{ from: "socket" }])
     assert.deepStrictEqual(yield* Effect.provide(address, byNetwork), [{ from: "127.0.0.1" }])
-  }).pipe(Effect.scoped, Effect.provide(layerPrivatePostgres({ maxConnections: 1 })))
+  }
 )
 
 test("when it is probed by a write, then the log has it, a disk had room, nothing stays, and no setting changes", function* () {

@@ -28,16 +28,15 @@ test("when the server has forgotten a script, then it is loaded again", function
   assert.strictEqual(yield* add(["n"], [3]), 5)
 })
 
-it.live(
+testWith(it.live, shared)(
   "when a command is refused or not answered, then the two errors differ, and neither is a defect",
-  () =>
-    Effect.gen(function* () {
-      yield* ready
-      const redis = yield* Redis
-      yield* redis.send("SET", ["word", "x"])
-      const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
-      assert.match(String(refused.cause), /not an integer/)
-    }).pipe(Effect.provide(shared))
+  function* () {
+    yield* ready
+    const redis = yield* Redis
+    yield* redis.send("SET", ["word", "x"])
+    const refused = yield* Effect.flip(redis.send("INCR", ["word"]))
+    assert.match(String(refused.cause), /not an integer/)
+  }
 )
 
 test("when the server is gone, then commands fail at once, none is queued, and the client reconnects by itself", function* () {
@@ -65,18 +64,16 @@ test("when the server is frozen, then a command fails in time and is never sent 
   assert.isAtMost(Number(yield* redis.send("GET", ["n"])), 1)
 })
 
-it.live("when there is no server, then the client is built", () =>
-  Effect.gen(function* () {
-    const server = yield* TestRedisServer
-    yield* server.kill
-    yield* Effect.gen(function* () {
-      const redis = yield* Redis
-      yield* Effect.flip(redis.send("PING", []))
-      yield* server.start
-      yield* ready
-    }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
-  }).pipe(Effect.provide(layerPrivateRedis()))
-)
+testWith(it.live, layerPrivateRedis())("when there is no server, then the client is built", function* () {
+  const server = yield* TestRedisServer
+  yield* server.kill
+  yield* Effect.gen(function* () {
+    const redis = yield* Redis
+    yield* Effect.flip(redis.send("PING", []))
+    yield* server.start
+    yield* ready
+  }).pipe(Effect.provide(layerRedis({ url: Redacted.make(server.url) })))
+})
 
 /** Looks at the counter `n` until it is `count`, twice: whoever was answered in between has its answer. */
 const looker = `
@@ -106,8 +103,9 @@ const busyUntil = (url: string, count: number) =>
     while (performance.now() < until);
   })
 
-it.live("when this process was too busy to write or read, then a command is not taken for unanswered", () =>
-  Effect.gen(function* () {
+testWith(it.live, shared)(
+  "when this process was too busy to write or read, then a command is not taken for unanswered",
+  function* () {
     yield* ready
     const redis = yield* Redis
     const { url } = yield* TestRedis
@@ -123,5 +121,5 @@ it.live("when this process was too busy to write or read, then a command is not 
       concurrency: 3
     })
     assert.isNotEmpty((yield* asked)[0].version, "what the server says of itself")
-  }).pipe(Effect.provide(shared))
+  }
 )

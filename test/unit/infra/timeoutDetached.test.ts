@@ -39,8 +39,9 @@ test("when the deadline passes or the caller leaves, then the work is stopped", 
   assert.strictEqual(stopped, 2)
 })
 
-it.live("when Postgres is frozen, then a query fails in time", () =>
-  Effect.gen(function* () {
+testWith(it.live, layerPrivatePostgres())(
+  "when Postgres is frozen, then a query fails in time",
+  function* () {
     const cluster = yield* TestCluster
     yield* sql`SELECT 1`
     yield* cluster.pause
@@ -48,7 +49,7 @@ it.live("when Postgres is frozen, then a query fails in time", () =>
     yield* Effect.flip(timeoutDetached("300 millis")(sql`SELECT 1`))
     assert.isBelow(before(), atMost(1500))
     yield* cluster.resume
-  }).pipe(Effect.provide(layerPrivatePostgres()))
+  }
 )
 
 test("when this process was too busy to look before the deadline, then a result that had come in time counts", function* () {

@@ -106,38 +106,33 @@ test("when metrics are shown, then first frames, revocations and the process are
   assert.isNotEmpty(yield* linesOf("process_resident_memory_bytes"))
 })
 
-it.effect("when the breaker changes its state, then the gauges show it, and the keys of their own", () =>
-  Effect.gen(function* () {
-    const breaker = yield* CircuitBreaker
-    const failing = (verdict: Verdict) =>
-      Effect.ignore(
-        guarded(
-          breaker,
-          { keyId: "k", keyPrefix: "tg_k", tenantId: "t", tenantName: "t" },
-          Effect.fail("down"),
-          () => verdict
-        )
-      )
-    const figures = Effect.all([linesOf("tollgate_breaker_state"), linesOf("tollgate_breaker_open_keys")])
-    const shows = (state: number, keys: number) => [
-      [`tollgate_breaker_state ${state}`],
-      [`tollgate_breaker_open_keys ${keys}`]
-    ]
-    assert.deepStrictEqual(yield* figures, shows(0, 0))
-    yield* failing("failure")
-    assert.deepStrictEqual(yield* figures, shows(0, 1))
-    yield* TestClock.adjust("30 seconds")
-    yield* failing("outage")
-    assert.deepStrictEqual(yield* figures, shows(2, 0))
-    yield* TestClock.adjust("30 seconds")
-    assert.deepStrictEqual(yield* figures, shows(1, 0))
-  }).pipe(
-    Effect.provide(
-      layerBackendGauges.pipe(
-        Layer.provideMerge(
-          Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 }))
-        )
+testWith(
+  it.effect,
+  layerBackendGauges.pipe(
+    Layer.provideMerge(Layer.merge(Layer.fresh(layer), layerCircuitBreaker({ failures: 1, openMs: 30_000 })))
+  )
+)("when the breaker changes its state, then the gauges show it, and the keys of their own", function* () {
+  const breaker = yield* CircuitBreaker
+  const failing = (verdict: Verdict) =>
+    Effect.ignore(
+      guarded(
+        breaker,
+        { keyId: "k", keyPrefix: "tg_k", tenantId: "t", tenantName: "t" },
+        Effect.fail("down"),
+        () => verdict
       )
     )
-  )
-)
+  const figures = Effect.all([linesOf("tollgate_breaker_state"), linesOf("tollgate_breaker_open_keys")])
+  const shows = (state: number, keys: number) => [
+    [`tollgate_breaker_state ${state}`],
+    [`tollgate_breaker_open_keys ${keys}`]
+  ]
+  assert.deepStrictEqual(yield* figures, shows(0, 0))
+  yield* failing("failure")
+  assert.deepStrictEqual(yield* figures, shows(0, 1))
+  yield* TestClock.adjust("30 seconds")
+  yield* failing("outage")
+  assert.deepStrictEqual(yield* figures, shows(2, 0))
+  yield* TestClock.adjust("30 seconds")
+  assert.deepStrictEqual(yield* figures, shows(1, 0))
+})

@@ -33,16 +33,14 @@ test("when shared rows of refusals are written, then the loop that writes them i
   assert.deepStrictEqual(traced, [false])
 })
 
-it.effect("when a settlement is delivered later, then the delivery is not traced", () =>
-  Effect.gen(function* () {
+testWith(it.effect, SettlementQueue.layer({ drainMs: 0 }).pipe(Layer.provide(Metrics.layer)))(
+  "when a settlement is delivered later, then the delivery is not traced",
+  function* () {
     const traced: Array<boolean> = []
     const queue = yield* SettlementQueue
     const deliver = Effect.map(References.TracerEnabled, (enabled) => void traced.push(enabled))
     yield* inRequest(queue.retry("a delivery", deliver))
     yield* TestClock.adjust("1 second")
     assert.deepStrictEqual(traced, [false])
-  }).pipe(
-    Effect.scoped,
-    Effect.provide(SettlementQueue.layer({ drainMs: 0 }).pipe(Layer.provide(Metrics.layer)))
-  )
+  }
 )

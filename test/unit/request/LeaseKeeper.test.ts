@@ -63,8 +63,12 @@ for (const [store, layer] of Object.entries(stores)) {
   }
 }
 
-it.effect("when a reservation was requested a lease ago, then its lease may have ended, and not before", () =>
-  Effect.gen(function* () {
+testWith(
+  it.effect,
+  stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer))
+)(
+  "when a reservation was requested a lease ago, then its lease may have ended, and not before",
+  function* () {
     const [{ lapsed, now }, { step }] = [yield* LeaseKeeper, yield* WallClock]
     const since = now()
     yield* step(hourMs)
@@ -73,9 +77,5 @@ it.effect("when a reservation was requested a lease ago, then its lease may have
     yield* step(-hourMs)
     yield* TestClock.adjust(1)
     assert.isTrue(lapsed(since))
-  }).pipe(
-    Effect.provide(
-      stores["another clock"].pipe(Layer.provideMerge(layerAudit), Layer.provideMerge(WallClock.layer))
-    )
-  )
+  }
 )

@@ -1,14 +1,22 @@
 import { assert, it } from "@effect/vitest"
-import { Duration, Effect, Fiber, Layer, Logger, Stream } from "effect"
+import { Duration, Effect, Fiber, Logger, Stream } from "effect"
 import { describe } from "vitest"
 import { Backend } from "../../../../src/backend/Backend.ts"
-import { layerCircuitBreaker } from "../../../../src/backend/CircuitBreaker.ts"
-import { layerOllama } from "../../../../src/backend/ollama/client.ts"
 import { verdictOf } from "../../../../src/backend/errors.ts"
-import { Drain } from "../../../../src/infra/Drain.ts"
 import { fake } from "../../../support/FakeBackend.ts"
 import { callOf } from "../../../support/permits.ts"
-import { failure, forward, generate, named, run, stream, test, texts, withBackend } from "../calls.ts"
+import {
+  failure,
+  forward,
+  generate,
+  layerPatient,
+  named,
+  run,
+  stream,
+  test,
+  texts,
+  withBackend
+} from "../calls.ts"
 import { ownTimeMs, atMost } from "../../../support/wait.ts"
 
 describe("a model server that hangs", () => {
@@ -114,13 +122,7 @@ describe("what the backend is sent", () => {
   })
 
   test("when the backend's address has a path, then the call goes below it", function* (backend) {
-    const layer = layerOllama({
-      url: new URL(`${backend.url}/gpu-1/`),
-      connectTimeoutMs: 1000,
-      firstByteTimeoutMs: 1000,
-      idleTimeoutMs: 1000
-    }).pipe(Layer.provide([layerCircuitBreaker({ failures: 5, openMs: 1000 }), Drain.layer]))
-    yield* Effect.provide(run(), layer)
+    yield* Effect.provide(run(), layerPatient(`${backend.url}/gpu-1/`))
     assert.strictEqual(backend.requests[0]?.path, "/gpu-1/api/chat")
   })
 

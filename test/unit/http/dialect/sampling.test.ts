@@ -16,16 +16,23 @@ it("when there is a sampling option, then outputPlan.ts says whether it makes a 
   )
 })
 
-it("when a request names what would load the model anew or pin it, then on no surface anything of it is sent", () => {
+it("when a request names what would load the model anew, pin it or leak, or what nobody knows, then on no surface anything of it is sent", () => {
   const unwanted = { num_ctx: 8192, num_gpu: 1, num_batch: 9, main_gpu: 1, use_mmap: false, num_thread: 3 }
+  const unknown = {
+    MODEL: "other",
+    _debug_render_only: true,
+    api_base: "http://evil",
+    made_up: { deep: true }
+  }
   const body = {
     model: "m",
     max_tokens: 9,
     messages: [{ role: "user", content: "hi" }],
     input: "hi",
     keep_alive: -1,
-    options: unwanted,
-    ...unwanted
+    options: { ...unwanted, ...unknown },
+    ...unwanted,
+    ...unknown
   }
   for (const route of routes) {
     if (!("dialect" in route) || route.handler === "show") continue
@@ -35,7 +42,7 @@ it("when a request names what would load the model anew or pin it, then on no su
       ...(route.path === "/v1/responses" ? {} : { prompt: "hi" })
     })
     assert.deepStrictEqual(options, {}, route.path)
-    for (const name of [...Object.keys(unwanted), "keep_alive", "options"])
+    for (const name of [...Object.keys({ ...unwanted, ...unknown }), "keep_alive", "options"])
       assert.notProperty(sent, name, route.path)
   }
 })

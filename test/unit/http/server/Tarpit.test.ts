@@ -92,27 +92,27 @@ const rows = Effect.fnUntraced(function* (count: number, address: string) {
   return came(fibers)
 })
 
-it.effect(
+testWith(it.effect, scarce)(
   "when an address is refused more often than it has rows, then the others have none of their own",
-  () =>
-    Effect.gen(function* () {
-      assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
-      assert.strictEqual(yield* rows(50, "192.0.2.1"), 0)
-      assert.strictEqual(yield* rows(5, "2001:db8::1"), 3, "another address has its own")
-      assert.strictEqual(yield* rows(5, "2001:db8::2"), 0, "all of a /64 have the same")
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
-    }).pipe(Effect.provide(scarce))
+  function* () {
+    assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
+    assert.strictEqual(yield* rows(50, "192.0.2.1"), 0)
+    assert.strictEqual(yield* rows(5, "2001:db8::1"), 3, "another address has its own")
+    assert.strictEqual(yield* rows(5, "2001:db8::2"), 0, "all of a /64 have the same")
+    yield* TestClock.adjust("1 minute")
+    assert.strictEqual(yield* rows(50, "192.0.2.1"), 3)
+  }
 )
 
-it.effect("when many addresses are refused, then all together have ten times the rows of one", () =>
-  Effect.gen(function* () {
+testWith(it.effect, scarce)(
+  "when many addresses are refused, then all together have ten times the rows of one",
+  function* () {
     let own = 0
     for (let n = 0; n < 50; n += 1) own += yield* rows(2, `192.0.2.${n}`)
     // And what fifty seconds brought.
     assert.isAtMost(own, 30 + 25)
     assert.isAtLeast(own, 50)
-  }).pipe(Effect.provide(scarce))
+  }
 )
 
 test("when a client had left before its request was read, then it takes no turn and has no row of its own", function* () {

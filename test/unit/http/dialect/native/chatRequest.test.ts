@@ -87,29 +87,6 @@ describe("POST /api/chat, the request", () => {
     assert.notProperty(accepted(chat({ format: "" })).body, "format")
   })
 
-  it("when a field could leak, pin or reload the model, then it is left out", () => {
-    const request = accepted(
-      chat({
-        _debug_render_only: true,
-        keep_alive: -1,
-        shift: false,
-        MODEL: "other",
-        unknown: { deep: true },
-        options: {
-          num_ctx: 1e6,
-          num_gpu: 0,
-          num_thread: 64,
-          num_batch: 1,
-          use_mmap: true,
-          top_k: 3,
-          made_up: 1
-        }
-      })
-    )
-    assert.deepStrictEqual(Object.keys(request.body), ["messages"])
-    assert.deepStrictEqual(request.options, { top_k: 3 })
-  })
-
   it("when num_ctx is given, then it is one of three steps where the operator allows it, and else left out", () => {
     const sent = (numCtxCap: number, num_ctx: number) =>
       decoding(nativeChat, { numCtxCap }).accepted(chat({ options: { num_ctx } })).options

@@ -79,26 +79,6 @@ describe("POST /v1/chat/completions, the request", () => {
     )
   })
 
-  it("when fields have no meaning here, or are native ones, then they are ignored", () => {
-    const request = accepted(
-      chat({
-        user: "u",
-        store: true,
-        logit_bias: {},
-        service_tier: "auto",
-        stream_options: { include_usage: true },
-        keep_alive: -1,
-        options: { num_ctx: 9 },
-        _debug_render_only: true,
-        api_base: "http://evil",
-        n: 1,
-        stop: null
-      })
-    )
-    assert.deepStrictEqual(request.body, { messages: [user] })
-    assert.deepStrictEqual(request.options, {})
-  })
-
   it("when sampling and formats are given, then they are written in the backend's names", () => {
     const schema = { type: "object", properties: { a: { type: "string" } } }
     const request = accepted(
