@@ -80,6 +80,22 @@ export const totals = (name: string, layer: () => Layer.Layer<Meter | Wipe>): vo
       assert.deepStrictEqual(yield* retry({ week: 5, month: 5 }), ["week", 43_200 + 6 * 86_400])
     })
 
+    test("when one command ends a request twice, then the second answer has what the first one left of an extra budget", function* () {
+      const meter = yield* Meter
+      const extra = { tokens: 50, upTo: 120, until: noon + 86_400_000 }
+      const claims = claimsOf({ budgets: { day: 10, extra } })
+      yield* load(claims, { day: 0, total: 0 })
+      const a = yield* take(claims, ask("a", 10))
+      yield* yield* Wipe
+      // The day was read before the request was in the ledger, and the total after it.
+      yield* load(claims, { day: 0 })
+      yield* TestClock.adjust("20 seconds")
+      yield* load(claims, { total: 100 })
+      const settle = Effect.map(meter.settle(a, 10), ({ budgets }) => budgets.day?.remaining)
+      const left = yield* Effect.all([settle, settle], { concurrency: "unbounded" })
+      assert.deepStrictEqual(left, [20, 30])
+    })
+
     test("when there is an extra budget, then what is used counts against it first, and at its end the budgets are as before", function* () {
       const meter = yield* Meter
       const day = 86_400_000

@@ -20,24 +20,33 @@ local function begin_section(before_keys, before_numbers)
 end
 
 -- An extra budget raises the budgets of its owner by what was left of it when their periods began. The total has what was used
--- before, because each request is in both counters.
+-- before, because each request is in both counters. Returns whether there is one.
 local function raise_budgets(before, before_extra)
   local total = counters[before + PERIODS]
   local tokens, up_to, ends = unpack(NUMBERS, before_extra + 1, before_extra + 3)
-  if now >= ends or not total then return end
+  if now >= ends or not total then return false end
   for i = before + 1, before + PERIODS do
     local counter = counters[i]
     if BUDGETS[i] >= 0 and counter then
       BUDGETS[i] = min(NEVER, BUDGETS[i] + max(0, min(tokens, up_to - total.tokens + counter.tokens)))
     end
   end
+  return true
+end
+
+-- Returns whether a request of the section may change the budgets: one that ends is charged differently to counters that were
+-- loaded at different times, and their difference is what an extra budget adds.
+local function read_budgets()
+  local shared = BEFORE_NUMBERS - SHARED_NUMBERS
+  BUDGETS = {unpack(NUMBERS, shared + BEFORE_CLAIMS + 1, shared + BEFORE_CLAIMS + COUNTERS)}
+  local of_account = raise_budgets(0, shared + 5)
+  return raise_budgets(PERIODS, shared + 8) or of_account
 end
 
 local function read_section()
   local shared = BEFORE_NUMBERS - SHARED_NUMBERS
   DAY, DAY_START, DAY_END, WEEK_IS_LATER = unpack(NUMBERS, shared + 2, shared + 5)
   LEASE, KEEP_RECORD, LEDGER_LAG = unpack(NUMBERS, shared + BEFORE_LIMITS + 4, shared + BEFORE_CLAIMS)
-  BUDGETS = {unpack(NUMBERS, shared + BEFORE_CLAIMS + 1, shared + BEFORE_CLAIMS + COUNTERS)}
   now = clock(NUMBERS[shared + 1])
   THIS_GROUP = floor(now / GROUP_MS)
   local stored = call('MGET', unpack(KEYS, BEFORE_COUNTERS + 1, BEFORE_RECORDS + REQUESTS_HERE))
@@ -47,16 +56,16 @@ local function read_section()
     if counters[i] then generations[i] = counters[i].generation end
   end
   for i = 1, REQUESTS_HERE do stored_records[i] = stored[COUNTERS + i] end
-  raise_budgets(0, shared + 5)
-  raise_budgets(PERIODS, shared + 8)
   accounts = nil
   headroom_formats, all_found = {}, false
 end
 
 local function decide(first_reply)
   read_section()
+  local may_change = true
   for i = 1, REQUESTS_HERE do
     REQUEST, NAME = i, names[i]
+    if may_change then may_change = read_budgets() end
     replies[first_reply + i] = operate()
   end
 end
