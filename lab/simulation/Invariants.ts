@@ -5,9 +5,10 @@
 import { Option, Schema } from "effect"
 import type { AuditRow } from "../../src/audit/rows.ts"
 import { outcomes } from "../../src/domain/Outcome.ts"
+import { numberOf, utc } from "../../src/domain/Calendar.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
-import { type Account, accountsOf, type Reservation } from "../../src/domain/Reservation.ts"
+import { type Account, accountsOf, type CounterOwner, type Reservation } from "../../src/domain/Reservation.ts"
 import { Fairness } from "./Fairness.ts"
 import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "../../test/support/seeded/Gateway.ts"
 import type { Call } from "../../test/support/seeded/ModelServer.ts"
@@ -16,14 +17,15 @@ import type { StoredIntent } from "../../test/support/twins/Tables.ts"
 import type { Process } from "../../test/support/seeded/Simulation.ts"
 import { short } from "../../test/support/seeded/Store.ts"
 import { Minutes } from "./Minutes.ts"
-import { type Ask, ruledModel, type World } from "./World.ts"
+import { type Ask, type World } from "./World.ts"
 
 export const invariants = {
   "fail closed": "the model server gets no request before its reservation, its place and its intent are made",
   "late call": "the model server gets no request after its lease",
   "one call": "the model server gets a request once",
   "revoked keys": "no request is admitted when its key was revoked more than its second before",
-  settings: "no request is admitted by limits that were changed more than a second before",
+  settings:
+    "no request is admitted by limits that were changed more than a second before, or that its end user or model never had",
   "requests a minute": "in no 60 seconds an account, end user or model has more requests than its limit",
   "tokens a minute":
     "no request is admitted, and none holds more, when its account, end user or model has its limit of tokens in 60 seconds",
@@ -194,6 +196,9 @@ export class Invariants {
       const { lapsed, open } = redis.counters.survey(account, 0, this.#now)
       if (open > limits.concurrent + lapsed.length)
         this.#fail("slots", `${open} slots of ${ownerName(account)}, which may have ${limits.concurrent}`)
+      const most = this.#world.most.get(`${this.#world.nameOf(account)} rpm`) ?? limits.rpm
+      if (limits.rpm > most)
+        this.#fail("settings", `${ownerName(account)} may have ${limits.rpm} requests a minute, not ${most}`)
     }
     const ask = this.#world.asks.findLast((one) => one.id === id)
     if (ask?.key === undefined) return
@@ -311,7 +316,7 @@ export class Invariants {
       )
         throw new Broken("leases", `${short(id)} runs beyond its lease`)
     if (alive.some(({ running }) => (running?.backlog() ?? 0) > 0)) return
-    const today = new Date(simulation.epoch + simulation.now).toISOString()
+    const today = this.#today
     for (const account of this.accounts()) {
       const { key, user } = account
       const owner = ownerName(account)
@@ -339,15 +344,27 @@ export class Invariants {
       const spent = this.#world.stores.postgres.tables.spent(account, today)
       const wrong = differenceOf(owner, totals, spent)
       if (wrong === undefined) this.#rightAt.set(owner, simulation.now)
-      else if (this.#isCertain(owner) && !this.#isBeingCorrected(key)) throw new Broken("counters", wrong)
+      else if (this.#isCertain(account) && !this.#isBeingCorrected(key)) throw new Broken("counters", wrong)
     }
   }
 
-  /** Whether nothing excuses a difference: a load may count open requests once more, to be safe. */
-  #isCertain(owner: string): boolean {
+  /**
+   * Whether nothing excuses a difference: a load may count open requests once more, to be safe, and requests of the second in which
+   * a model or an end user gets limits may not be counted for it.
+   */
+  #isCertain(account: Account): boolean {
+    const owner = ownerName(account)
     const rightAt = this.#rightAt.get(owner) ?? Number.NEGATIVE_INFINITY
-    const { lastTrouble, stores } = this.#world
-    return rightAt > Math.max(lastTrouble, stores.redis.lostAt, stores.redis.loadedAt.get(owner) ?? 0)
+    const { lastTrouble, ruledAt, stores } = this.#world
+    const { lostAt, loadedAt } = stores.redis
+    const ruled = (ruledAt.get(account.key) ?? Number.NEGATIVE_INFINITY) + 5 * keyFreshnessMs
+    return rightAt > Math.max(lastTrouble, lostAt, loadedAt.get(owner) ?? 0, ruled)
+  }
+
+  /** The date in the zone of the gateways. */
+  get #today(): string {
+    const { simulation, stores } = this.#world
+    return stores.calendar.dayAt(simulation.epoch + simulation.now).date
   }
 
   /** Whether a gateway still ends a request of the account that another one has closed: the ledger is corrected before the counters. */
@@ -373,8 +390,9 @@ export class Invariants {
       return owner === undefined ? [] : [{ ...owner, user }]
     })
     const ofModels = new Map<string, Account>()
-    for (const { account: key, settings, tenantId: group } of this.#world.stores.postgres.keys.values())
-      for (const { name: model } of settings.modelRules)
+    const { keys, tenants } = this.#world.stores.postgres
+    for (const { account: key, settings, tenantId: group } of keys.values())
+      for (const { name: model } of [...(tenants.get(group)?.settings.modelRules ?? []), ...settings.modelRules])
         ofModels.set(`${key} ${model}`, { group, key, model })
     return [...found.values(), ...ofUsers, ...ofModels.values()]
   }
@@ -417,8 +435,7 @@ export class Invariants {
         "nothing left",
         `${queue.running} places and ${queue.waiting} waiting requests are left in the queue`
       ]
-    const now = simulation.epoch + simulation.now
-    const today = new Date(now).toISOString()
+    const [now, today] = [simulation.epoch + simulation.now, this.#today]
     const waitingTenants = new Set<string>()
     for (const account of this.accounts()) {
       const { group } = account
@@ -455,9 +472,8 @@ export class Invariants {
       throw new Broken("aborted", `${short(aborted.request_id)} was closed by another gateway`)
     const sums = new Map<string, number>()
     const add = (name: string, tokens: number) => sums.set(name, (sums.get(name) ?? 0) + tokens)
-    for (const { admitted_at, key_id, tokens_in, tokens_out } of audit.values())
-      if (admitted_at !== null && key_id !== null)
-        add(`${key_id} ${admitted_at.slice(0, 10)}`, tokens_in + tokens_out)
+    for (const { admitted_at, day, key_id, tokens_in, tokens_out } of audit.values())
+      if (admitted_at !== null && key_id !== null) add(`${key_id} ${day}`, tokens_in + tokens_out)
     for (const { day, key_id, tokens_in, tokens_out } of corrections.values())
       add(`${key_id} ${day}`, tokens_in + tokens_out)
     for (const [name, { tokens }] of ledger)
@@ -473,24 +489,27 @@ export class Invariants {
 
   /** Before anybody gets more room. */
   checkBudgets(): void {
-    const { most, stores, users } = this.#world
+    const { most, stores } = this.#world
     const { accountOf, audit, ledger, usage, userLedger } = stores.postgres.tables
     // After a loss the counters may miss what was reserved and had no intent (docs/threat-model.md).
     if (!this.#world.isHarmless) return
     const prompts = Math.max(0, ...[...audit.values()].map(({ tokens_in }) => tokens_in)) + 1
     const spent = new Map<string, number>()
-    const add = (name: string, tokens: number) => spent.set(name, (spent.get(name) ?? 0) + tokens)
-    for (const { day, key_id, tenant_id, tokens } of ledger.values())
-      for (const owner of [accountOf(key_id), tenant_id]) {
-        add(`${owner} day ${day}`, tokens)
-        add(`${owner} total`, tokens)
+    const add = (owner: CounterOwner, period: Period, day: string, tokens: number) => {
+      const name = `${this.#world.nameOf(owner)} ${period}@${utc.dayNumbered(numberOf(day)).counters[period]}`
+      spent.set(name, (spent.get(name) ?? 0) + tokens)
+    }
+    for (const { day, key_id, tenant_id: group, tokens } of ledger.values())
+      for (const period of periods) {
+        add({ group }, period, day, tokens)
+        add({ group, key: accountOf(key_id) }, period, day, tokens)
       }
-    for (const { day, key_id, model, tokens } of usage.values())
-      if (withoutDefaultTag(model ?? "") === ruledModel) add(`${accountOf(key_id)} model ${day}`, tokens)
-    for (const { day, tokens, user_account } of userLedger.values())
-      add(`${users.get(user_account ?? "")?.account ?? ""} user ${user_account} ${day}`, tokens)
+    for (const { day, key_id, model, tenant_id: group, tokens } of usage.values())
+      add({ group, key: accountOf(key_id), model: withoutDefaultTag(model ?? "") }, "day", day, tokens)
+    for (const { day, key_id, tenant_id: group, tokens, user_account } of userLedger.values())
+      add({ group, key: accountOf(key_id), user: user_account ?? "" }, "day", day, tokens)
     for (const [name, tokens] of spent) {
-      const budget = most.get(name.split(" ").slice(0, 2).join(" ")) ?? Number.POSITIVE_INFINITY
+      const budget = most.get(name.split("@")[0] ?? "") ?? Number.POSITIVE_INFINITY
       if (tokens > budget + prompts) throw new Broken("budgets", `${name}: ${tokens} of ${budget}`)
     }
   }

@@ -2,8 +2,11 @@
  * The world of one seed: gateways, stores, clients, administrators and faults. Each seed has its own weather: some faults never
  * happen in it, and a fifth of the seeds has none, so that nothing excuses a difference there.
  */
+import { utc } from "../../src/domain/Calendar.ts"
 import { userAccountId } from "../../src/domain/EndUser.ts"
-import { newKey, newTenant } from "../../src/domain/attributes.ts"
+import { type KeyAttributes, newKey, newTenant, type TenantAttributes } from "../../src/domain/attributes.ts"
+import type { CounterOwner } from "../../src/domain/Reservation.ts"
+import { midnights } from "../../test/support/midnights.ts"
 import { Incoming, Outgoing } from "../../test/support/seeded/Exchange.ts"
 import { ModelServer } from "../../test/support/seeded/ModelServer.ts"
 import { type KeyRow, Postgres, type TenantRow } from "../../test/support/seeded/Postgres.ts"
@@ -53,17 +56,16 @@ export interface Ask extends Answer {
 interface Asking {
   readonly key?: KeyRow
   readonly user?: string | undefined
+  readonly model?: string | undefined
   /** This gateway works, and the client stays. */
   readonly settled?: Gateway
 }
 
-/** Every third key has limits for this model. */
-export const ruledModel = "m"
-const modelRule = { name: ruledModel, rpm: 40, daily: 1500 }
+const models = ["m", "n"]
+/** End users of the keys that have some. */
+const people = ["ann", "bob", ""]
 
-const noon = Date.parse("2026-06-17T12:00:00Z")
-/** Half a minute before a day and a month end. */
-const lateInMonth = Date.parse("2026-06-30T23:59:30Z")
+const noon = { calendar: utc, at: Date.parse("2026-06-17T12:00:00Z") }
 
 /** Milliseconds between two requests at most. Counters are compared while an account rests, and limits are reached while it does not. */
 const paces = [30, 100, 250, 1000, 6000]
@@ -74,8 +76,10 @@ export class World {
   readonly gateways: Array<Gateway> = []
   readonly asks: Array<Ask> = []
   readonly possible: ReadonlySet<Fault>
-  /** the largest budgets that an account or a tenant ever had, by owner and period */
+  /** the largest bounds that an owner of counters ever had, by `nameOf` it and the bound */
   readonly most = new Map<string, number>()
+  /** when a model or an end user of an account last got limits */
+  readonly ruledAt = new Map<string, number>()
   /** when something was last wrong with a process */
   #troubledAt = Number.NEGATIVE_INFINITY
   crashedAt = Number.NEGATIVE_INFINITY
@@ -90,7 +94,9 @@ export class World {
 
   /** `without`: faults that do not happen. */
   constructor(seed: number, without: ReadonlySet<string> = new Set(), tell?: (told: Told) => void) {
-    const simulation = new Simulation(seed, seed % 4 === 0 ? lateInMonth : noon, tell)
+    const night = seed % 4 === 0 ? midnights[(seed / 4) % midnights.length] : undefined
+    const { at, calendar } = night ?? noon
+    const simulation = new Simulation(seed, at - 1000 * (seed % 30), tell)
     const { dice } = simulation
     this.simulation = simulation
     // Most invariants are strict where stores and processes work, so half of the worlds are such.
@@ -109,8 +115,9 @@ export class World {
     const places = this.#isCrowded ? dice.between(1, 2) : dice.chance(0.3) ? undefined : dice.between(1, 4)
     this.stores = {
       postgres: new Postgres(simulation),
-      redis: new Redis(simulation, leaseS, places === undefined ? 0 : queueMaxWaitMs),
+      redis: new Redis(simulation, leaseS, places === undefined ? 0 : queueMaxWaitMs, calendar),
       model: new ModelServer(simulation),
+      calendar,
       leaseS,
       places,
       loadedModels: this.#isCrowded ? 2 : undefined
@@ -174,51 +181,92 @@ export class World {
       concurrent: dice.between(1, 6),
       weight: dice.pick([1, 1, 4]) ?? 1,
       allowAllModels: true,
-      budgetDaily: dice.chance(0.2) ? dice.between(300, 6000) : null
+      budgetDaily: dice.chance(0.2) ? dice.between(300, 6000) : null,
+      budgetWeekly: dice.chance(0.2) ? dice.between(300, 8000) : null,
+      modelRules: dice.chance(0.3) ? [this.#ruleOf(dice.pick(models) ?? "m")] : []
     }
     const tenant = { id: `tenant-${name}`, name, settings }
     this.stores.postgres.tenants.set(tenant.id, tenant)
-    this.#noteMost(tenant.id, { day: settings.budgetDaily })
     return tenant
   }
 
-  /** `account`: the account of the key that it replaces. */
-  addKey(tenant: TenantRow, account?: string): KeyRow {
+  /** What a model or an end user may use. */
+  #ruleOf(name: string) {
     const { dice } = this.simulation
-    this.#keys += 1
-    const prefix = `${keyNamespace}key${String(this.#keys).padStart(6, "0")}`
-    const id = `key-${this.#keys}`
-    const settings = {
+    return { name, rpm: dice.between(5, 60), tpm: dice.between(500, 10_000), daily: dice.between(100, 3000) }
+  }
+
+  #newKey(): KeyAttributes {
+    const { dice } = this.simulation
+    return {
       ...newKey,
       budgetDaily: dice.chance(0.3) ? dice.between(100, 5000) : null,
+      budgetWeekly: dice.chance(0.2) ? dice.between(300, 6000) : null,
       budgetTotal: dice.chance(0.2) ? dice.between(500, 8000) : null,
-      modelRules: this.#keys % 3 === 2 ? [modelRule] : [],
+      modelRules: dice.chance(0.3) ? [this.#ruleOf("m")] : [],
       ...(dice.chance(0.3)
         ? {
             endUserHeader: "x-user",
             eachUserConcurrent: dice.between(1, 3),
-            eachUserDaily: dice.chance(0.5) ? dice.between(100, 2000) : null
+            eachUserDaily: dice.chance(0.5) ? dice.between(100, 2000) : null,
+            userRules: dice.chance(0.5) ? [this.#ruleOf("ann")] : []
           }
         : {})
     }
+  }
+
+  /** `account`: the account of the key that it replaces. */
+  addKey(tenant: TenantRow, settings = this.#newKey(), account?: string): KeyRow {
+    this.#keys += 1
+    const prefix = `${keyNamespace}key${String(this.#keys).padStart(6, "0")}`
+    const id = `key-${this.#keys}`
     const secret = prefix.padEnd(44, "a")
     const key = { id, prefix, secret, tenantId: tenant.id, account: account ?? id, settings }
     this.stores.postgres.keys.set(prefix, key)
-    this.#noteMost(key.account, {
-      day: settings.budgetDaily,
-      total: settings.budgetTotal,
-      user: settings.eachUserDaily ?? null,
-      model: settings.modelRules[0]?.daily ?? null
-    })
+    this.#noteBounds()
     return key
   }
 
-  /** No budget is no bound, also when it is set later. */
-  #noteMost(owner: string, bounds: Readonly<Record<string, number | null>>): void {
-    for (const [period, bound] of Object.entries(bounds)) {
-      const name = `${owner} ${period}`
-      this.most.set(name, Math.max(this.most.get(name) ?? 0, bound ?? Number.POSITIVE_INFINITY))
+  nameOf({ group, key = group, model, user }: CounterOwner): string {
+    if (model !== undefined) return `${key} model ${model}`
+    return user === undefined ? key : `${key} user ${this.users.get(user)?.name}`
+  }
+
+  /** No bound is the largest, also when there is one later. */
+  #noteBounds(): void {
+    const { keys, tenants } = this.stores.postgres
+    const note = (owner: string, bounds: Readonly<Record<string, number | null | undefined>>) => {
+      for (const [bound, most] of Object.entries(bounds)) {
+        const name = `${owner} ${bound}`
+        this.most.set(name, Math.max(this.most.get(name) ?? 0, most ?? Number.POSITIVE_INFINITY))
+      }
     }
+    const budgetsOf = ({ budgetDaily, budgetTotal, budgetWeekly }: KeyAttributes | TenantAttributes) => ({
+      day: budgetDaily,
+      week: budgetWeekly,
+      total: budgetTotal
+    })
+    for (const { id, settings } of tenants.values()) note(id, budgetsOf(settings))
+    for (const { account: key, settings, tenantId } of keys.values()) {
+      note(key, budgetsOf(settings))
+      const rules = [...(tenants.get(tenantId)?.settings.modelRules ?? []), ...settings.modelRules]
+      for (const model of models) {
+        const rule = rules.findLast(({ name }) => name === model)
+        note(`${key} model ${model}`, { day: rule?.daily, rpm: rule?.rpm })
+      }
+      for (const person of people) {
+        const rule = settings.userRules.find(({ name }) => name === person)
+        note(`${key} user ${person}`, { day: rule?.daily ?? settings.eachUserDaily, rpm: rule?.rpm })
+      }
+    }
+  }
+
+  /** Changes all keys of an account. */
+  #change(account: string, change: Partial<KeyAttributes>): void {
+    const { keys } = this.stores.postgres
+    for (const key of keys.values())
+      if (key.account === account) keys.set(key.prefix, { ...key, settings: { ...key.settings, ...change } })
+    this.#noteBounds()
   }
 
   start(): void {
@@ -269,10 +317,13 @@ export class World {
     const tenant = postgres.tenants.get(key?.tenantId ?? "")
     if (key === undefined || tenant === undefined) return
     const says = (what: string) => this.simulation.say("admin", what)
-    switch (dice.below(6)) {
+    switch (dice.below(7)) {
       case 0: {
-        const settings = { ...tenant.settings, rpm: dice.between(30, 500), concurrent: dice.between(1, 6) }
+        const modelRules = tenant.settings.modelRules.map(({ name }) => this.#ruleOf(name))
+        const limits = { rpm: dice.between(30, 500), concurrent: dice.between(1, 6), modelRules }
+        const settings = { ...tenant.settings, ...limits }
         postgres.changeTenant({ ...tenant, settings })
+        this.#noteBounds()
         return says(
           `changes the limits of ${tenant.name}: ${settings.rpm} requests a minute, ${settings.concurrent} at a time`
         )
@@ -281,15 +332,11 @@ export class World {
         const budgetDaily = dice.chance(0.8) ? dice.between(100, 4000) : null
         const eachUserDaily =
           key.settings.endUserHeader !== null && dice.chance(0.5) ? dice.between(100, 2000) : null
-        const settings = { ...key.settings, budgetDaily, eachUserDaily }
-        for (const other of postgres.keys.values())
-          if (other.account === key.account) postgres.keys.set(other.prefix, { ...other, settings })
-        this.#noteMost(key.account, { day: budgetDaily, user: eachUserDaily })
+        this.#change(key.account, { budgetDaily, eachUserDaily })
         return says(`changes the daily budget of ${key.id} to ${budgetDaily ?? "none"}`)
       }
       case 2: {
-        const next = this.addKey(tenant, key.account)
-        postgres.keys.set(next.prefix, { ...next, settings: key.settings })
+        const next = this.addKey(tenant, key.settings, key.account)
         return says(`rotates ${key.id}: ${next.id}`)
       }
       case 3: {
@@ -302,6 +349,12 @@ export class World {
         })
         says(`makes ${next.id}`)
         return void this.ask({ key: next })
+      }
+      case 4: {
+        const userRules = key.settings.endUserHeader === null ? [] : [this.#ruleOf("ann")]
+        this.#change(key.account, { modelRules: [this.#ruleOf("m")], userRules })
+        this.ruledAt.set(key.account, this.simulation.now)
+        return says(`limits the model m${userRules.length === 0 ? "" : " and ann"} for ${key.id}`)
       }
       default:
         // The last key goes on, so that there is something to see.
@@ -318,7 +371,7 @@ export class World {
     const gateway = asking.settled ?? dice.pick(this.alive)
     if (gateway?.running === undefined) return undefined
     const key = asking.key ?? (dice.chance(0.05) ? undefined : dice.pick([...stores.postgres.keys.values()]))
-    const name = asking.user ?? dice.pick(["ann", "bob", ""]) ?? ""
+    const name = asking.user ?? dice.pick(people) ?? ""
     const user =
       key === undefined || key.settings.endUserHeader === null ? undefined : userAccountId(key.account, name)
     if (key !== undefined && user !== undefined) this.users.set(user, { account: key.account, name })
@@ -332,20 +385,21 @@ export class World {
       ...(user === undefined || name === "" ? {} : { "x-user": name })
     }
     if (asking.key === undefined && dice.chance(0.05)) this.#send(ask, "GET", "/api/tags", head, undefined)
-    else this.#chat(ask, head, asking.settled !== undefined)
+    else this.#chat(ask, head, asking)
     return ask
   }
 
-  /** `isSettled`: as little as is enough for an answer. */
-  #chat(ask: Ask, head: Readonly<Record<string, string>>, isSettled: boolean): void {
+  /** A settled one asks for as little as is enough for an answer. */
+  #chat(ask: Ask, head: Readonly<Record<string, string>>, { model, settled }: Asking): void {
     const { dice } = this.simulation
+    const isSettled = settled !== undefined
     const isNative = dice.chance(0.8)
     const isBounded = isSettled || this.#isCrowded || dice.chance(0.5)
     const most = isSettled ? 3 : dice.between(1, this.#isCrowded ? 10 : 500)
     // Its output is not seen while it is generated.
     const isHidden = dice.chance(0.15)
     const body = JSON.stringify({
-      model: isSettled ? "m" : dice.pick(["m", "n"]),
+      model: isSettled ? (model ?? "m") : dice.pick(models),
       stream: dice.chance(0.7),
       messages: [{ role: "user", content: "word ".repeat(this.#isCrowded ? 1 : dice.between(1, 60)) }],
       ...(isBounded ? (isNative ? { options: { num_predict: most } } : { max_tokens: most }) : {}),

@@ -70,10 +70,10 @@ export const simulate = (
     run(() => simulation.now < healed)
     // Each account asks once more, and each gateway is asked, with keys that have room.
     const { postgres } = world.stores
-    const room = { budgetDaily: null, tpm: 1_000_000, rpm: 1000 }
+    const [accounts, { alive }] = [invariants.accounts(), world]
+    const room = { budgetDaily: null, budgetWeekly: null, modelRules: [], tpm: 1_000_000, rpm: 1000 }
     for (const tenant of postgres.tenants.values())
       postgres.changeTenant({ ...tenant, settings: { ...tenant.settings, ...room } })
-    const [accounts, { alive }] = [invariants.accounts(), world]
     const asked: Array<Ask> = []
     const isWaiting = () => asked.some(({ ended }) => !ended)
     for (let i = 0; i < Math.max(accounts.length, alive.length); i += 1) {
@@ -84,7 +84,6 @@ export const simulate = (
       const patience = simulation.now + 20_000
       if (i >= alive.length || (user ?? model) !== undefined)
         run(() => isWaiting() && simulation.now < patience)
-      const key = world.addKey(tenant, i < accounts.length ? account : undefined)
       const name = world.users.get(user ?? "")?.name
       const settings = {
         ...newKey,
@@ -94,13 +93,8 @@ export const simulate = (
           one.key === account && one.model !== undefined ? [{ name: one.model, rpm: 1000 }] : []
         )
       }
-      const settledKey = { ...key, settings }
-      postgres.keys.set(key.prefix, settledKey)
-      const ask = world.ask({
-        settled: gateway,
-        key: settledKey,
-        ...(name === undefined ? {} : { user: name })
-      })
+      const key = world.addKey(tenant, settings, i < accounts.length ? account : undefined)
+      const ask = world.ask({ settled: gateway, key, user: name, model })
       if (ask !== undefined) asked.push(ask)
     }
     const asking = simulation.now + quietMs

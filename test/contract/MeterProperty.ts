@@ -7,23 +7,17 @@ import { assert, it } from "@effect/vitest"
 import { Clock, Effect, Layer, Struct } from "effect"
 import { TestClock } from "effect/testing"
 import fc from "fast-check"
-import { type Calendar, makeCalendar, TimeZone } from "../../src/domain/Calendar.ts"
+import { type Calendar, TimeZone } from "../../src/domain/Calendar.ts"
 import type { Budgets } from "../../src/domain/Limits.ts"
 import type { Account, Claims, CounterOwner, Reservation } from "../../src/domain/Reservation.ts"
 import { makeMemory } from "../../src/gates/meter/memory/layer.ts"
 import { MemoryMeter } from "../../src/gates/meter/memory/MemoryMeter.ts"
 import { Meter } from "../../src/gates/meter/Meter.ts"
+import { midnights } from "../support/midnights.ts"
 import { leaseS, Wipe } from "./Meter.ts"
 import { testWith } from "../support/testWith.ts"
 
-/** Each run begins three minutes before a local midnight. Weeks and months end there, after days of 23, 23.5, 24 and 25 hours. */
-const midnights = [
-  ["UTC", "2026-12-01", 1],
-  ["Europe/Berlin", "2027-03-29", 0.3],
-  ["America/New_York", "2026-11-02", 0.2],
-  ["Australia/Lord_Howe", "2026-10-05", 0.2],
-  ["Asia/Kathmandu", "2027-02-01", 0.2]
-] as const
+/** Each run begins three minutes before a local midnight. */
 const before = 180_000
 
 const amount = fc.integer({ min: 0, max: 60 })
@@ -267,11 +261,10 @@ export const properties = (
   options: { readonly runs: number }
 ): void => {
   let run = 0
-  for (const [zone, midnight, part] of midnights) {
-    const calendar = makeCalendar(zone)
-    const eve = calendar.instantOf(midnight) - before
+  for (const { at, calendar, date, part } of midnights) {
+    const eve = at - before
     const test = testWith(it.effect, layer().pipe(Layer.provide(Layer.succeed(TimeZone, calendar))))
-    test(`when calls come in any order before the midnight of ${midnight} in ${zone}, then ${name} answers as the twin does`, function* () {
+    test(`when calls come in any order before the midnight of ${date} in ${calendar.zone}, then ${name} answers as the twin does`, function* () {
       const context = yield* Effect.context<Meter | Wipe>()
       yield* Effect.promise(() =>
         fc.assert(

@@ -9,6 +9,7 @@ import { Context, Effect, Layer, Result, Scope } from "effect"
 import { HttpMiddleware } from "effect/http"
 import { layerRequests, serverOptionsOf } from "../../../src/App.ts"
 import { layerMemory as layerBackend } from "../twins/Backend.ts"
+import type { Calendar } from "../../../src/domain/Calendar.ts"
 import { SettlementQueue } from "../../../src/gates/limits/SettlementQueue.ts"
 import { makeApp } from "../../../src/http/app.ts"
 import { layerParts } from "../../../src/http/Server.ts"
@@ -36,6 +37,8 @@ const settings = Result.getOrThrow(
 export const { breakerFailures, breakerOpenMs, keyFreshnessMs, keyNamespace, queueMaxWaitMs } = settings
 
 export interface Stores {
+  /** of all gateways */
+  readonly calendar: Calendar
   readonly postgres: Postgres
   readonly redis: Redis
   readonly model: ModelServer
@@ -98,6 +101,7 @@ export interface Running {
 export const startGateway = (of: Process, stores: Stores, ready: (running: Running) => void): void => {
   const values = {
     ...settings,
+    timezone: stores.calendar.zone,
     concurrencyLeaseS: stores.leaseS,
     backendMaxConcurrent: stores.places,
     backendMaxLoadedModels: stores.loadedModels

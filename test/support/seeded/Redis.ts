@@ -1,5 +1,6 @@
 /** A twin of Redis: the counters and the queue that all gateways share, as memory twins behind a network. */
 import { Effect, Layer } from "effect"
+import type { Calendar } from "../../../src/domain/Calendar.ts"
 import type { CounterOwner, Reservation } from "../../../src/domain/Reservation.ts"
 import { MemoryMeter } from "../../../src/gates/meter/memory/MemoryMeter.ts"
 import { makeMemory } from "../../../src/gates/meter/memory/layer.ts"
@@ -56,10 +57,10 @@ export class Redis extends Store {
   readonly #reminders = new Map<Process, number>()
   readonly #subscribers = new Map<Process, Listener>()
 
-  constructor(simulation: Simulation, leaseS: number, queueMaxWaitMs: number) {
+  constructor(simulation: Simulation, leaseS: number, queueMaxWaitMs: number, calendar: Calendar) {
     super(simulation, "redis")
     this.leaseS = leaseS
-    this.counters = new MemoryMeter({ leaseS, queueMaxWaitMs }, (now) => simulation.epoch + now)
+    this.counters = new MemoryMeter({ leaseS, queueMaxWaitMs }, (now) => simulation.epoch + now, calendar)
     this.queue = new QueueMemory({ leaseS })
   }
 
