@@ -41,12 +41,12 @@ const lookBackMs = 3_600_000
 const searched = 100_000
 
 /**
- * Live tenants, accounts with a live key (the newest is named), and end users that used something on the day. A total budget of an
- * account reads all its days, so it is looked at on days on which something of it is used.
+ * Live tenants, accounts with a live key (the newest is named), each for its models with a budget too, and end users that used
+ * something on the day. A total budget of an account reads all its days, so it is looked at on days on which something of it is used.
  */
 const ownersOf = (pg: PgClient.PgClient) => pg`
   WITH live AS MATERIALIZED (
-    SELECT DISTINCT ON (a.account) a.account, k.*,
+    SELECT DISTINCT ON (a.account) a.account, k.*, t.model_rules AS tenant_rules,
       ARRAY(SELECT o.id FROM api_keys o WHERE o.budget_account = a.account) || a.account AS keys
     FROM api_keys k JOIN tenants t ON t.id = k.tenant_id CROSS JOIN LATERAL (SELECT ${accountOf(pg, "k")} AS account) a
     WHERE k.status = 'active' AND coalesce(k.expires_at > now(), true) AND NOT t.disabled
@@ -59,12 +59,15 @@ const ownersOf = (pg: PgClient.PgClient) => pg`
     ORDER BY substring(n.name FROM 8), r.key ~ '^sha256:'
   )
   SELECT t.id AS owner, t.id AS tenant_id, t.id AS tenant, NULL::uuid AS key_id, NULL::uuid[] AS keys, NULL::uuid AS user_account,
-    ${ownBudgets(pg)}
+    NULL::text AS model, ${ownBudgets(pg)}
   FROM tenants t WHERE NOT t.disabled UNION ALL
-  SELECT account, tenant_id, NULL, id, keys, NULL, extra_budget, budget_daily, budget_weekly, budget_monthly,
+  SELECT account, tenant_id, NULL, id, keys, NULL, NULL, extra_budget, budget_daily, budget_weekly, budget_monthly,
     CASE WHEN EXISTS (SELECT FROM ledger l WHERE l.key_id = ANY (keys) AND l.day >= at.day) THEN budget_total END
   FROM at CROSS JOIN live UNION ALL
-  SELECT u.user_account, k.tenant_id, NULL, k.id, NULL, u.user_account, NULL,
+  SELECT md5(k.account::text || ' ' || m.name)::uuid, k.tenant_id, NULL, k.id, k.keys, NULL, m.name, NULL,
+    coalesce(k.model_rules -> m.name ->> 'daily', k.tenant_rules -> m.name ->> 'daily')::bigint, NULL, NULL, NULL
+  FROM live k CROSS JOIN LATERAL jsonb_object_keys(k.tenant_rules || k.model_rules) m (name) UNION ALL
+  SELECT u.user_account, k.tenant_id, NULL, k.id, NULL, u.user_account, NULL, NULL,
     coalesce((r.rule ->> 'daily')::bigint, k.each_user_daily), coalesce((r.rule ->> 'weekly')::bigint, k.each_user_weekly),
     coalesce((r.rule ->> 'monthly')::bigint, k.each_user_monthly), coalesce((r.rule ->> 'total')::bigint, k.each_user_total)
   FROM at JOIN user_ledger u ON u.day >= at.day AND u.day < at.day_to
@@ -77,8 +80,8 @@ const find = (pg: PgClient.PgClient, day: Day) => pg`
     SELECT *, CASE WHEN used >= budget THEN ${spent} ELSE ${nearly} END AS threshold
     FROM budgets WHERE budget > 0 AND used * 100 >= budget * ${nearly}
   )
-  INSERT INTO budget_warnings (owner, tenant_id, key_id, user_account, period, begins, ends, threshold, budget, used)
-  SELECT owner, tenant_id, key_id, user_account, period, begins, ends, threshold, budget, used FROM reached r
+  INSERT INTO budget_warnings (owner, tenant_id, key_id, user_account, model, period, begins, ends, threshold, budget, used)
+  SELECT owner, tenant_id, key_id, user_account, model, period, begins, ends, threshold, budget, used FROM reached r
   WHERE NOT EXISTS (
     SELECT FROM budget_warnings w WHERE w.owner = r.owner AND w.period = r.period AND w.begins = r.begins
       AND w.threshold >= r.threshold AND w.budget >= r.budget)
@@ -116,8 +119,9 @@ const make = Effect.fnUntraced(function* ({ everyMs = 60_000, secret, url }: Bud
       UPDATE budget_warnings w SET tries = w.tries + 1, next_try = now() + interval '30 seconds' FROM due WHERE w.id = due.id RETURNING w.*
     )
     SELECT w.id::text, t.name AS tenant, k.name AS key, k.prefix, u.end_user AS "user",
-      CASE WHEN w.user_account IS NOT NULL THEN 'user' WHEN w.key_id IS NOT NULL THEN 'key' ELSE 'tenant' END AS scope,
-      w.period, w.budget::float8, w.used::float8, (extract(epoch FROM w.found_at) * 1000)::float8 AS at, w.ends::text
+      CASE WHEN w.user_account IS NOT NULL THEN 'user' WHEN w.model IS NOT NULL THEN 'model'
+        WHEN w.key_id IS NOT NULL THEN 'key' ELSE 'tenant' END AS scope,
+      w.model, w.period, w.budget::float8, w.used::float8, (extract(epoch FROM w.found_at) * 1000)::float8 AS at, w.ends::text
     FROM taken w JOIN tenants t ON t.id = w.tenant_id LEFT JOIN api_keys k ON k.id = w.key_id
       LEFT JOIN LATERAL (
         SELECT end_user FROM (

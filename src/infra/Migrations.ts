@@ -16,6 +16,7 @@ import questions from "../../migrations/0004_questions.ts"
 import timeZone from "../../migrations/0005_time_zone.ts"
 import modelRules from "../../migrations/0006_model_rules.ts"
 import budgetWarnings from "../../migrations/0007_budget_warnings.ts"
+import modelWarnings from "../../migrations/0008_model_warnings.ts"
 import { oneRow } from "./rows.ts"
 import { timeoutDetached } from "./time.ts"
 
@@ -27,7 +28,8 @@ export const migrations = {
   "0004_questions": questions,
   "0005_time_zone": timeZone,
   "0006_model_rules": modelRules,
-  "0007_budget_warnings": budgetWarnings
+  "0007_budget_warnings": budgetWarnings,
+  "0008_model_warnings": modelWarnings
 }
 
 const names = Struct.keys(migrations)

@@ -19,7 +19,7 @@ const make = Effect.gen(function* () {
   const pg = yield* PgClient.PgClient
   const { dayAt } = yield* TimeZone
   const tenants = pg`
-    SELECT t.name, t.id AS tenant, NULL::uuid[] AS keys, NULL::uuid AS user_account, ${ownBudgets(pg)} FROM tenants t`
+    SELECT t.name, t.id AS tenant, NULL::uuid[] AS keys, NULL::uuid AS user_account, NULL::text AS model, ${ownBudgets(pg)} FROM tenants t`
   const readAt = (now: number) =>
     timeoutDetached("1 second")(pg`
       ${withBudgets(pg, dayAt(now), tenants)}

@@ -14,6 +14,7 @@ const decodeMessage = Schema.decodeSync(
       key: Schema.NullOr(Schema.String),
       prefix: Schema.NullOr(Schema.String),
       user: Schema.NullOr(Schema.String),
+      model: Schema.NullOr(Schema.String),
       period: Schema.String,
       budget: Schema.Finite,
       used: Schema.Finite,

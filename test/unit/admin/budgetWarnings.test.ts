@@ -189,6 +189,39 @@ test("when end users have budgets, then theirs are warned of, by the names that 
   assert.deepStrictEqual(yield* seen, [...found, "user zoe of hidden 96"].toSorted())
 })
 
+test("when keys have budgets for models, their own or their tenant's, then those are warned of by the model, beside the key's", function* () {
+  const [receiver, registry] = [yield* makeReceiver, yield* Registry]
+  yield* registry.createTenant({ name: "acme", modelRules: [{ name: "m", daily: 100 }, { name: "n", rpm: 5 }] })
+  const [anna, bob] = [yield* newKey("acme", "anna"), yield* newKey("acme", "bob", { budgetDaily: 100 })]
+  yield* registry.changeKey(bob.prefix, { modelRules: [{ name: "m", daily: 50, rpm: 3 }] })
+  const { key: next } = yield* registry.rotateKey(bob.prefix, undefined)
+  const use = (prefix: string, model: string, tokens: number, day = today) =>
+    Effect.flatMap(
+      SqlClient.SqlClient,
+      (client) => client`
+        INSERT INTO usage_daily (key_id, day, model, tenant_id, requests, tokens_in, tokens_out, errors)
+        SELECT id, ${client.literal(day)}, ${model}, tenant_id, 1, ${tokens}, 0, 0 FROM api_keys WHERE prefix = ${prefix}`
+    )
+  yield* use(anna.prefix, "m", 79)
+  yield* use(anna.prefix, "m", 500, `${today} - 1`)
+  yield* use(anna.prefix, "other", 500)
+  // Both keys have one account, and the server's name of the model has a tag.
+  yield* use(bob.prefix, "m", 20)
+  yield* use(next.prefix, "m:latest", 25)
+  yield* spend(bob.prefix, 85)
+  yield* gateway(receiver.url)
+  const seen = Effect.map(settled, () =>
+    receiver
+      .messages()
+      .map(({ key, model, percent, scope }) => `${scope} ${String(model)} of ${key} ${percent}`)
+      .toSorted()
+  )
+  const found = ["key null of bob 85", "model m of bob 90"]
+  assert.deepStrictEqual(yield* seen, found)
+  yield* use(anna.prefix, "m:latest", 1)
+  assert.deepStrictEqual(yield* seen, [...found, "model m of anna 80"].toSorted())
+})
+
 test("when keys share an account, then it is warned of once, by the name of the newest that lives", function* () {
   const [receiver, registry] = [yield* makeReceiver, yield* Registry]
   yield* registry.createTenant({ name: "acme" })

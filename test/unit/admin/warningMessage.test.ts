@@ -11,6 +11,7 @@ const ofKey: BudgetWarning = {
   key: "anna",
   prefix: "tg_4fJ2kQ9sX",
   user: null,
+  model: null,
   period: "day",
   budget: 10_000,
   used: 8012,
@@ -28,6 +29,7 @@ it("when a budget is nearly spent, then the message says whose, how far and unti
     key: "anna",
     prefix: "tg_4fJ2kQ9sX",
     user: null,
+    model: null,
     period: "day",
     budget: 10_000,
     used: 8012,
@@ -54,6 +56,11 @@ it("when a budget is spent, then the message says that its requests are refused,
   const total = messageOf({ ...tenant, period: "total", ends: null }, utc)
   assert.match(total.text, /of its total budget \(10,300 of 10,000 tokens\): its requests are refused\.$/)
   assert.isNull(total.resets_at)
+  const model = { ...ofKey, scope: "model", model: "llama3.2:3b", used: 10_300 } as const
+  assert.match(
+    messageOf(model, utc).text,
+    /^Tollgate: key anna \(tg_4fJ2kQ9sX\) of tenant acme has used 103 % of its daily budget for llama3\.2:3b \(10,300 of 10,000 tokens\): its requests for llama3\.2:3b are refused until /
+  )
 })
 
 it("when a name is written for a chat, then the sentence has no mention and no link, and the field has the name", () => {
