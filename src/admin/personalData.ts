@@ -7,7 +7,7 @@
 import { randomUUID } from "node:crypto"
 import { Effect, Schema } from "effect"
 import type { SqlClient } from "effect/sql"
-import { isSqlError } from "effect/sql/SqlError"
+import { isSqlError, type SqlError } from "effect/sql/SqlError"
 import { endUserOf, storedNames, userAccountId } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, oneRow } from "../infra/rows.ts"
@@ -52,6 +52,15 @@ const lines = makeRowReader(
 )
 const rowsOf = oneRow({ rows: Schema.Finite })
 
+const isConflict = (error: unknown): error is SqlError =>
+  isSqlError(error) && error.reason._tag === "SerializationError"
+
+/** A request runs, or one ended during each try of an erase. */
+const inUse = (user: string | undefined) =>
+  user === undefined
+    ? mustBe("key", "one without a running request: disable-key --stop-running ends them")
+    : mustBe("user", "one without a running request: block-user, and wait until its requests are over")
+
 export type Line = { readonly type: string; readonly [field: string]: unknown }
 
 export const makePersonalData = (sql: SqlClient.SqlClient) => ({
@@ -87,7 +96,7 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
       { snapshot: true }
     ).pipe(withRegistryDownAfter("30 minutes")),
 
-  /** Returns how many rows of the audit changed, and how many prompts were deleted. Refused while one of the requests runs. */
+  /** Returns how many rows of the audit changed, and how many prompts were deleted. Refused while requests run or end. */
   eraseUser: (prefix: string, user: string | undefined) =>
     largeRead(sql)(
       300,
@@ -95,13 +104,7 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
         const { keys, prompts, rows, rules, uses } = yield* whoOf(sql, prefix, user)
         yield* lockAccount(sql, prefix)
         const running = yield* rowsOf(sql`SELECT count(*)::float8 AS rows FROM intents WHERE ${rows}`)
-        if (running.rows > 0)
-          return yield* user === undefined
-            ? mustBe("key", "one without a running request: disable-key --stop-running ends them")
-            : mustBe(
-                "user",
-                "one without a running request: block-user, and wait until its requests are over"
-              )
+        if (running.rows > 0) return yield* inUse(user)
         // Nobody knows it afterwards, so nobody finds the name to a pseudonym.
         const secret = randomUUID()
         const pseudonym = sql`md5(${secret} || user_account::text)::uuid`
@@ -130,10 +133,8 @@ export const makePersonalData = (sql: SqlClient.SqlClient) => ({
       }),
       { snapshot: true, writes: true }
     ).pipe(
-      Effect.retry({
-        while: (error) => isSqlError(error) && error.reason._tag === "SerializationError",
-        times: 5
-      }),
+      Effect.retry({ while: isConflict, times: 5 }),
+      Effect.catchIf(isConflict, () => inUse(user)),
       withRegistryDownAfter("30 minutes")
     )
 })

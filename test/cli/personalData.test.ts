@@ -81,6 +81,12 @@ testWith(it.effect, Admin)(
     assert.include((yield* ofOlga("erase-user")).stderr, "one without a running request")
     yield* sql`DELETE FROM intents`
     assert.include((yield* line(`erase-user --key ${prefix} --user ogla`)).stderr, "did you mean olga?")
+    // A request ends during each try.
+    yield* sql`
+      CREATE FUNCTION booked() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION USING ERRCODE = '40001'; END $$`
+    yield* sql`CREATE TRIGGER booked BEFORE UPDATE ON user_ledger FOR EACH ROW EXECUTE FUNCTION booked()`
+    assert.include((yield* ofOlga("erase-user")).stderr, "one without a running request: block-user")
+    yield* sql`DROP FUNCTION booked CASCADE`
 
     const erased = yield* ofOlga("erase-user")
     assert.include(erased.stdout, "1500 rows of the audit got a pseudonym, and 1 prompt went")
