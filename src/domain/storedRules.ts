@@ -10,46 +10,38 @@ export const Limit = whole(1, 2_147_483_647)
 
 const Tokens = whole(0, Number.MAX_SAFE_INTEGER)
 
-/** What one end user may use, in the words of the options. A value that is absent is that of each end user. */
-const OfUser = {
-  rpm: Schema.optionalKey(Limit),
-  tpm: Schema.optionalKey(Limit),
-  concurrent: Schema.optionalKey(Limit),
-  daily: Schema.optionalKey(Tokens),
-  weekly: Schema.optionalKey(Tokens),
-  monthly: Schema.optionalKey(Tokens),
-  total: Schema.optionalKey(Tokens),
-  /** whether its requests are refused */
-  blocked: Schema.optionalKey(Schema.Boolean)
-}
+const Entry = Schema.Record(Schema.String, Schema.Unknown)
 
-/** Rules by name: like the aliases, an object in the database and a list here. */
-export const UserRules = Schema.Record(Schema.String, Schema.Struct(OfUser)).pipe(
-  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfUser })), {
-    decode: SchemaGetter.transform((stored) =>
-      Object.entries(stored).map(([name, rules]) => ({ name, ...rules }))
-    ),
-    encode: SchemaGetter.transform((rules) =>
-      Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))
-    )
-  })
-)
+/** Entries by their name: an object in the database, and a list here, because a name that people choose is no name of a field. */
+const named = <E extends Schema.Constraint>(entry: E) =>
+  Schema.Record(Schema.String, Entry).pipe(
+    Schema.decodeTo(Schema.Array(Entry), {
+      decode: SchemaGetter.transform((stored) =>
+        Object.entries(stored).map(([name, rest]) => ({ ...rest, name }))
+      ),
+      encode: SchemaGetter.transform((entries) =>
+        Object.fromEntries(entries.map(({ name, ...rest }) => [String(name), rest]))
+      )
+    }),
+    Schema.decodeTo(Schema.Array(entry))
+  )
+
+const rates = { name: Schema.String, rpm: Schema.optionalKey(Limit), tpm: Schema.optionalKey(Limit) }
 
 /** What a key may use of one model, in the words of the options. A value that is absent is that of all models. */
-const OfModel = {
-  rpm: Schema.optionalKey(Limit),
-  tpm: Schema.optionalKey(Limit),
-  daily: Schema.optionalKey(Tokens)
-}
+export const ModelRules = named(Schema.Struct({ ...rates, daily: Schema.optionalKey(Tokens) }))
 
-export const ModelRules = Schema.Record(Schema.String, Schema.Struct(OfModel)).pipe(
-  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfModel })), {
-    decode: SchemaGetter.transform((stored) =>
-      Object.entries(stored).map(([name, rule]) => ({ name, ...rule }))
-    ),
-    encode: SchemaGetter.transform((rules) =>
-      Object.fromEntries(rules.map(({ name, ...rule }) => [name, rule]))
-    )
+/** What one end user may use. A value that is absent is that of each end user. */
+export const UserRules = named(
+  Schema.Struct({
+    ...rates,
+    concurrent: Schema.optionalKey(Limit),
+    daily: Schema.optionalKey(Tokens),
+    weekly: Schema.optionalKey(Tokens),
+    monthly: Schema.optionalKey(Tokens),
+    total: Schema.optionalKey(Tokens),
+    /** whether its requests are refused */
+    blocked: Schema.optionalKey(Schema.Boolean)
   })
 )
 
@@ -57,21 +49,13 @@ export const ModelRules = Schema.Record(Schema.String, Schema.Struct(OfModel)).p
 export const thinking = ["on", "off", "low", "medium", "high", "max"] as const
 
 /** What an alias adds to a request that does not say it itself. */
-const OfAlias = {
-  num_ctx: Schema.optionalKey(whole(4, 10_000_000)),
-  think: Schema.optionalKey(Schema.Literals(thinking)),
-  system: Schema.optionalKey(
-    Schema.NonEmptyString.check(Schema.makeFilter((text) => storable(text) === text))
-  )
-}
-
-export const AliasDefaults = Schema.Record(Schema.String, Schema.Struct(OfAlias)).pipe(
-  Schema.decodeTo(Schema.Array(Schema.Struct({ name: Schema.String, ...OfAlias })), {
-    decode: SchemaGetter.transform((stored) =>
-      Object.entries(stored).map(([name, defaults]) => ({ name, ...defaults }))
-    ),
-    encode: SchemaGetter.transform((all) =>
-      Object.fromEntries(all.map(({ name, ...defaults }) => [name, defaults]))
+export const AliasDefaults = named(
+  Schema.Struct({
+    name: Schema.String,
+    num_ctx: Schema.optionalKey(whole(4, 10_000_000)),
+    think: Schema.optionalKey(Schema.Literals(thinking)),
+    system: Schema.optionalKey(
+      Schema.NonEmptyString.check(Schema.makeFilter((text) => storable(text) === text))
     )
   })
 )
