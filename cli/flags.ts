@@ -10,6 +10,7 @@ import {
   tenantTexts
 } from "../src/domain/attributes.ts"
 import { type InvalidValue, mustBe } from "../src/admin/Errors.ts"
+import type { Owner } from "../src/admin/rows.ts"
 import { isWithin } from "../src/infra/environment.ts"
 import { Needs } from "./Needs.ts"
 import { aDeadline, aLifetime, readDeadline, readLifetime } from "./times.ts"
@@ -102,8 +103,6 @@ export const userOf = Effect.fnUntraced(function* (prefix: string, user: string,
 
 /** A key or a tenant. */
 export const owner = { key: optional(key("key")), tenant: optional(tenant) }
-
-export type Owner = { readonly key: string } | { readonly tenant: string }
 
 /** `first`: the option that the error names first. */
 export const readOwner = Effect.fnUntraced(function* (

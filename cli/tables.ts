@@ -161,24 +161,24 @@ export const limitTable = (limits: Pick<KeyInfo, keyof EffectiveLimits>) =>
     CONCURRENT: ({ concurrent }) => inherited(concurrent)
   })
 
-type EachUser = Pick<KeyInfo, (typeof eachUserFields)[number]>
-
-export const eachUserTable = (key: EachUser) =>
-  tableOf([key], {
-    OF: () => "each user",
-    ...Object.fromEntries(
-      eachUserFields.map((field) => [optionOfEach(field).toUpperCase(), (key: EachUser) => key[field]])
-    )
-  })
-
 /** What one end user or one model has of its own. */
-export const ruleTable = (of: string, rule: object, options = eachUserFields.map(optionOfEach)) =>
+export const ruleTable = (
+  of: string,
+  rule: object,
+  options: ReadonlyArray<string> = eachUserFields.map(optionOfEach)
+) =>
   tableOf([rule], {
     OF: () => of,
     ...Object.fromEntries(
       options.map((option) => [option.toUpperCase(), (rule: object) => Reflect.get(rule, option) ?? null])
     )
   })
+
+export const eachUserTable = (key: KeyInfo) =>
+  ruleTable(
+    "each user",
+    Object.fromEntries(eachUserFields.map((field) => [optionOfEach(field), key[field]]))
+  )
 
 export const budgetTable = (states: ReadonlyArray<BudgetState>) =>
   tableOf(states, {

@@ -3,8 +3,7 @@ import { Effect, Option, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
-import type { KeyInfo, TenantInfo } from "../../src/admin/rows.ts"
-import type { RuleChange } from "../../src/admin/users.ts"
+import type { KeyInfo, Owner, RuleChange, TenantInfo } from "../../src/admin/rows.ts"
 import * as Values from "../../src/admin/Values.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
@@ -35,78 +34,63 @@ const valuesOfRules = {
 const isEachUser = Schema.is(Schema.Literals(Struct.keys(eachUserOf)))
 const isOfModel = Schema.is(Schema.Literals(["rpm", "tpm", "budgetDaily"]))
 
-/** With `--each-user`, the attributes of each user that are like those that are given. */
-const attributesFor = (given: flags.GivenAttributes, isEach: boolean, owner: flags.Owner) => {
-  if (!isEach) return Effect.succeed(given)
-  if ("tenant" in owner) return mustBe("each-user", "given with --key, not with --tenant")
-  const attributes: Record<string, unknown> = {}
-  for (const [attribute, value] of Object.entries(given)) {
-    if (isEachUser(attribute)) attributes[eachUserOf[attribute]] = value
-    else if (value !== undefined) return mustBe(flags.optionOf(attribute), "given without --each-user")
-  }
-  return Effect.succeed(attributes)
+/** Fails when an attribute is given that a part of its owner has not. */
+const requireOnly = (part: string, given: flags.GivenAttributes, has: (attribute: string) => boolean) => {
+  const alien = Object.keys(given).find((one) => given[one] !== undefined && !has(one))
+  return alien === undefined ? Effect.void : mustBe(flags.optionOf(alien), `given without --${part}`)
 }
 
-/** What options say of a part of their owner, by the names of the options. `has`: whether the part has an attribute. */
-const ownValues = Effect.fnUntraced(function* (
-  part: string,
-  given: flags.GivenAttributes,
-  has: (attribute: string) => boolean
-) {
-  const alien = Object.keys(given).find((one) => given[one] !== undefined && !has(one))
-  if (alien !== undefined) return yield* mustBe(flags.optionOf(alien), `given without --${part}`)
-  return Struct.renameKeys(yield* Values.keyChange(given), valuesOfRules)
-})
-
-/** Changes what one end user of a key may use. */
-const changeUser = Effect.fnUntraced(function* (
-  owner: flags.Owner,
-  { user, yes }: { readonly user: string; readonly yes: boolean },
+/** Changes what a part of an owner may use: one end user of a key, or a key, or each key of a tenant, of one model. */
+const changePart = Effect.fnUntraced(function* (
+  owner: Owner,
+  { model, user = "", yes }: { readonly model?: string; readonly user?: string; readonly yes: boolean },
   given: flags.GivenAttributes
 ) {
-  if ("tenant" in owner) return yield* mustBe("user", "given with --key, not with --tenant")
-  const values = yield* ownValues("user", given, isEachUser)
+  yield* model === undefined
+    ? requireOnly("user", given, isEachUser)
+    : requireOnly("model", given, isOfModel)
+  const values = Struct.renameKeys(yield* Values.keyChange(given), valuesOfRules)
   const registry = yield* Needs.registry
-  const name = yield* flags.userOf(owner.key, user, yes)
-  const ruleOf = (key: KeyInfo) => key.userRules.find((rule) => rule.name === name) ?? {}
-  const before = ruleOf(yield* registry.showKey(owner.key))
-  const changed = yield* registry.changeUser(owner.key, name, values)
-  yield* show(changed, ruleTable(name, ruleOf(changed)))
-  yield* notesAsText(changesOf(before, ruleOf(changed), values, "that of each user"))
-  yield* inForce(null)
-})
-
-/** Changes what a key, or each key of a tenant, may use of one model. */
-const changeModel = Effect.fnUntraced(function* (
-  owner: flags.Owner,
-  { model, yes }: { readonly model: string; readonly yes: boolean },
-  given: flags.GivenAttributes
-) {
-  const values = yield* ownValues("model", given, isOfModel)
-  const registry = yield* Needs.registry
-  const name = withoutDefaultTag(model)
-  const ruleOf = ({ modelRules }: KeyInfo | TenantInfo) => modelRules.find((rule) => rule.name === name)
-  const before = ruleOf(
-    yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
-  )
-  if (before === undefined) {
+  const name =
+    model !== undefined
+      ? withoutDefaultTag(model)
+      : "key" in owner
+        ? yield* flags.userOf(owner.key, user, yes)
+        : yield* mustBe("user", "given with --key, not with --tenant")
+  const [rules, none, options] =
+    model === undefined
+      ? (["userRules", "that of each user", undefined] as const)
+      : (["modelRules", "none of its own", ["rpm", "tpm", "daily"]] as const)
+  const ruleOf = (one: KeyInfo | TenantInfo) => {
+    const all: KeyInfo["userRules"] = "prefix" in one ? one[rules] : one.modelRules
+    return all.find((rule) => rule.name === name)
+  }
+  const before = ruleOf(yield* registry.show(owner))
+  if (model !== undefined && before === undefined) {
     const catalog = yield* installedModels
     if (!yes) yield* requireInstalled(catalog, "model", [model])
     yield* notes(allowlistHints(catalog, [model]))
   }
-  const changed = yield* registry.changeModel(owner, name, values)
+  const changed = yield* registry.changeRule(owner, rules, name, values)
   const rule = ruleOf(changed) ?? {}
-  yield* show(changed, ruleTable(name, rule, ["rpm", "tpm", "daily"]))
-  yield* notesAsText(changesOf(before ?? {}, rule, values, "none of its own"))
+  yield* show(changed, ruleTable(name, rule, options))
+  yield* notesAsText(changesOf(before ?? {}, rule, values, none))
   yield* inForce(null)
 })
 
-const change = Effect.fnUntraced(function* (owner: flags.Owner, attributes: flags.GivenAttributes) {
+/** Changes attributes of an owner, or with `--each-user` those of each user that are like them. Returns what was given and what it is. */
+const change = Effect.fnUntraced(function* (
+  owner: Owner,
+  isEach: boolean,
+  options: flags.GivenAttributes
+) {
   const registry = yield* Needs.registry
-  yield* flags.checkOwner(attributes, owner)
-  return "key" in owner
-    ? yield* registry.changeKey(owner.key, yield* Values.keyChange(attributes))
-    : yield* registry.changeTenant(owner.tenant, yield* Values.tenantChange(attributes))
+  if (isEach && "tenant" in owner) return yield* mustBe("each-user", "given with --key, not with --tenant")
+  if (isEach) yield* requireOnly("each-user", options, isEachUser)
+  const given: flags.GivenAttributes = isEach ? Struct.renameKeys(options, eachUserOf) : options
+  yield* flags.checkOwner(given, owner)
+  const before = yield* registry.show(owner)
+  return { given, before, changed: yield* registry.change(owner, given) }
 })
 
 const valueOf = (attributes: object, attribute: string, none = "the tenant's"): string =>
@@ -156,14 +140,12 @@ export const setLimits = Command.make(
     if (model !== undefined) {
       if (user !== undefined || eachUser)
         return yield* mustBe("model", "given without --user and --each-user")
-      return yield* changeModel(owner, { model, yes }, { ...options, ...ofModel })
+      return yield* changePart(owner, { model, yes }, { ...options, ...ofModel })
     }
+    if (user !== undefined && !eachUser) return yield* changePart(owner, { user, yes }, options)
     const registry = yield* Needs.registry
-    if (user !== undefined && !eachUser) return yield* changeUser(owner, { user, yes }, options)
-    const attributes = yield* attributesFor(options, eachUser, owner)
-    const before = yield* "key" in owner ? registry.showKey(owner.key) : registry.showTenant(owner.tenant)
     const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : undefined
-    const changed = yield* change(owner, attributes)
+    const { before, changed, given: attributes } = yield* change(owner, eachUser, options)
     yield* show(changed, eachUser && "prefix" in changed ? eachUserTable(changed) : limitTable(changed))
     yield* notesAsText([
       ...changesOf(before, changed, attributes),
@@ -191,13 +173,11 @@ export const setLimits = Command.make(
   )
 )
 
-const showBudgets = Effect.fnUntraced(function* (owner: flags.Owner, user?: string) {
+const showBudgets = Effect.fnUntraced(function* (owner: Owner, user?: string) {
   const registry = yield* Needs.registry
   if (user !== undefined && "tenant" in owner)
     return yield* mustBe("user", "given with --key, not with --tenant")
-  const states = yield* "key" in owner
-    ? registry.showBudgets(owner.key, user)
-    : registry.showTenantBudgets(owner.tenant)
+  const states = yield* registry.showBudgets(owner, user)
   yield* show(states, budgetTable(states))
   if (user !== undefined && states.every(({ spent }) => spent === 0))
     yield* notesAsText(['No tokens are counted for this name. "tollgate report --by user" lists the names.'])
@@ -209,9 +189,8 @@ export const setBudget = Command.make(
   Effect.fnUntraced(function* ({ eachUser, user, yes, attributes: options, ...given }) {
     yield* flags.requireOne(options)
     const owner = yield* flags.readOwner(given, "key")
-    if (user !== undefined && !eachUser) return yield* changeUser(owner, { user, yes }, options)
-    const attributes = yield* attributesFor(options, eachUser, owner)
-    const changed = yield* change(owner, attributes)
+    if (user !== undefined && !eachUser) return yield* changePart(owner, { user, yes }, options)
+    const { changed } = yield* change(owner, eachUser, options)
     if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
     else yield* showBudgets(owner)
     // Other keys may share the budgets.
@@ -256,9 +235,7 @@ export const addBudget = Command.make(
       return yield* mustBe("until", tokens === undefined ? "left out with --tokens none" : "given")
     const owner = yield* flags.readOwner(given, "key")
     const extra = tokens === undefined || until === undefined ? null : { tokens, until }
-    const added = yield* "key" in owner
-      ? registry.addBudget(owner.key, extra)
-      : registry.addTenantBudget(owner.tenant, extra)
+    const added = yield* registry.addBudget(owner, extra)
     yield* showBudgets(owner)
     yield* noteAsText(
       added === null

@@ -17,7 +17,7 @@ const switchUser = (name: string, blocked: boolean, about: string) =>
       const registry = yield* Needs.registry
       const prefix = yield* flags.keyOf(named)
       const stored = yield* flags.userOf(prefix, user, yes)
-      const key = yield* registry.changeUser(prefix, stored, { blocked })
+      const key = yield* registry.changeRule({ key: prefix }, "userRules", stored, { blocked })
       const is = blocked ? "blocked: each of its requests gets 403" : "not blocked"
       yield* show(key, `${escapeText(stored)} of ${prefix} is ${is}`)
       yield* inForce(null)

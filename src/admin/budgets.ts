@@ -1,8 +1,9 @@
 /** Token budgets of keys and tenants: their amounts, and the tokens that the ledger counts. */
 import { Effect, Schema, Struct } from "effect"
-import type { SqlClient, Statement } from "effect/sql"
+import type { SqlClient } from "effect/sql"
 import type { Calendar } from "../domain/Calendar.ts"
-import { budgetUseOf, extraOf, periods } from "../domain/Limits.ts"
+import { ofPeriod } from "../domain/Errors.ts"
+import { budgetUseOf, extraOf, type Period, periods } from "../domain/Limits.ts"
 import type { CounterOwner } from "../domain/Reservation.ts"
 import { KeyAttributes } from "../domain/attributes.ts"
 import { extraBudgetOf } from "../domain/storedRules.ts"
@@ -11,7 +12,7 @@ import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, selected } from "../infra/rows.ts"
 import { idOf, readTotals, type Totals } from "../ledger/totals.ts"
 import { UnknownKey, UnknownTenant } from "./Errors.ts"
-import { budgetFields, budgetOf, type BudgetState, keyNamed, tenantNamed } from "./rows.ts"
+import { budgetFields, budgetOf, type BudgetState, type Owner, ownerNamed } from "./rows.ts"
 import { readUsersOwner, storedUser } from "./users.ts"
 
 const budgets = Struct.pick(KeyAttributes.fields, budgetFields)
@@ -39,63 +40,38 @@ export const statesOf = (amounts: Amounts, totals: Totals | undefined): Readonly
     }
   })
 
-/** The states of the budgets of one row, by what the ledger counts for `ownerOf` it. */
-const read = Effect.fnUntraced(function* <E>(
+/**
+ * The budgets of a tenant, of all keys that share the account of a key, or of one end user of a key by name: its own, else those of
+ * each user.
+ */
+export const readBudgets = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  query: Statement.Fragment,
-  ownerOf: (row: typeof Row.Type) => CounterOwner,
-  name: string,
-  unknown: E,
+  owner: Owner,
+  user: string | undefined,
   { dayAt }: Calendar
 ) {
-  const row = yield* makeRowReader(() => name, Row).first(sql`SELECT ${sql.literal(now)}, ${query}`)
-  if (row === undefined) return yield* Effect.fail(unknown)
-  const totals = yield* readTotals(sql, [ownerOf(row)], dayAt(row.at))
-  return statesOf(row, totals.get(idOf(ownerOf(row))))
+  const name =
+    "tenant" in owner || user === undefined
+      ? undefined
+      : storedUser(yield* readUsersOwner(sql, owner.key), user)
+  const own = (period: Period, option = ofPeriod[period]) =>
+    sql`coalesce((o.user_rules -> ${name ?? ""} ->> ${option})::bigint, ${sql.literal(`o.each_user_${option}) AS "${budgetOf[period]}"`)}`
+  const amounts =
+    name === undefined
+      ? selected(sql, "o", budgets)
+      : sql.csv([sql`NULL AS "extraBudget"`, ...periods.map((period) => own(period))])
+  const row = yield* makeRowReader(() => ownerNamed(owner), Row).first(sql`
+    SELECT ${sql.literal(now)}, ${amounts}, ${
+      "key" in owner
+        ? sql`${accountOf(sql, "o")}::text AS id FROM api_keys o WHERE o.prefix = ${owner.key}`
+        : sql`o.id::text FROM tenants o WHERE o.name = ${owner.tenant}`
+    }`)
+  if (row === undefined)
+    return yield* Effect.fail(
+      "key" in owner ? new UnknownKey({ prefix: owner.key }) : new UnknownTenant({ tenant: owner.tenant })
+    )
+  const ofKey = name === undefined ? { key: row.id } : { key: row.id, user: userAccountId(row.id, name) }
+  const counters: CounterOwner = "key" in owner ? { group: "", ...ofKey } : { group: row.id }
+  const totals = yield* readTotals(sql, [counters], dayAt(row.at))
+  return statesOf(row, totals.get(idOf(counters)))
 })
-
-const ofKey = (sql: SqlClient.SqlClient, prefix: string) =>
-  sql`${accountOf(sql, "k")}::text AS id FROM api_keys k WHERE prefix = ${prefix}`
-
-/** What was spent is what all keys of the account have spent. */
-export const readBudgets = (sql: SqlClient.SqlClient, prefix: string, calendar: Calendar) =>
-  read(
-    sql,
-    sql`${selected(sql, "k", budgets)}, ${ofKey(sql, prefix)}`,
-    ({ id }) => ({ group: "", key: id }),
-    keyNamed(prefix),
-    new UnknownKey({ prefix }),
-    calendar
-  )
-
-/** Of an end user of a key, by name: its own, else those of each user. */
-export const readUserBudgets = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  prefix: string,
-  user: string,
-  calendar: Calendar
-) {
-  const name = storedUser(yield* readUsersOwner(sql, prefix), user)
-  const own = (option: string, each: string) =>
-    sql`coalesce((user_rules -> ${name} ->> ${option})::bigint, ${sql.literal(each)})`
-  return yield* read(
-    sql,
-    sql`${own("daily", "each_user_daily")} AS "budgetDaily", ${own("weekly", "each_user_weekly")} AS "budgetWeekly",
-      NULL AS "extraBudget", ${own("monthly", "each_user_monthly")} AS "budgetMonthly",
-      ${own("total", "each_user_total")} AS "budgetTotal", ${ofKey(sql, prefix)}`,
-    ({ id }) => ({ group: "", key: id, user: userAccountId(id, name) }),
-    keyNamed(prefix),
-    new UnknownKey({ prefix }),
-    calendar
-  )
-})
-
-export const readTenantBudgets = (sql: SqlClient.SqlClient, tenant: string, calendar: Calendar) =>
-  read(
-    sql,
-    sql`${selected(sql, "t", budgets)}, id::text FROM tenants t WHERE name = ${tenant}`,
-    ({ id }) => ({ group: id }),
-    tenantNamed(tenant),
-    new UnknownTenant({ tenant }),
-    calendar
-  )

@@ -1,19 +1,9 @@
-/** Which models a tenant may use, and under which other names, as they are stored; and limits for single models. */
+/** Which models a tenant may use, and under which other names, as they are stored. */
 import { Effect } from "effect"
-import type { SqlClient } from "effect/sql"
-import type { SqlError } from "effect/sql/SqlError"
-import type { KeyChange, TenantChange } from "../domain/attributes.ts"
+import type { TenantChange } from "../domain/attributes.ts"
 import { withoutDefaultTag } from "../domain/modelName.ts"
-import { type AdminError, mustBe, withRegistryDown } from "./Errors.ts"
-import {
-  type KeyInfo,
-  lockAccount,
-  type ModelsChange,
-  readTenant,
-  requireTenant,
-  type TenantInfo,
-  withEntry
-} from "./rows.ts"
+import { mustBe } from "./Errors.ts"
+import { type ModelsChange, type TenantInfo, withEntry } from "./rows.ts"
 import * as Values from "./Values.ts"
 
 type Aliases = TenantInfo["modelAliases"]
@@ -93,37 +83,4 @@ export const modelAttributes = Effect.fnUntraced(function* (
     modelAliases: [...changed.values()],
     aliasDefaults: defaults
   }
-})
-
-type Rule = Omit<TenantInfo["modelRules"][number], "name">
-/** What changes of the limits for a model; null takes a value away. */
-type RuleChange = { readonly [V in keyof Rule]?: Rule[V] | null }
-
-interface Owners {
-  readonly keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>
-  readonly changeKey: (prefix: string, change: KeyChange) => Effect.Effect<KeyInfo, AdminError>
-  readonly changeTenant: (tenant: string, change: TenantChange) => Effect.Effect<TenantInfo, AdminError>
-}
-
-export const makeModelRules = (sql: SqlClient.SqlClient, { changeKey, changeTenant, keyInfo }: Owners) => ({
-  /** Changes what a key, or each key of a tenant, may use of one model. */
-  changeModel: Effect.fnUntraced(
-    function* (
-      owner: { readonly key: string } | { readonly tenant: string },
-      model: string,
-      rule: RuleChange
-    ) {
-      const changed = ({ modelRules }: KeyInfo | TenantInfo) => ({
-        modelRules: withEntry(modelRules, withoutDefaultTag(model), rule)
-      })
-      if ("key" in owner) {
-        yield* lockAccount(sql, owner.key)
-        return yield* changeKey(owner.key, changed(yield* keyInfo(owner.key)))
-      }
-      yield* requireTenant(sql, owner.tenant, "FOR UPDATE")
-      return yield* changeTenant(owner.tenant, changed(yield* readTenant(sql, owner.tenant)))
-    },
-    sql.withTransaction,
-    withRegistryDown
-  )
 })

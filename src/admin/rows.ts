@@ -135,6 +135,13 @@ export interface MadeKey {
   readonly secret: string
 }
 
+/** A key by its prefix, or a tenant by its name. */
+export type Owner = { readonly key: string } | { readonly tenant: string }
+
+type Rule = Omit<KeyAttributes["userRules"][number], "name">
+/** What changes of what one end user or one model may use; null takes a value away. A model has fewer values. */
+export type RuleChange = { readonly [V in keyof Rule]?: Rule[V] | null }
+
 /** What is absent does not change. */
 export interface ModelsChange {
   /** the new allowlist */
@@ -153,6 +160,8 @@ export interface ModelsChange {
 /** As `apply` names them. */
 export const tenantNamed = (name: unknown): string => `tenant ${String(name)}`
 export const keyNamed = (prefix: unknown): string => `key ${String(prefix)}`
+export const ownerNamed = (owner: Owner): string =>
+  "key" in owner ? keyNamed(owner.key) : tenantNamed(owner.tenant)
 
 export const nameOfKey = ({ prefix }: Row) => keyNamed(prefix)
 

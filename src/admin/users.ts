@@ -2,7 +2,7 @@
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
-import type { KeyAttributes, KeyChange } from "../domain/attributes.ts"
+import type { KeyChange } from "../domain/attributes.ts"
 import { ledgerDay } from "../audit/rows.ts"
 import type { Calendar, Day } from "../domain/Calendar.ts"
 import type { Period } from "../domain/Limits.ts"
@@ -11,21 +11,15 @@ import { accountOf } from "../gates/keys/accounts.ts"
 import { makeRowReader, oneRow } from "../infra/rows.ts"
 import { daysOf, inPeriod } from "../ledger/periods.ts"
 import { readNow } from "./period.ts"
-import { type AdminError, UnknownKey, withRegistryDown, withRegistryDownAfter } from "./Errors.ts"
+import { type AdminError, UnknownKey, withRegistryDownAfter } from "./Errors.ts"
 import {
   type KeyInfo,
   keyNamed,
   largeRead,
-  lockAccount,
+  type Owner,
   requireTenant,
-  UsageTotals,
-  withEntry
+  UsageTotals
 } from "./rows.ts"
-
-export type UserRules = KeyAttributes["userRules"]
-type Rule = Omit<UserRules[number], "name">
-/** What changes of a rule; null takes a value away. */
-export type RuleChange = { readonly [V in keyof Rule]?: Rule[V] | null }
 
 /** The name of an end user as the audit has it, for a row `k` of `api_keys` that stores hashes (`hashedUser`). */
 export const hashedIn = (sql: SqlClient.SqlClient, name: string | Statement.Fragment): Statement.Fragment =>
@@ -57,12 +51,10 @@ export const storedUser = ({ account, hashUsers }: typeof Owner.Type, user: stri
 const ofAccount = (sql: SqlClient.SqlClient, prefix: string) =>
   sql`a.key_id IN (SELECT o.id FROM api_keys p JOIN api_keys o ON ${accountOf(sql, "o")} = ${accountOf(sql, "p")} WHERE p.prefix = ${prefix})`
 
-type UsersOwner = { readonly key: string } | { readonly tenant: string }
-
 /** Of an end user of a key or of all keys of a tenant, from the audit: the ledger has no names. */
 const readUserUsage = (
   sql: SqlClient.SqlClient,
-  owner: UsersOwner,
+  owner: Owner,
   period: Period,
   user: string,
   day: Day
@@ -126,21 +118,8 @@ export const storedRules = Effect.fnUntraced(function* (
 export const makeUsers = (
   sql: SqlClient.SqlClient,
   { dayAt }: Calendar,
-  keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>,
-  changeKey: (prefix: string, change: KeyChange) => Effect.Effect<KeyInfo, AdminError>
+  keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>
 ) => ({
-  /** Changes what one end user of a key may use. */
-  changeUser: Effect.fnUntraced(
-    function* (prefix: string, user: string, change: RuleChange) {
-      yield* lockAccount(sql, prefix)
-      const name = storedUser(yield* readUsersOwner(sql, prefix), user)
-      const { userRules } = yield* keyInfo(prefix)
-      return yield* changeKey(prefix, { userRules: withEntry(userRules, name, change) })
-    },
-    sql.withTransaction,
-    withRegistryDown
-  ),
-
   /** The name of an end user of a key as it is stored, and all names that are known. */
   endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
     const { userRules } = yield* keyInfo(prefix)
@@ -151,7 +130,7 @@ export const makeUsers = (
     }
   }, withRegistryDownAfter("40 seconds")),
 
-  usageOfUser: Effect.fnUntraced(function* (owner: UsersOwner, period: Period, user: string) {
+  usageOfUser: Effect.fnUntraced(function* (owner: Owner, period: Period, user: string) {
     yield* "key" in owner ? keyInfo(owner.key) : requireTenant(sql, owner.tenant)
     return yield* readUserUsage(sql, owner, period, user, dayAt(yield* readNow(sql)))
   }, withRegistryDownAfter("125 seconds"))

@@ -162,7 +162,7 @@ test("when a key moves to another tenant, then those of its account move along, 
   assert.strictEqual((yield* registry.usage("from", "day")).tokensIn, 30)
   assert.strictEqual((yield* registry.usage("to", "day")).tokensIn, 0)
   assert.strictEqual(
-    (yield* registry.showBudgets(next.prefix)).find(({ period }) => period === "total")?.spent,
+    (yield* registry.showBudgets({ key: next.prefix })).find(({ period }) => period === "total")?.spent,
     40
   )
   assert.match((yield* move()).stdout, /is a key of to already/)

@@ -218,7 +218,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     })
     const first = yield* spend()
     assert.include(first.message, "monthly budget of 20 tokens is spent")
-    const added = yield* registry.addBudget(prefix, {
+    const added = yield* registry.addBudget({ key: prefix }, {
       tokens: 40,
       until: { at: new Date(begin + 3_600_000_000_000) }
     })
@@ -226,7 +226,7 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     const more = yield* eventually(spend(), ({ served }) => served > 0)
     assert.isAtLeast(more.served, 3)
     assert.include(more.message, "monthly budget of 60 tokens is spent")
-    const month = (yield* registry.showBudgets(prefix)).find(({ period }) => period === "month")
+    const month = (yield* registry.showBudgets({ key: prefix })).find(({ period }) => period === "month")
     assert.isAtMost(month?.spent ?? 0, 61)
   })
 })

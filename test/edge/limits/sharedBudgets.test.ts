@@ -67,7 +67,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
     const refused = yield* chat(next.secret)
     assert.strictEqual(messageOf(refused), "total budget of 300 tokens is spent")
     for (const { key } of [next, last]) {
-      const shown = yield* registry.showBudgets(key.prefix)
+      const shown = yield* registry.showBudgets({ key: key.prefix })
       assert.deepStrictEqual(shown.at(-1), {
         period: "total",
         budget: 300,
@@ -92,7 +92,7 @@ inWorld(layerGateway())("shared budgets", (test) => {
     yield* registry.changeTenant(tenant, { budgetDaily: 1000, budgetTotal: 5000 })
     yield* registry.changeKey(prefix, { budgetTotal: 1000 })
     fake.always(hundred)
-    const stateOf = Effect.map(registry.showBudgets(prefix), (states) => states.at(-1)?.state)
+    const stateOf = Effect.map(registry.showBudgets({ key: prefix }), (states) => states.at(-1)?.state)
     const spend = (requests: number) =>
       Effect.forEach(Array.from({ length: requests }), () => chat(secret), { discard: true })
     yield* spend(7)

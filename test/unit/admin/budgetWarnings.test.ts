@@ -146,13 +146,13 @@ test("when a budget is changed after its warning, then it is warned of anew only
   assert.deepStrictEqual(yield* seen, ["3: 170 % of 1000"])
   yield* registry.changeKey(prefix, { budgetDaily: 2000 })
   assert.deepStrictEqual(yield* seen, ["3: 170 % of 1000"])
-  yield* registry.addBudget(prefix, { tokens: 1000, until: { inMs: 3_600_000 } })
+  yield* registry.addBudget({ key: prefix }, { tokens: 1000, until: { inMs: 3_600_000 } })
   yield* spend(prefix, 600)
   assert.deepStrictEqual(yield* seen, ["3: 170 % of 1000"])
   yield* spend(prefix, 200)
   assert.deepStrictEqual(yield* seen, ["4: 83 % of 3000"])
   // The extra budget ends: the use is beyond the other one.
-  yield* registry.addBudget(prefix, null)
+  yield* registry.addBudget({ key: prefix }, null)
   assert.deepStrictEqual(yield* seen, ["5: 125 % of 2000"])
 })
 
@@ -165,8 +165,8 @@ test("when end users have budgets, then theirs are warned of, by the names that 
     eachUserDaily: 100,
     hashUsers: true
   })
-  yield* registry.changeUser(open.prefix, "ada", { daily: 50 })
-  yield* registry.changeUser(hidden.prefix, "zoe", { daily: 50 })
+  yield* registry.changeRule({ key: open.prefix }, "userRules", "ada", { daily: 50 })
+  yield* registry.changeRule({ key: hidden.prefix }, "userRules", "zoe", { daily: 50 })
   const use = (key: typeof open, name: string | null, tokens: number) =>
     spendAs(key.prefix, name, userAccountId(key.id, name ?? ""), tokens)
   yield* use(open, "ada", 45)
