@@ -42,14 +42,13 @@ export const readNumber = (text: string): Option.Option<number> => {
 export const count = (name: string, description: string) =>
   text(name, "n", description).pipe(Flag.filterMap(readNumber, () => "a whole number"))
 
-/** A number that need not be given; `none` removes it. */
+/** null: `none`, which removes it. */
 export const numberOrNone = (name: string, description: string) =>
   text(name, "n|none", description).pipe(
     Flag.filterMap(
       (text) => (text === "none" ? Option.some(null) : readNumber(text)),
       () => "a whole number, or none"
-    ),
-    optional
+    )
   )
 
 /** A time such as `12h`, in milliseconds. */
@@ -79,6 +78,9 @@ export const keyOf = (named: string) =>
     onSome: (prefix) => Effect.succeed(prefix),
     onNone: () => Effect.flatMap(Needs.registry, ({ prefixOfName }) => prefixOfName(named))
   })
+
+/** The registry, and the prefix of a key that was named. */
+export const keyIn = (named: string) => Effect.all([Needs.registry, keyOf(named)])
 
 /** One end user of a key. `yes`: also one that no request has named. */
 export const endUser = {

@@ -1,5 +1,5 @@
 /** The commands that change the attributes of keys and tenants, and show their budgets. */
-import { Effect, Option, Schema, Struct } from "effect"
+import { Effect, Schema, Struct } from "effect"
 import { Command, Flag } from "effect/cli"
 import { mustBe } from "../../src/admin/Errors.ts"
 import { Needs } from "../Needs.ts"
@@ -128,7 +128,7 @@ export const setLimits = Command.make(
     ...parts,
     yes: flags.toggle("yes", "Also when no request has named that user, or the model server lacks the model"),
     model: flags.optionalText("model", "name", "For one model, beside the limits of the key"),
-    daily: flags.numberOrNone("daily", "Tokens per day, with --model"),
+    daily: flags.optional(flags.numberOrNone("daily", "Tokens per day, with --model")),
     attributes: flags.changeFlags("set-limits")
   },
   Effect.fnUntraced(function* ({ daily, eachUser, model, user, yes, attributes: options, ...given }) {
@@ -210,32 +210,24 @@ export const setBudget = Command.make(
   )
 )
 
-/** How an extra budget is given: more tokens, or `none`, which ends one. */
-const extraTokens = flags
-  .text("tokens", "n|none", 'More tokens for each of its budgets; "none" ends an extra budget')
-  .pipe(
-    Flag.filterMap(
-      (text) => (text === "none" ? Option.some(undefined) : flags.readNumber(text)),
-      () => "a whole number of tokens, or none"
-    )
-  )
-
 export const addBudget = Command.make(
   "add-budget",
   {
     ...flags.owner,
-    tokens: extraTokens,
+    tokens: flags.numberOrNone(
+      "tokens",
+      'More tokens for each of its budgets; "none" ends an extra budget'
+    ),
     until: flags.optional(
       flags.deadline("until", "When it ends: the end of fri, tomorrow or 2027-01-31; 18:00; 3d")
     )
   },
   Effect.fnUntraced(function* ({ tokens, until, ...given }) {
-    const registry = yield* Needs.registry
-    if ((tokens === undefined) !== (until === undefined))
-      return yield* mustBe("until", tokens === undefined ? "left out with --tokens none" : "given")
+    if ((tokens === null) !== (until === undefined))
+      return yield* mustBe("until", tokens === null ? "left out with --tokens none" : "given")
     const owner = yield* flags.readOwner(given, "key")
-    const extra = tokens === undefined || until === undefined ? null : { tokens, until }
-    const added = yield* registry.addBudget(owner, extra)
+    const extra = tokens === null || until === undefined ? null : { tokens, until }
+    const added = yield* (yield* Needs.registry).addBudget(owner, extra)
     yield* showBudgets(owner)
     yield* noteAsText(
       added === null
@@ -282,8 +274,7 @@ export const setEndUser = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ hashUsers, header, key: named }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(named)
+    const [registry, prefix] = yield* flags.keyIn(named)
     const key = yield* Effect.catchTag(
       registry.changeKey(prefix, {
         endUserHeader: header === "none" ? null : header,
@@ -320,11 +311,8 @@ export const setPromptLog = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ key: named, off, on, retentionDays }) {
-    const registry = yield* Needs.registry
-    if (on === off) {
-      return yield* mustBe("on", "given, or --off, but not both")
-    }
-    const prefix = yield* flags.keyOf(named)
+    if (on === off) return yield* mustBe("on", "given, or --off, but not both")
+    const [registry, prefix] = yield* flags.keyIn(named)
     const key = yield* registry.changeKey(prefix, {
       promptLog: on,
       ...(retentionDays === undefined ? {} : { promptLogDays: retentionDays })

@@ -95,8 +95,7 @@ export const rotateKey = Command.make(
     )
   },
   Effect.fnUntraced(function* ({ graceMs, key: named }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(named)
+    const [registry, prefix] = yield* flags.keyIn(named)
     const { key, replaced, secret } = yield* registry.rotateKey(prefix, graceMs)
     const end =
       replaced.status !== "active"
@@ -193,8 +192,7 @@ export const revokeKey = Command.make(
   "revoke-key",
   { key: flags.key("prefix"), stopRunning },
   Effect.fnUntraced(function* ({ key, stopRunning }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(key)
+    const [registry, prefix] = yield* flags.keyIn(key)
     const { already } = yield* registry.revokeKey(prefix)
     const { lastUsed, name, tenant } = yield* registry.showKey(prefix)
     const whose = `${escapeText(name)} of ${escapeText(tenant)}, ${lastUsed === null ? "never used" : `last used ${(yield* times)(lastUsed)}`}`
@@ -216,8 +214,7 @@ export const moveKey = Command.make(
   "move-key",
   { key: flags.key("key"), tenant: flags.text("tenant", "name", "The tenant that gets the key") },
   Effect.fnUntraced(function* ({ key, tenant }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(key)
+    const [registry, prefix] = yield* flags.keyIn(key)
     const moved = yield* registry.moveKey(prefix, tenant)
     yield* show(
       moved,

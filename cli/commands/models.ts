@@ -166,9 +166,8 @@ export const setModels = Command.make(
       Flag.filterMap(readAliases, () => "alias=model, such as fast=llama3.2:3b"),
       flags.optional
     ),
-    numCtx: flags.numberOrNone(
-      "num-ctx",
-      "Window of the aliases that --alias names, for requests without num_ctx"
+    numCtx: flags.optional(
+      flags.numberOrNone("num-ctx", "Window of the aliases that --alias names, for requests without num_ctx")
     ),
     think: flags.optional(
       Flag.Literals("think", [...thinking, "none"]).pipe(

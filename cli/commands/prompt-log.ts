@@ -25,8 +25,7 @@ export const showPromptLog = Command.make(
     limit: flags.count("limit", "Number of prompts, newest first; 1 to 1000").pipe(Flag.withDefault(20))
   },
   Effect.fnUntraced(function* ({ key: named, ...which }) {
-    const registry = yield* Needs.registry
-    const key = yield* flags.keyOf(named)
+    const [registry, key] = yield* flags.keyIn(named)
     const format = formatOf(yield* times)
     // Oldest first, so that a terminal shows the newest at its end.
     yield* showList(yield* registry.showPromptLog(key, which), `${key}: nothing is logged`, (found) =>
@@ -45,8 +44,7 @@ export const erasePromptLog = Command.make(
   "erase-prompt-log",
   { key: flags.key("key") },
   Effect.fnUntraced(function* ({ key: named }) {
-    const registry = yield* Needs.registry
-    const key = yield* flags.keyOf(named)
+    const [registry, key] = yield* flags.keyIn(named)
     const erased = yield* registry.erasePromptLog(key)
     yield* show({ key, erased }, `${key}: ${counted(erased, "logged prompt")} erased`)
   })

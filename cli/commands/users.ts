@@ -14,8 +14,7 @@ const switchUser = (name: string, blocked: boolean, about: string) =>
     name,
     { key: flags.key("key"), ...flags.endUser },
     Effect.fnUntraced(function* ({ key: named, user, yes }) {
-      const registry = yield* Needs.registry
-      const prefix = yield* flags.keyOf(named)
+      const [registry, prefix] = yield* flags.keyIn(named)
       const stored = yield* flags.userOf(prefix, user, yes)
       const key = yield* registry.changeRule({ key: prefix }, "userRules", stored, { blocked })
       const is = blocked ? "blocked: each of its requests gets 403" : "not blocked"
@@ -36,8 +35,7 @@ export const exportUser = Command.make(
   "export-user",
   { key: flags.key("key"), user: flags.optional(flags.endUser.user) },
   Effect.fnUntraced(function* ({ key: named, user }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(named)
+    const [registry, prefix] = yield* flags.keyIn(named)
     const { userRules } = yield* registry.showKey(prefix)
     const stored = user === undefined ? undefined : (yield* registry.endUsers(prefix, user)).stored
     for (const rule of userRules)
@@ -63,8 +61,7 @@ export const eraseUser = Command.make(
     yes: flags.toggle("yes", "Also all requests of the key, or a user that none of them has named")
   },
   Effect.fnUntraced(function* ({ key: named, user, yes }) {
-    const registry = yield* Needs.registry
-    const prefix = yield* flags.keyOf(named)
+    const [registry, prefix] = yield* flags.keyIn(named)
     if (!yes)
       yield* user === undefined
         ? mustBe("yes", `given too, because without --user all requests of ${prefix} are erased`)
