@@ -1,7 +1,6 @@
 /** The commands that show and erase logged prompts. */
 import { Effect } from "effect"
 import { Command, Flag } from "effect/cli"
-import { Needs } from "../Needs.ts"
 import type { LoggedPrompt } from "../../src/admin/rows.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"

@@ -6,7 +6,6 @@ import { jsonText } from "../../src/domain/json.ts"
 import { described } from "../help.ts"
 import * as flags from "../flags.ts"
 import { inForce } from "../gateways.ts"
-import { Needs } from "../Needs.ts"
 import { counted, escapeText, notesAsText, show } from "../terminal.ts"
 
 const switchUser = (name: string, blocked: boolean, about: string) =>
