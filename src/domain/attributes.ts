@@ -5,7 +5,7 @@
  * key is a migration, its lines in `KeyAttributes`, `newKey` and `keyTexts`, its field of the caller (`Caller.ts`), and the
  * place that enforces it.
  */
-import { Schema, SchemaGetter, Struct } from "effect"
+import { Record, Schema, SchemaGetter, Struct } from "effect"
 import { clientText } from "./clientText.ts"
 import { endUserOf } from "./EndUser.ts"
 import { withoutDefaultTag } from "./modelName.ts"
@@ -49,11 +49,28 @@ const Budgets = {
   extraBudget: StoredExtra
 }
 
-/** What a row of `api_keys` says beside who the key is. The name of a column is that of the field in snake_case. */
-export const KeyAttributes = Schema.Struct({
+const KeyLimits = {
   rpm: Schema.NullOr(Limit),
   tpm: Schema.NullOr(Limit),
-  concurrent: Schema.NullOr(Limit),
+  concurrent: Schema.NullOr(Limit)
+}
+
+/** The attributes of each end user, by the attribute of the key that is like it. */
+export const eachUserOf = {
+  rpm: "eachUserRpm",
+  tpm: "eachUserTpm",
+  concurrent: "eachUserConcurrent",
+  budgetDaily: "eachUserDaily",
+  budgetWeekly: "eachUserWeekly",
+  budgetMonthly: "eachUserMonthly",
+  budgetTotal: "eachUserTotal"
+} as const
+
+export const eachUserFields = Object.values(eachUserOf)
+
+/** What a row of `api_keys` says beside who the key is. The name of a column is that of the field in snake_case. */
+export const KeyAttributes = Schema.Struct({
+  ...KeyLimits,
   priority: Schema.Literals(priorities),
   endUserHeader: Schema.NullOr(Schema.String.check(Schema.isPattern(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/))),
   /** which of its tenant's models it may use; null: all of them */
@@ -64,13 +81,7 @@ export const KeyAttributes = Schema.Struct({
   hashUsers: Schema.Boolean,
   ...Budgets,
   /** of each end user, beside those of the key; null: none */
-  eachUserRpm: Schema.NullOr(Limit),
-  eachUserTpm: Schema.NullOr(Limit),
-  eachUserConcurrent: Schema.NullOr(Limit),
-  eachUserDaily: Budget,
-  eachUserWeekly: Budget,
-  eachUserMonthly: Budget,
-  eachUserTotal: Budget,
+  ...Struct.renameKeys({ ...KeyLimits, ...Struct.omit(Budgets, ["extraBudget"]) }, eachUserOf),
   /** of single end users, by the name that the audit stores; shared by all keys of its account */
   userRules: UserRules,
   /** limits for single models, by their names without `:latest`; shared by all keys of its account */
@@ -105,19 +116,6 @@ const noBudgets = {
   extraBudget: null
 }
 
-/** The attributes of each end user, by the attribute of the key that is like it. */
-export const eachUserOf = {
-  rpm: "eachUserRpm",
-  tpm: "eachUserTpm",
-  concurrent: "eachUserConcurrent",
-  budgetDaily: "eachUserDaily",
-  budgetWeekly: "eachUserWeekly",
-  budgetMonthly: "eachUserMonthly",
-  budgetTotal: "eachUserTotal"
-} as const satisfies { readonly [S in keyof KeyAttributes]?: keyof KeyAttributes }
-
-export const eachUserFields = Object.values(eachUserOf)
-
 /** The attributes of a key and of a tenant for which nothing is given. The limits of a tenant are settings of the gateway. */
 export const newKey: KeyAttributes = {
   rpm: null,
@@ -130,13 +128,10 @@ export const newKey: KeyAttributes = {
   promptLogDays: null,
   hashUsers: false,
   ...noBudgets,
-  eachUserRpm: null,
-  eachUserTpm: null,
-  eachUserConcurrent: null,
-  eachUserDaily: null,
-  eachUserWeekly: null,
-  eachUserMonthly: null,
-  eachUserTotal: null,
+  ...Struct.renameKeys(
+    Record.map(eachUserOf, () => null),
+    eachUserOf
+  ),
   userRules: [],
   modelRules: []
 }
@@ -339,13 +334,10 @@ export const keyTexts: Texts<KeyAttributes, { readonly label: string | undefined
     label: undefined
   },
   hashUsers: { name: "hash-users", expected: "true or false", option: undefined, label: undefined },
-  eachUserRpm: ofEachUser(sharedTexts.rpm),
-  eachUserTpm: ofEachUser(sharedTexts.tpm),
-  eachUserConcurrent: ofEachUser(sharedTexts.concurrent),
-  eachUserDaily: ofEachUser(sharedTexts.budgetDaily),
-  eachUserWeekly: ofEachUser(sharedTexts.budgetWeekly),
-  eachUserMonthly: ofEachUser(sharedTexts.budgetMonthly),
-  eachUserTotal: ofEachUser(sharedTexts.budgetTotal),
+  ...Struct.renameKeys(
+    Record.map(eachUserOf, (_, attribute) => ofEachUser(sharedTexts[attribute])),
+    eachUserOf
+  ),
   userRules: {
     name: "user",
     expected: `a name of an end user, and at most ${maxUserRules} of a key have rules of their own`,
