@@ -31,9 +31,9 @@ import {
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
 import { extraChange, type GivenExtra } from "./extraBudgets.ts"
-import { readUsage } from "./usage.ts"
+import { readUsage, readUserUsage } from "./usage.ts"
 import { makePersonalData } from "./personalData.ts"
-import { makeUsers, storedRules } from "./users.ts"
+import { readEndUsers, storedRules } from "./users.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
 import * as Rows from "./rows.ts"
 import * as Values from "./Values.ts"
@@ -367,6 +367,10 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setModels,
     /** From the ledger, of the current periods. */
     usage: (tenant: string, period: Period) => withRegistryDown(readUsage(sql, tenant, period, calendar)),
+    usageOfUser: Effect.fnUntraced(function* (owner: Rows.Owner, period: Period, user: string) {
+      yield* "key" in owner ? keyInfo(owner.key) : Rows.requireTenant(sql, owner.tenant)
+      return yield* readUserUsage(sql, owner, period, user, calendar)
+    }, Errors.withRegistryDownAfter("125 seconds")),
     createKey,
     createKeys,
     rotateKey,
@@ -381,7 +385,9 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     show: (owner: Rows.Owner) => ("key" in owner ? showKey(owner.key) : showTenant(owner.tenant)),
     change,
     changeRule,
-    ...makeUsers(sql, calendar, keyInfo),
+    endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
+      return yield* readEndUsers(sql, yield* keyInfo(prefix), user)
+    }, Errors.withRegistryDownAfter("40 seconds")),
     ...makePersonalData(sql),
     showBudgets,
     /** Gives more tokens for a while. Returns what is in force. */

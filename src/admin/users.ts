@@ -1,25 +1,12 @@
 /** End users of a key: the names that the audit has, and the rules of single ones. */
 import { Effect, Schema, Struct } from "effect"
 import type { SqlClient, Statement } from "effect/sql"
-import type { SqlError } from "effect/sql/SqlError"
 import type { KeyChange } from "../domain/attributes.ts"
-import { ledgerDay } from "../audit/rows.ts"
-import type { Calendar, Day } from "../domain/Calendar.ts"
-import type { Period } from "../domain/Limits.ts"
 import { endUserOf, hashedUser } from "../domain/EndUser.ts"
 import { accountOf } from "../gates/keys/accounts.ts"
-import { makeRowReader, oneRow } from "../infra/rows.ts"
-import { daysOf, inPeriod } from "../ledger/periods.ts"
-import { readNow } from "./period.ts"
-import { type AdminError, UnknownKey, withRegistryDownAfter } from "./Errors.ts"
-import {
-  type KeyInfo,
-  keyNamed,
-  largeRead,
-  type Owner,
-  requireTenant,
-  UsageTotals
-} from "./rows.ts"
+import { makeRowReader } from "../infra/rows.ts"
+import { UnknownKey } from "./Errors.ts"
+import { type KeyInfo, keyNamed, largeRead } from "./rows.ts"
 
 /** The name of an end user as the audit has it, for a row `k` of `api_keys` that stores hashes (`hashedUser`). */
 export const hashedIn = (sql: SqlClient.SqlClient, name: string | Statement.Fragment): Statement.Fragment =>
@@ -48,39 +35,8 @@ export const storedUser = ({ account, hashUsers }: typeof Owner.Type, user: stri
 }
 
 /** A row `a` of the audit, of a key that shares its account with this one. */
-const ofAccount = (sql: SqlClient.SqlClient, prefix: string) =>
+export const ofAccount = (sql: SqlClient.SqlClient, prefix: string) =>
   sql`a.key_id IN (SELECT o.id FROM api_keys p JOIN api_keys o ON ${accountOf(sql, "o")} = ${accountOf(sql, "p")} WHERE p.prefix = ${prefix})`
-
-/** Of an end user of a key or of all keys of a tenant, from the audit: the ledger has no names. */
-const readUserUsage = (
-  sql: SqlClient.SqlClient,
-  owner: Owner,
-  period: Period,
-  user: string,
-  day: Day
-) => {
-  const { month, week } = day.dates
-  const first = week.from < month.from ? week.from : month.from
-  return largeRead(sql)(
-    120,
-    oneRow(UsageTotals.fields)(sql`
-      WITH at AS MATERIALIZED (${daysOf(sql, day)})
-      SELECT count(*)::float8 AS requests, coalesce(sum(a.tokens_in + coalesce(c.tokens_in, 0)), 0)::float8 AS "tokensIn",
-        coalesce(sum(a.tokens_cached), 0)::float8 AS "tokensCached",
-        coalesce(sum(a.tokens_out + coalesce(c.tokens_out, 0)), 0)::float8 AS "tokensOut"
-      FROM at CROSS JOIN audit_log a JOIN api_keys k ON k.id = a.key_id LEFT JOIN audit_corrections c USING (request_id)
-      WHERE a.admitted_at IS NOT NULL AND ${isUser(sql, user)} AND ${
-        "key" in owner
-          ? ofAccount(sql, owner.key)
-          : sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${owner.tenant})`
-      } AND ${inPeriod(sql, period, ledgerDay("a"))} ${
-        // The ids say which months are read.
-        period === "total"
-          ? sql``
-          : sql`AND a.request_id >= first_request_id(${first}::text::timestamptz - interval '2 days')`
-      }`)
-  )
-}
 
 /** Names that are compared. */
 const mostNames = 10_000
@@ -115,23 +71,13 @@ export const storedRules = Effect.fnUntraced(function* (
   return { userRules: rules.map((rule) => ({ ...rule, name: storedUser(owner, rule.name) })) }
 })
 
-export const makeUsers = (
+/** The name of an end user of a key as it is stored, and all names that are known. */
+export const readEndUsers = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
-  { dayAt }: Calendar,
-  keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>
-) => ({
-  /** The name of an end user of a key as it is stored, and all names that are known. */
-  endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
-    const { userRules } = yield* keyInfo(prefix)
-    const stored = storedUser(yield* readUsersOwner(sql, prefix), user)
-    return {
-      stored,
-      known: [...new Set([...userRules.map(({ name }) => name), ...(yield* recentUsers(sql, prefix))])]
-    }
-  }, withRegistryDownAfter("40 seconds")),
-
-  usageOfUser: Effect.fnUntraced(function* (owner: Owner, period: Period, user: string) {
-    yield* "key" in owner ? keyInfo(owner.key) : requireTenant(sql, owner.tenant)
-    return yield* readUserUsage(sql, owner, period, user, dayAt(yield* readNow(sql)))
-  }, withRegistryDownAfter("125 seconds"))
+  { prefix, userRules }: KeyInfo,
+  user: string
+) {
+  const stored = storedUser(yield* readUsersOwner(sql, prefix), user)
+  const named = userRules.map(({ name }) => name)
+  return { stored, known: [...new Set([...named, ...(yield* recentUsers(sql, prefix))])] }
 })

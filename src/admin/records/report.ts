@@ -5,7 +5,7 @@ import { ledgerDay } from "../../audit/rows.ts"
 import { snakeCase } from "../../domain/text.ts"
 import { makeRowReader } from "../../infra/rows.ts"
 import type { Bounds, Period } from "../period.ts"
-import { isUser } from "../users.ts"
+import { isUser, ofAccount } from "../users.ts"
 import { isModel, type RequestFilter } from "./requests.ts"
 
 export const reportColumns = ["tenant", "key", "model", "user", "day"] as const
@@ -87,7 +87,8 @@ const columns = Object.keys(Totals.fields)
   .map((field) => `${snakeCase(field)}::float8 AS "${field}"`)
   .join(", ")
 
-type Query = Omit<ReportQuery, keyof Bounds> & { readonly period: Period }
+/** `key`: only what keys of its account asked, where the audit is read */
+type Query = Omit<ReportQuery, keyof Bounds> & { readonly period: Period; readonly key?: string }
 
 /** The sums of whole days, by model. */
 const fromUsage = (
@@ -109,7 +110,7 @@ const fromUsage = (
  */
 const fromAudit = (
   sql: SqlClient.SqlClient,
-  { model, period, status, tenant, user }: Query,
+  { key, model, period, status, tenant, user }: Query,
   grouped: Statement.Fragment
 ) => {
   const [from, to] = [period.from.toISOString(), period.to.toISOString()]
@@ -139,6 +140,7 @@ const fromAudit = (
           ? sql`${at} >= ${from}::text::timestamptz AND ${at} < ${to}::text::timestamptz`
           : sql`${day} BETWEEN ${days.since}::text::date AND ${days.until}::text::date`,
         ...(tenant === undefined ? [] : [sql`a.tenant_id = (SELECT id FROM tenants WHERE name = ${tenant})`]),
+        ...(key === undefined ? [] : [ofAccount(sql, key)]),
         ...(model === undefined ? [] : [isModel(sql, "a.model", model)]),
         ...(user === undefined ? [] : [isUser(sql, user)])
       ])}) facts GROUP BY 1, 2, 3`
