@@ -5,6 +5,7 @@ import { ledgerDay } from "../../audit/rows.ts"
 import { snakeCase } from "../../domain/text.ts"
 import { makeRowReader } from "../../infra/rows.ts"
 import type { Bounds, Period } from "../period.ts"
+import { UsageTotals } from "../rows.ts"
 import { isUser, ofAccount } from "../users.ts"
 import { isModel, type RequestFilter } from "./requests.ts"
 
@@ -32,11 +33,7 @@ export interface ReportQuery extends Omit<RequestFilter, "key">, Bounds {
 }
 
 export const Totals = Schema.Struct({
-  requests: Schema.Finite,
-  tokensIn: Schema.Finite,
-  /** part of `tokensIn`, as far as the model server says */
-  tokensCached: Schema.Finite,
-  tokensOut: Schema.Finite,
+  ...UsageTotals.fields,
   /** requests that ended with a status of 400 or more; 499, a client that left, is one */
   errors: Schema.Finite,
   /** requests that the model server loaded the model for, and how long that took */
