@@ -9,6 +9,7 @@ import { Needs } from "../Needs.ts"
 import * as flags from "../flags.ts"
 import { boundsOf, periodFlags } from "../period.ts"
 import { amount, counted, escapeText, show } from "../terminal.ts"
+import { Zone } from "../zone.ts"
 
 const sumsText = ({ requests, tokensIn, tokensOut }: Sums): string =>
   `${amount(requests)} request${requests === 1 ? "" : "s"}, ${amount(tokensIn)} tokens in and ${amount(tokensOut)} out`
@@ -75,10 +76,10 @@ const end = Effect.fnUntraced(function* (proof: Proof, json: object, text: Reado
   if (!isWhole(proof)) return yield* new Incomplete()
 })
 
-const lines = (proof: Proof): ReadonlyArray<string> => {
+const lines = (proof: Proof, zone: string): ReadonlyArray<string> => {
   const { compared, counters, days, differences, dropped, moreDifferences, running } = proof
   return [
-    `${days.since} to ${days.until}, UTC days`,
+    `${days.since} to ${days.until}, ${zone} days`,
     `The audit with its corrections has ${sumsText(compared.audit)}.`,
     `The ledger has ${sumsText(compared.ledger)}. They were compared for each key and day: ${amount(compared.keysAndDays)}.`,
     ...(dropped === undefined
@@ -132,15 +133,16 @@ export const reconcile = Command.make(
   },
   Effect.fnUntraced(function* ({ repair, wait, ...period }) {
     const bounds = yield* boundsOf(period)
+    const { zone } = yield* Effect.flatten(Zone)
     const books = yield* Needs.use((needs) => needs.books)
     if (!repair) {
       const proof = yield* books.compare(bounds, wait)
-      return yield* end(proof, {}, lines(proof))
+      return yield* end(proof, {}, lines(proof, zone))
     }
     const { after, before, mended } = yield* books.repair(bounds, wait)
     const text = isRight(before)
-      ? lines(before)
-      : [...lines(before), "", mendedText(mended), "", ...lines(after)]
+      ? lines(before, zone)
+      : [...lines(before, zone), "", mendedText(mended), "", ...lines(after, zone)]
     yield* end(after, { before: toJson(before), mended }, text)
   })
 ).pipe(

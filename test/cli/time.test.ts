@@ -108,6 +108,7 @@ test("when a report is of days, then they are those of the zone, and so are thos
     (yield* line("report --month this")).stdout,
     `${dates.month.from} to ${date}, Europe/Berlin days`
   )
+  assert.include((yield* line("reconcile")).stdout, `${date}, Europe/Berlin days`)
   const last = yield* line("report --month last --csv --by day")
   succeeds(last)
   assert.strictEqual((yield* line("report --month next")).code, 1)
