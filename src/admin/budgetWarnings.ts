@@ -41,8 +41,8 @@ const lookBackMs = 3_600_000
 const searched = 100_000
 
 /**
- * Live tenants, accounts with a live key (the newest is named), each for its models with a budget too, and end users that used
- * something on the day. A total budget of an account reads all its days, so it is looked at on days on which something of it is used.
+ * Live tenants, and accounts with a live key (the newest is named), also for models that they used on the day, and end users that used
+ * something. A total budget of an account reads all its days, so it is looked at on days on which something of it is used.
  */
 const ownersOf = (pg: PgClient.PgClient) => pg`
   WITH live AS MATERIALIZED (
@@ -66,7 +66,10 @@ const ownersOf = (pg: PgClient.PgClient) => pg`
   FROM at CROSS JOIN live UNION ALL
   SELECT md5(k.account::text || ' ' || m.name)::uuid, k.tenant_id, NULL, k.id, k.keys, NULL, m.name, NULL,
     coalesce(k.model_rules -> m.name ->> 'daily', k.tenant_rules -> m.name ->> 'daily')::bigint, NULL, NULL, NULL
-  FROM live k CROSS JOIN LATERAL jsonb_object_keys(k.tenant_rules || k.model_rules) m (name) UNION ALL
+  FROM live k JOIN (
+    SELECT DISTINCT ${accountOf(pg, "used")} AS account, regexp_replace(u.model, ':latest$', '') AS name
+    FROM at JOIN usage_daily u ON u.day >= at.day AND u.day < at.day_to JOIN api_keys used ON used.id = u.key_id
+  ) m USING (account) UNION ALL
   SELECT u.user_account, k.tenant_id, NULL, k.id, NULL, u.user_account, NULL, NULL,
     coalesce((r.rule ->> 'daily')::bigint, k.each_user_daily), coalesce((r.rule ->> 'weekly')::bigint, k.each_user_weekly),
     coalesce((r.rule ->> 'monthly')::bigint, k.each_user_monthly), coalesce((r.rule ->> 'total')::bigint, k.each_user_total)
