@@ -126,7 +126,7 @@ export const showUsage = Command.make(
     const used =
       "tenant" in owner && user === undefined
         ? yield* registry.usage(owner.tenant, period)
-        : yield* registry.usageOfUser(owner, period, user ?? "")
+        : yield* (yield* Needs.records).usageOfUser(owner, period, user ?? "")
     yield* show(
       { ...owner, ...(user === undefined ? {} : { user }), period, ...used },
       tableOf([used], {

@@ -31,7 +31,7 @@ import {
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
 import { extraChange, type GivenExtra } from "./extraBudgets.ts"
-import { readUsage, readUserUsage } from "./usage.ts"
+import { readUsage } from "./usage.ts"
 import { makePersonalData } from "./personalData.ts"
 import { readEndUsers, storedRules } from "./users.ts"
 import { erasePrompts, readPrompts } from "./prompts.ts"
@@ -367,10 +367,6 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     setModels,
     /** From the ledger, of the current periods. */
     usage: (tenant: string, period: Period) => withRegistryDown(readUsage(sql, tenant, period, calendar)),
-    usageOfUser: Effect.fnUntraced(function* (owner: Rows.Owner, period: Period, user: string) {
-      yield* "key" in owner ? keyInfo(owner.key) : Rows.requireTenant(sql, owner.tenant)
-      return yield* readUserUsage(sql, owner, period, user, calendar)
-    }, Errors.withRegistryDownAfter("125 seconds")),
     createKey,
     createKeys,
     rotateKey,

@@ -2,13 +2,14 @@
  * What was used and what was asked, for operators: sums of the ledger, and the rows of the audit. Read only. Every read
  * is bounded by a number of rows and by a time.
  */
-import { Context, Effect, Layer } from "effect"
+import { Context, Effect, Layer, Record } from "effect"
 import { SqlClient } from "effect/sql"
-import { dayMs, TimeZone } from "../../domain/Calendar.ts"
+import { dateNumbered, dayMs, TimeZone } from "../../domain/Calendar.ts"
+import type { Period } from "../../domain/Limits.ts"
 import { UnknownKey, withRegistryDownAfter } from "../Errors.ts"
-import { largeRead, requireTenant } from "../rows.ts"
+import { largeRead, type Owner, requireTenant, UsageTotals } from "../rows.ts"
 import * as Values from "../Values.ts"
-import { readPeriod } from "../period.ts"
+import { readNow, readPeriod } from "../period.ts"
 import { readReport, type ReportQuery } from "./report.ts"
 import {
   isRequestId,
@@ -42,6 +43,16 @@ const make = Effect.gen(function* () {
 
   return {
     report,
+    /** Of one end user of a key or a tenant, who may have several stored names, in the current period. From the audit: the ledger has no names. */
+    usageOfUser: Effect.fnUntraced(function* (owner: Owner, span: Period, user: string) {
+      yield* checkFilter(owner)
+      const { dates } = calendar.dayAt(yield* readNow(sql))
+      // Ids are looked for from two days before it, in any zone, and have no time before 1970.
+      const day = span === "total" ? dateNumbered(3) : dates[span].from
+      const period = yield* readPeriod(sql, { since: { day } }, calendar)
+      const { rows } = yield* large(120, readReport(sql, { ...owner, by: "user", user, period, top: 10 }))
+      return Record.map(UsageTotals.fields, (_, of) => rows.reduce((sum, row) => sum + row[of], 0))
+    }, withRegistryDownAfter("125 seconds")),
     /**
      * The newest requests, newest first. By tenant or status it looks at the newest `maxScanned` requests only; `exhausted`:
      * whether there are older ones that it did not look at.
