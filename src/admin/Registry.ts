@@ -17,7 +17,6 @@ import { accountOf } from "../gates/keys/accounts.ts"
 import { assigned, columnsOf, inserted } from "../infra/rows.ts"
 import type { SettingsValues } from "../Settings.ts"
 import * as Errors from "./Errors.ts"
-import { readBudgets } from "./budgets.ts"
 import {
   expiryOf,
   type KeyFilter,
@@ -30,7 +29,7 @@ import {
 } from "./keys.ts"
 import { modelAttributes, storedModels } from "./models.ts"
 import { makeMoves } from "./moves.ts"
-import { extraChange, type GivenExtra } from "./extraBudgets.ts"
+import { makeOwners } from "./owners.ts"
 import { readUsage } from "./usage.ts"
 import { makePersonalData } from "./personalData.ts"
 import { readEndUsers, storedRules } from "./users.ts"
@@ -316,40 +315,6 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     return key ?? (yield* new Errors.UnknownKey({ prefix }))
   }, withRegistryDown)
 
-  const showTenant = (tenant: string) => withRegistryDown(Rows.readTenant(sql, tenant))
-
-  /** Checks and changes attributes. What is none of the owner's, or undefined, is left out. */
-  const change = (owner: Rows.Owner, given: object) =>
-    "key" in owner
-      ? Effect.flatMap(Values.keyChange(given), (checked) => changeKey(owner.key, checked))
-      : Effect.flatMap(Values.tenantChange(given), (checked) => changeTenant(owner.tenant, checked))
-
-  /** Of a tenant, of a key, or of one of its end users by name. */
-  const showBudgets = (owner: Rows.Owner, user?: string) =>
-    withRegistryDown(readBudgets(sql, owner, user, calendar))
-
-  /** Changes what one end user of a key may use, or a key, or each key of a tenant, of one model. `name`: as it is stored. */
-  const changeRule = Effect.fnUntraced(
-    function* (
-      owner: Rows.Owner,
-      rules: "userRules" | "modelRules",
-      name: string,
-      values: Rows.RuleChange
-    ) {
-      if ("tenant" in owner) {
-        yield* Rows.requireTenant(sql, owner.tenant, "FOR UPDATE")
-        const { modelRules } = yield* Rows.readTenant(sql, owner.tenant)
-        return yield* changeTenant(owner.tenant, { modelRules: Rows.withEntry(modelRules, name, values) })
-      }
-      yield* Rows.lockAccount(sql, owner.key)
-      const key = yield* keyInfo(owner.key)
-      const changed = Rows.withEntry<(typeof key.userRules)[number]>(key[rules], name, values)
-      return yield* changeKey(owner.key, rules === "userRules" ? { userRules: changed } : { modelRules: changed })
-    },
-    sql.withTransaction,
-    withRegistryDown
-  )
-
   /** Runs changes in one transaction: all of them are in force, or none is. */
   const atomically = <A, E>(changes: Effect.Effect<A, E>): Effect.Effect<A, E | Errors.RegistryDown> =>
     Effect.mapError(sql.withTransaction(changes), (error): E | Errors.RegistryDown =>
@@ -359,7 +324,7 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
   return {
     createTenant,
     listTenants,
-    showTenant,
+    showTenant: (tenant: string) => withRegistryDown(Rows.readTenant(sql, tenant)),
     changeTenant,
     setTenantEnabled: (tenant: string, enabled: boolean) =>
       withRegistryDown(updateTenant(tenant, { disabled: !enabled })),
@@ -378,19 +343,11 @@ const make = Effect.fnUntraced(function* (options: RegistryOptions) {
     revokeKey,
     setKeyEnabled,
     changeKey,
-    show: (owner: Rows.Owner) => ("key" in owner ? showKey(owner.key) : showTenant(owner.tenant)),
-    change,
-    changeRule,
+    ...makeOwners(sql, calendar, { keyInfo, showKey, changeKey, changeTenant }),
     endUsers: Effect.fnUntraced(function* (prefix: string, user: string) {
       return yield* readEndUsers(sql, yield* keyInfo(prefix), user)
     }, Errors.withRegistryDownAfter("40 seconds")),
     ...makePersonalData(sql),
-    showBudgets,
-    /** Gives more tokens for a while. Returns what is in force. */
-    addBudget: Effect.fnUntraced(function* (owner: Rows.Owner, given: GivenExtra) {
-      const states = yield* showBudgets(owner)
-      return (yield* change(owner, yield* extraChange(sql, states, given, calendar))).extraBudget
-    }),
     atomically,
     /** The newest `limit` of the key's logged prompts, newest first; `sinceMs` looks back from now. */
     showPromptLog: Effect.fnUntraced(function* (prefix: string, which: Parameters<typeof readPrompts>[2]) {
