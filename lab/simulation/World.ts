@@ -78,7 +78,7 @@ export class World {
   readonly possible: ReadonlySet<Fault>
   /** the largest bounds that an owner of counters ever had, by `nameOf` it and the bound */
   readonly most = new Map<string, number>()
-  /** when a model or an end user of an account last got limits */
+  /** when the limits of an account for a model last began, changed or ended */
   readonly ruledAt = new Map<string, number>()
   /** when something was last wrong with a process */
   #troubledAt = Number.NEGATIVE_INFINITY
@@ -352,9 +352,10 @@ export class World {
       }
       case 4: {
         const userRules = key.settings.endUserHeader === null ? [] : [this.#ruleOf("ann")]
-        this.#change(key.account, { modelRules: [this.#ruleOf("m")], userRules })
+        const modelRules = dice.chance(0.7) ? [this.#ruleOf("m")] : []
+        this.#change(key.account, { modelRules, userRules })
         this.ruledAt.set(key.account, this.simulation.now)
-        return says(`limits the model m${userRules.length === 0 ? "" : " and ann"} for ${key.id}`)
+        return says(`gives ${key.id} ${modelRules.length} limits for models and ${userRules.length} for users`)
       }
       default:
         // The last key goes on, so that there is something to see.
