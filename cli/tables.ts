@@ -175,10 +175,7 @@ export const ruleTable = (
   })
 
 export const eachUserTable = (key: KeyInfo) =>
-  ruleTable(
-    "each user",
-    Object.fromEntries(eachUserFields.map((field) => [optionOfEach(field), key[field]]))
-  )
+  ruleTable("each user", Object.fromEntries(eachUserFields.map((field) => [optionOfEach(field), key[field]])))
 
 export const budgetTable = (states: ReadonlyArray<BudgetState>) =>
   tableOf(states, {

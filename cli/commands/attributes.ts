@@ -46,9 +46,7 @@ const changePart = Effect.fnUntraced(function* (
   { model, user = "", yes }: { readonly model?: string; readonly user?: string; readonly yes: boolean },
   given: flags.GivenAttributes
 ) {
-  yield* model === undefined
-    ? requireOnly("user", given, isEachUser)
-    : requireOnly("model", given, isOfModel)
+  yield* model === undefined ? requireOnly("user", given, isEachUser) : requireOnly("model", given, isOfModel)
   const values = Struct.renameKeys(yield* Values.keyChange(given), valuesOfRules)
   const registry = yield* Needs.registry
   const name =
@@ -79,11 +77,7 @@ const changePart = Effect.fnUntraced(function* (
 })
 
 /** Changes attributes of an owner, or with `--each-user` those of each user that are like them. Returns what was given and what it is. */
-const change = Effect.fnUntraced(function* (
-  owner: Owner,
-  isEach: boolean,
-  options: flags.GivenAttributes
-) {
+const change = Effect.fnUntraced(function* (owner: Owner, isEach: boolean, options: flags.GivenAttributes) {
   const registry = yield* Needs.registry
   if (isEach && "tenant" in owner) return yield* mustBe("each-user", "given with --key, not with --tenant")
   if (isEach) yield* requireOnly("each-user", options, isEachUser)
@@ -214,10 +208,7 @@ export const addBudget = Command.make(
   "add-budget",
   {
     ...flags.owner,
-    tokens: flags.numberOrNone(
-      "tokens",
-      'More tokens for each of its budgets; "none" ends an extra budget'
-    ),
+    tokens: flags.numberOrNone("tokens", 'More tokens for each of its budgets; "none" ends an extra budget'),
     until: flags.optional(
       flags.deadline("until", "When it ends: the end of fri, tomorrow or 2027-01-31; 18:00; 3d")
     )

@@ -8,7 +8,12 @@ import { outcomes } from "../../src/domain/Outcome.ts"
 import { numberOf, utc } from "../../src/domain/Calendar.ts"
 import { type Period, periods } from "../../src/domain/Limits.ts"
 import { withoutDefaultTag } from "../../src/domain/modelName.ts"
-import { type Account, accountsOf, type CounterOwner, type Reservation } from "../../src/domain/Reservation.ts"
+import {
+  type Account,
+  accountsOf,
+  type CounterOwner,
+  type Reservation
+} from "../../src/domain/Reservation.ts"
 import { Fairness } from "./Fairness.ts"
 import { breakerFailures, breakerOpenMs, keyFreshnessMs } from "../../test/support/seeded/Gateway.ts"
 import type { Call } from "../../test/support/seeded/ModelServer.ts"
@@ -392,7 +397,10 @@ export class Invariants {
     const ofModels = new Map<string, Account>()
     const { keys, tenants } = this.#world.stores.postgres
     for (const { account: key, settings, tenantId: group } of keys.values())
-      for (const { name: model } of [...(tenants.get(group)?.settings.modelRules ?? []), ...settings.modelRules])
+      for (const { name: model } of [
+        ...(tenants.get(group)?.settings.modelRules ?? []),
+        ...settings.modelRules
+      ])
         ofModels.set(`${key} ${model}`, { group, key, model })
     return [...found.values(), ...ofUsers, ...ofModels.values()]
   }

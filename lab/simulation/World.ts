@@ -355,7 +355,9 @@ export class World {
         const modelRules = dice.chance(0.7) ? [this.#ruleOf("m")] : []
         this.#change(key.account, { modelRules, userRules })
         this.ruledAt.set(key.account, this.simulation.now)
-        return says(`gives ${key.id} ${modelRules.length} limits for models and ${userRules.length} for users`)
+        return says(
+          `gives ${key.id} ${modelRules.length} limits for models and ${userRules.length} for users`
+        )
       }
       default:
         // The last key goes on, so that there is something to see.

@@ -67,9 +67,9 @@ export const readBudgets = Effect.fnUntraced(function* (
         : sql`o.id::text FROM tenants o WHERE o.name = ${owner.tenant}`
     }`)
   if (row === undefined)
-    return yield* Effect.fail(
-      "key" in owner ? new UnknownKey({ prefix: owner.key }) : new UnknownTenant({ tenant: owner.tenant })
-    )
+    return yield* "key" in owner
+      ? new UnknownKey({ prefix: owner.key })
+      : new UnknownTenant({ tenant: owner.tenant })
   const ofKey = name === undefined ? { key: row.id } : { key: row.id, user: userAccountId(row.id, name) }
   const counters: CounterOwner = "key" in owner ? { group: "", ...ofKey } : { group: row.id }
   const totals = yield* readTotals(sql, [counters], dayAt(row.at))

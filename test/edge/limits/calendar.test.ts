@@ -218,10 +218,13 @@ inWorld(oneProcess(kathmandu.zone))("gateways in Kathmandu", (test) => {
     })
     const first = yield* spend()
     assert.include(first.message, "monthly budget of 20 tokens is spent")
-    const added = yield* registry.addBudget({ key: prefix }, {
-      tokens: 40,
-      until: { at: new Date(begin + 3_600_000_000_000) }
-    })
+    const added = yield* registry.addBudget(
+      { key: prefix },
+      {
+        tokens: 40,
+        until: { at: new Date(begin + 3_600_000_000_000) }
+      }
+    )
     assert.strictEqual(added?.tokens, 40)
     const more = yield* eventually(spend(), ({ served }) => served > 0)
     assert.isAtLeast(more.served, 3)

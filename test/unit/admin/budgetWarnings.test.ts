@@ -191,7 +191,13 @@ test("when end users have budgets, then theirs are warned of, by the names that 
 
 test("when keys have budgets for models, their own or their tenant's, then those are warned of by the model, beside the key's", function* () {
   const [receiver, registry] = [yield* makeReceiver, yield* Registry]
-  yield* registry.createTenant({ name: "acme", modelRules: [{ name: "m", daily: 100 }, { name: "n", rpm: 5 }] })
+  yield* registry.createTenant({
+    name: "acme",
+    modelRules: [
+      { name: "m", daily: 100 },
+      { name: "n", rpm: 5 }
+    ]
+  })
   const [anna, bob] = [yield* newKey("acme", "anna"), yield* newKey("acme", "bob", { budgetDaily: 100 })]
   yield* registry.changeKey(bob.prefix, { modelRules: [{ name: "m", daily: 50, rpm: 3 }] })
   const { key: next } = yield* registry.rotateKey(bob.prefix, undefined)
