@@ -253,13 +253,16 @@ export class Invariants {
   }
 
   #onCall(call: Call): void {
-    const { asks, crashedAt, stores } = this.#world
+    const { asks, crashedAt, most, stores } = this.#world
     const { postgres } = stores
-    const { arrival, caller, place } = call.facts
-    const { user } = call.facts.reservation.claims
+    const { arrival, caller, model, place } = call.facts
+    const { model: ofModel, user } = call.facts.reservation.claims
     const { requestId: id } = arrival
     const since = asks.findLast((one) => one.id === id)?.at ?? 0
     if (!this.#reserved.has(id)) this.#fail("fail closed", `${short(id)} has no reservation`)
+    const rpm = most.get(`${caller.accountId} model ${withoutDefaultTag(model.name)} rpm`)
+    if (ofModel === undefined && rpm !== undefined && Number.isFinite(rpm))
+      this.#fail("settings", `${short(id)} has no limits for ${model.name}, and its key always had some`)
     if (stores.places !== undefined && (place === undefined || !this.#queued.has(id)))
       this.#fail("fail closed", `${short(id)} has no place`)
     if (!postgres.tables.intents.has(id) && !postgres.tables.audit.has(id) && crashedAt < since)

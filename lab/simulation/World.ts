@@ -193,7 +193,7 @@ export class World {
   /** What a model or an end user may use. */
   #ruleOf(name: string) {
     const { dice } = this.simulation
-    return { name, rpm: dice.between(5, 60), tpm: dice.between(500, 10_000), daily: dice.between(100, 3000) }
+    return { name, rpm: dice.between(5, 60), tpm: dice.between(500, 10_000), daily: dice.between(100, 1500) }
   }
 
   #newKey(): KeyAttributes {
