@@ -140,7 +140,7 @@ export const showUsage = Command.make(
       })
     )
     if (!("tenant" in owner)) return
-    const { extraBudget } = yield* registry.showTenant(owner.tenant)
+    const { extraBudget } = yield* registry.tenantExtra(owner.tenant)
     if (extraBudget !== null && extraBudget.until.getTime() > (yield* Clock.currentTimeMillis)) {
       const until = (yield* times)(extraBudget.until, "end")
       yield* noteAsText(`extra budget: ${amount(extraBudget.tokens)} tokens until ${until}`)

@@ -4,6 +4,8 @@ import type { SqlClient } from "effect/sql"
 import type { SqlError } from "effect/sql/SqlError"
 import type { Calendar } from "../domain/Calendar.ts"
 import type { KeyChange, TenantChange } from "../domain/attributes.ts"
+import { StoredExtra } from "../domain/storedRules.ts"
+import { oneRow } from "../infra/rows.ts"
 import { readBudgets } from "./budgets.ts"
 import { type AdminError, mustBe, withRegistryDown } from "./Errors.ts"
 import { readDeadline } from "./keys.ts"
@@ -20,6 +22,8 @@ import {
   withEntry
 } from "./rows.ts"
 import * as Values from "./Values.ts"
+
+const extraOf = oneRow({ extraBudget: StoredExtra })
 
 interface Parts {
   readonly keyInfo: (prefix: string) => Effect.Effect<KeyInfo, AdminError | SqlError>
@@ -87,6 +91,9 @@ export const makeOwners = (
     change,
     changeRule,
     showBudgets,
-    addBudget
+    addBudget,
+    /** It may have ended. Nothing else of the tenant is read: another attribute may be unreadable. */
+    tenantExtra: (tenant: string) =>
+      withRegistryDown(extraOf(sql`SELECT extra_budget AS "extraBudget" FROM tenants WHERE name = ${tenant}`))
   }
 }
