@@ -80,7 +80,6 @@ const lines: ReadonlyArray<string | readonly [before: string, line: string]> = [
   "reconcile",
   "status",
   "doctor",
-  "doctor --agents --url GATEWAY --model demo-chat --key-file FOLDER/key",
   "test-alert",
   "connect codex --url GATEWAY --model demo-chat --key-file FOLDER/key",
   "migrate",
