@@ -108,6 +108,7 @@ const unusedStart = (text: string): string => {
 }
 
 /** What a text of JSON has only as escapes. */
+// oxlint-disable-next-line no-control-regex
 const alwaysEscaped = /["\\\u0000-\u001f]/
 
 /** Whether `readJson` must give a name to a key with escapes, which takes it several times as long as to read the key. */
