@@ -107,9 +107,8 @@ const unusedStart = (text: string): string => {
   return text.includes(`"${start}`) ? unusedStart(text) : start
 }
 
-/** What a text of JSON has only as escapes. */
-// eslint-disable-next-line no-control-regex
-const alwaysEscaped = /["\\\u0000-\u001f]/
+/** What a text of JSON has only as escapes, and control characters that it may have. */
+const alwaysEscaped = /["\\\p{Cc}]/u
 
 /** Whether `readJson` must give a name to a key with escapes, which takes it several times as long as to read the key. */
 export const isNamed = (key: string): boolean => alwaysEscaped.test(key)

@@ -52,13 +52,6 @@ test("when a refusal cost more than there is, then the key waits for it, but nev
   assert.isTrue(Result.isSuccess(freeWork.check(key)))
 })
 
-test("when more keys come than have a bucket, then the one used longest ago is forgotten", function* () {
-  assert.strictEqual(yield* ask(100, "first"), 20)
-  yield* Effect.forEach(["a", "b", "c"], (keyId) => ask(1, keyId))
-  assert.strictEqual(yield* ask(100, "first"), 20)
-  assert.strictEqual(yield* ask(100, "c"), 19)
-})
-
 test("when limits are shown without asking the store, then they are a second old at most", function* () {
   const freeWork = yield* FreeWork
   const full = { limit: 1, remaining: 1 }

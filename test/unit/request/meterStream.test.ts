@@ -193,34 +193,24 @@ describe("a Meter that dies under running streams", () => {
     assert.strictEqual(model.counted, 2 * 296)
   })
 
-  it("when it is back with a heartbeat before the hold is used up, then the stream goes on", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model)
-    one.answer([...times(900, word).map((frame): Chunk => [frame]), [final({ evalCount: 900 })]])
-    model.away = true
-    while (wordsIn(one) < 230) one.step()
-    assert.strictEqual(model.renewals, 1)
-    model.away = false
-    one.beat()
-    read(one)
-    assert.isUndefined(one.error)
-    assert.strictEqual(wordsIn(one), 900)
-  })
-
-  it("when it is back before the hold is used up, then the stream asks again at its end and goes on", () => {
-    const model = new MeteredModel(5000)
-    const one = admitted(model)
-    one.answer([...times(900, word).map((frame): Chunk => [frame]), [final({ evalCount: 900 })]])
-    model.away = true
-    while (wordsIn(one) < 230) one.step()
-    assert.strictEqual(model.renewals, 1)
-    model.away = false
-    while (wordsIn(one) < 256) one.step()
-    assert.strictEqual(model.renewals, 1)
-    read(one)
-    assert.isUndefined(one.error)
-    assert.strictEqual(wordsIn(one), 900)
-  })
+  for (const beats of [true, false])
+    it(`when it is back before the hold is used up, ${beats ? "with a heartbeat" : "to be asked at its end"}, then the stream goes on`, () => {
+      const model = new MeteredModel(5000)
+      const one = admitted(model)
+      one.answer([...times(900, word).map((frame): Chunk => [frame]), [final({ evalCount: 900 })]])
+      model.away = true
+      while (wordsIn(one) < 230) one.step()
+      assert.strictEqual(model.renewals, 1)
+      model.away = false
+      if (beats) one.beat()
+      else {
+        while (wordsIn(one) < 256) one.step()
+        assert.strictEqual(model.renewals, 1)
+      }
+      read(one)
+      assert.isUndefined(one.error)
+      assert.strictEqual(wordsIn(one), 900)
+    })
 
   it("when the answer fits in what is held, then it is sent to its end", () => {
     const model = new MeteredModel(5000)

@@ -22,7 +22,9 @@ it("when a request names what would load the model anew, pin it or leak, or what
     MODEL: "other",
     _debug_render_only: true,
     api_base: "http://evil",
-    made_up: { deep: true }
+    made_up: { deep: true },
+    user: "u",
+    stream_options: { include_usage: true }
   }
   const body = {
     model: "m",
