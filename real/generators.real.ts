@@ -56,7 +56,7 @@ const made = Effect.gen(function* () {
 layer(layerGateway({ EXTRA_SURFACES: "responses,messages" }), { excludeTestServices: true })(
   "generated clients",
   (it) => {
-    const hasGo = canBuild({ environment: "go", script: "go", args: [] })
+    const hasGo = canBuild({ environment: "go" })
     it.effect.skipIf(!hasGo)(
       "when generators read openapi.json, then their clients compile and hold a chat",
       () =>

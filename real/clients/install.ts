@@ -148,7 +148,7 @@ const programs: Readonly<Record<keyof typeof compiled, Effect.Effect<Command, Te
 }
 
 /** Whether the command that builds the client's program is on this machine. Python and Node always are. */
-export const canBuild = ({ environment }: ClientScript): boolean =>
+export const canBuild = ({ environment }: Pick<ClientScript, "environment">): boolean =>
   !isCompiled(environment) ||
   spawnSync("sh", ["-c", `command -v ${compiled[environment]}`], { stdio: "ignore" }).status === 0
 

@@ -45,6 +45,12 @@ const complete = ollama(
   "h1:9+1//yWPsDE2u+l1a5mpaKrYw4VdnSsRU3ioq5BvMms="
 )
 
+const newest = ollama(
+  "v0.33.3",
+  "h1:MRbU7xvqbOYFHptzm45Cs/H7KG/woZ1KLIfGup8gf3A=",
+  "h1:D2fxVZuCQ7KQqszQMNx+k21Ig8hQEAWOwDIPFgwB8C8="
+)
+
 const malgo: GoModule = {
   module: "github.com/gen2brain/malgo",
   version: "v0.11.24",
@@ -69,11 +75,7 @@ const releases: Readonly<Record<string, Release>> = {
     ]
   },
   "0.33.3": {
-    ...ollama(
-      "v0.33.3",
-      "h1:MRbU7xvqbOYFHptzm45Cs/H7KG/woZ1KLIfGup8gf3A=",
-      "h1:D2fxVZuCQ7KQqszQMNx+k21Ig8hQEAWOwDIPFgwB8C8="
-    ),
+    ...newest,
     oldestGo: [1, 26],
     headers: [],
     // Ollama adds patches for models that it published itself; the models of the tests need none.
@@ -208,11 +210,16 @@ const buildEngine = async (engine: NonNullable<Release["engine"]>, folder: strin
   await rm(sources, { recursive: true, force: true })
 }
 
-const build = async (release: Release, folder: string): Promise<void> => {
+/** A copy: the module cache is read-only, and cgo wants to write next to its sources. */
+const unpack = async (module: GoModule, folder: string): Promise<string> => {
   const sources = path.join(folder, "sources")
-  // The module cache is read-only, and cgo wants to write next to its sources.
-  await cp(await download(release, folder), sources, { recursive: true })
+  await cp(await download(module, folder), sources, { recursive: true })
   await run("chmod", ["-R", "u+w", sources])
+  return sources
+}
+
+const build = async (release: Release, folder: string): Promise<void> => {
+  const sources = await unpack(release, folder)
   for (const header of release.headers) {
     const to = path.join(sources, "llama/llama.cpp/vendor", header.to)
     await mkdir(path.dirname(to), { recursive: true })
@@ -237,19 +244,40 @@ export const binaryPath = (): string => {
   return path.join(cacheFolder(), `ollama-${wanted}-${process.arch}-${set}`, "ollama")
 }
 
+const made = (what: string, work: () => Promise<void>): Effect.Effect<void, TestServerFailed> =>
+  Effect.tryPromise({
+    try: work,
+    catch: (cause) => new TestServerFailed({ detail: `${what} could not be built`, cause })
+  })
+
 /** The binary of the wanted version; the first call on a machine builds it, which takes some minutes. */
 export const buildOllama: Effect.Effect<string, TestServerFailed> = Effect.suspend(() => {
   const [binary, release] = [binaryPath(), releases[wanted]]
   if (release === undefined) return new TestServerFailed({ detail: `no release ${wanted} is known` })
   return makeOnce(path.dirname(binary), (folder) =>
     Console.log(`building the real model server ${wanted}: some minutes, once on this machine`).pipe(
-      Effect.andThen(
-        Effect.tryPromise({
-          try: () => build(release, folder),
-          catch: (cause) =>
-            new TestServerFailed({ detail: "the real model server could not be built", cause })
-        })
-      )
+      Effect.andThen(made("the real model server", () => build(release, folder)))
     )
   ).pipe(Effect.as(binary))
+})
+
+/** The program of the integration tests that the newest release has. */
+export const buildIntegration: Effect.Effect<string, TestServerFailed> = Effect.suspend(() => {
+  const kept = path.join(cacheFolder(), `ollama-integration-${newest.version}-${process.arch}`)
+  const compile = async (folder: string): Promise<void> => {
+    const cwd = await unpack(newest, folder)
+    const words = [
+      "go",
+      "test",
+      "-c",
+      "-tags=integration,fast,release",
+      "-o",
+      path.join(folder, "integration")
+    ]
+    await must("they could not be compiled", "nice", [...words, "./integration"], { cwd })
+    await rm(cwd, { recursive: true, force: true })
+  }
+  return makeOnce(kept, (folder) => made("Ollama's integration tests", () => compile(folder))).pipe(
+    Effect.as(path.join(kept, "integration"))
+  )
 })

@@ -75,6 +75,12 @@ export const definitions = {
   claude: { weights: "claude", template: toolTemplate(""), parameters: agentWindow },
   /** for the suites of others */
   suites: { weights: "suites", template: toolTemplate(""), parameters: { ...agentWindow, num_predict: 256 } },
+  integration: {
+    weights: "integration",
+    template: toolTemplate(""),
+    license: withSecrets.license,
+    parameters: agentWindow
+  },
   /** thinks before it answers, unless told not to */
   think: { weights: "tiny", template: thinkTemplate },
   /** completes between a prefix and a suffix */

@@ -58,8 +58,9 @@ export const createModels = async (
       await post(new URL("/api/create", server), {
         model: name,
         files,
-        // More threads than free cores wait for each other, and the tests are not alone on their machine.
-        parameters: { num_thread: 1, ...parameters },
+        // More threads than free cores wait for each other, and the tests are not alone on their machine. Ollama 0.33 makes no
+        // repeated word less likely by itself, and without that `top_p` cuts off the end, which is no likelier than a word.
+        parameters: { num_thread: 1, repeat_penalty: 1.1, ...parameters },
         ...rest,
         stream: false
       })

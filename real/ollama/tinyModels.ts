@@ -64,7 +64,7 @@ const hardly = -18
 type Next = ReadonlyMap<number, number>
 
 /** Which token follows which, with weights that need not sum to one. */
-const chain = (endShare: number): ReadonlyMap<number, Next> => {
+const chain = ({ endShare, half }: Pick<Shape, "endShare" | "half">): ReadonlyMap<number, Next> => {
   const all = new Map<number, Next>()
   const go = (from: number | string, ...to: ReadonlyArray<readonly [number | string, number]>): void => {
     const id = (token: number | string) => (typeof token === "number" ? token : idOf(token))
@@ -76,7 +76,7 @@ const chain = (endShare: number): ReadonlyMap<number, Next> => {
   for (let byte = 0; byte < 256; byte += 1) go(byte, ...starts)
   for (const token of ["<|begin|>", "<|role|>", "<|msg|>", "<|go|>", "<|end|>"]) go(token, ...starts)
   for (const word of [...words, "emoji", "umlaut", "han"]) {
-    go(word, ...starts, ...special, ["euro, begun", 2], ...ends)
+    go(word, ...starts, ...special, ["euro, begun", half], ...ends)
   }
   go("euro, begun", [0xac, 1])
   go("<|gotool|>", ["tool call", 1])
@@ -96,10 +96,11 @@ const chain = (endShare: number): ReadonlyMap<number, Next> => {
 }
 
 /** `output.weight`, next token by current token, as logarithms of probabilities. */
-const outputWeight = (width: number, endShare: number): Float32Array => {
+const outputWeight = (shape: Shape): Float32Array => {
+  const { width } = shape
   const table = new Float32Array(tokens.length * width).fill(never)
   for (let byte = 32; byte < 127; byte += 1) table.fill(hardly, byte * width, (byte + 1) * width)
-  for (const [from, next] of chain(endShare)) {
+  for (const [from, next] of chain(shape)) {
     const sum = [...next.values()].reduce((a, b) => a + b, 0)
     for (const [to, weight] of next) table[to * width + from] = Math.log(weight / sum)
   }
@@ -118,6 +119,8 @@ interface Shape {
   readonly context: number
   /** how often a word is the last one; 0: it never ends by itself */
   readonly endShare: number
+  /** how likely half a character is beside a word; above 1 a temperature of 0 goes in circles */
+  readonly half: number
   readonly type: "f32" | "f16"
   /** `words`: one-hot tokens that follow each other. `vectors`: arbitrary ones, and attention takes their mean. */
   readonly says: "words" | "vectors"
@@ -211,7 +214,7 @@ const markovChain = (shape: Shape, more: Readonly<Record<string, GgufValue>> = {
         name: "output.weight",
         shape: [tokens.length, width],
         type,
-        ...(says === "words" ? { values: outputWeight(width, shape.endShare) } : {})
+        ...(says === "words" ? { values: outputWeight(shape) } : {})
       },
       ...blockTensors(shape)
     ]
@@ -235,6 +238,7 @@ const small = {
   blocks: 2,
   hidden: 64,
   heads: 4,
+  half: 2,
   context: 4096,
   type: "f32",
   says: "words"
@@ -324,6 +328,16 @@ export const weights = {
       })
     }
   ),
+  /** Calls the tool of Ollama's integration tests, and each of its words has those that they look for. */
+  integration: markovChain(
+    { ...small, name: "integration", endShare: 0.03, half: 1 },
+    {
+      "tokenizer.ggml.tokens": tokensSaying({
+        ...calling("get_weather", { location: "Boston" }),
+        ...Object.fromEntries(words.map((word) => [word, ` ${word} scatter water july 😀`]))
+      })
+    }
+  ),
   /** Its texts are split by the expression of gpt-oss and Mistral Nemo, the one that takes the most stack. */
   split: markovChain({ ...small, name: "split", endShare: 0.03 }, { "tokenizer.ggml.pre": s("gpt-4o") }),
   /** As many multiplications as a model of 130 million parameters: a stream that lasts long enough to be cut. */
@@ -333,6 +347,7 @@ export const weights = {
     blocks: 8,
     hidden: 4096,
     heads: 16,
+    half: 2,
     context: 8192,
     endShare: 0,
     type: "f16",
