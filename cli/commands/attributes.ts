@@ -136,7 +136,8 @@ export const setLimits = Command.make(
         return yield* mustBe("model", "given without --user and --each-user")
       return yield* changePart(owner, { model, yes }, { ...options, ...ofModel })
     }
-    if (user !== undefined && !eachUser) return yield* changePart(owner, { user, yes }, options)
+    if (user !== undefined && eachUser) return yield* mustBe("user", "given without --each-user")
+    if (user !== undefined) return yield* changePart(owner, { user, yes }, options)
     const registry = yield* Needs.registry
     const keys = "tenant" in owner ? yield* registry.listKeys(owner.tenant) : undefined
     const { before, changed, given: attributes } = yield* change(owner, eachUser, options)
@@ -183,7 +184,8 @@ export const setBudget = Command.make(
   Effect.fnUntraced(function* ({ eachUser, user, yes, attributes: options, ...given }) {
     yield* flags.requireOne(options)
     const owner = yield* flags.readOwner(given, "key")
-    if (user !== undefined && !eachUser) return yield* changePart(owner, { user, yes }, options)
+    if (user !== undefined && eachUser) return yield* mustBe("user", "given without --each-user")
+    if (user !== undefined) return yield* changePart(owner, { user, yes }, options)
     const { changed } = yield* change(owner, eachUser, options)
     if (eachUser && "prefix" in changed) yield* show(changed, eachUserTable(changed))
     else yield* showBudgets(owner)

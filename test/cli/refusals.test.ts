@@ -37,6 +37,14 @@ const cases: ReadonlyArray<readonly [ReadonlyArray<string>, RegExp]> = [
     /--priority must be given without/
   ],
   [["set-limits", "--key", "tg_000000000", "--each-user"], /must be given/],
+  [
+    ["set-limits", "--key", "tg_000000000", "--each-user", "--user", "ada", "--rpm", "5"],
+    /--user must be given without --each-user/
+  ],
+  [
+    ["set-budget", "--key", "tg_000000000", "--each-user", "--user", "ada", "--daily", "5"],
+    /--user must be given without --each-user/
+  ],
   [["show-budget", "--tenant", "refusals", "--user", "ada"], /--user must be given with --key/],
   [["set-budget", "--key", "tg_000000000", "--daily", "-1"], /daily/],
   [["set-budget", "--key", "tg_000000000", "--daily", "9007199254740992"], /--daily must be/],

@@ -6,6 +6,7 @@ import { Registry } from "../../src/admin/Registry.ts"
 import { layer as layerMetrics } from "../../src/observability/Metrics.ts"
 import { call, eventually, hello, layerGateway, newKey, otherReplica } from "../support/Gateway.ts"
 import { makeReceiver } from "../support/Receiver.ts"
+import { sql } from "../support/sql.ts"
 import { inWorld } from "../support/testWith.ts"
 import { comesTrue } from "../support/wait.ts"
 
@@ -40,6 +41,8 @@ inWorld(layerGateway())("a receiver of warnings", (test) => {
   test("when a gateway has its address, then that gateway warns, signed", function* () {
     const receiver = yield* makeReceiver
     const { chat, prefix } = yield* spentKey
+    // Budgets are compared once a minute.
+    yield* sql`UPDATE budget_watch SET at = '-infinity'`
     yield* otherReplica({
       ALERT_WEBHOOK_URL: Redacted.value(receiver.url),
       ALERT_WEBHOOK_SECRET: "0123456789abcdef"
