@@ -117,7 +117,7 @@ export class Hold {
       if (held === undefined || cost.ended !== undefined) return Effect.undefined
       return Effect.map(this.#meter.renew(held.reservation, this.#used, want), (renewal) => {
         this.held = renewal.held
-        cost.extend(held, renewal.held)
+        cost.extend(renewal.held)
         return renewal
       })
     })

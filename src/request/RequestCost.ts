@@ -88,7 +88,9 @@ export class RequestCost {
   }
 
   /** Records the present hold. */
-  extend({ granted, leasedAt, reservation }: Held, held: number): void {
+  extend(held: number): void {
+    if (this.held === undefined) return
+    const { granted, leasedAt, reservation } = this.held
     this.held = { reservation: { ...reservation, held }, granted: Math.max(granted, held), leasedAt }
   }
 

@@ -50,8 +50,10 @@ const make = Effect.gen(function* () {
       // Ids are looked for from two days before it, in any zone, and have no time before 1970.
       const day = span === "total" ? dateNumbered(3) : dates[span].from
       const period = yield* readPeriod(sql, { since: { day } }, calendar)
-      const { rows } = yield* large(120, readReport(sql, { ...owner, by: "user", user, period, top: 10 }))
-      return Record.map(UsageTotals.fields, (_, of) => rows.reduce((sum, row) => sum + row[of], 0))
+      const query = { ...owner, by: "user", user, period, top: 1 } as const
+      const { others, rows } = yield* large(120, readReport(sql, query))
+      const all = others === undefined ? rows : [...rows, others]
+      return Record.map(UsageTotals.fields, (_, of) => all.reduce((sum, row) => sum + row[of], 0))
     }, withRegistryDownAfter("125 seconds")),
     /**
      * The newest requests, newest first. By tenant or status it looks at the newest `maxScanned` requests only; `exhausted`:

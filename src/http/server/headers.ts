@@ -45,18 +45,23 @@ export const headerOf = ({ headers }: IncomingMessage, name: ClientHeader): stri
   return text === undefined ? undefined : bounded(name, text)
 }
 
+/** Not Node's `headersDistinct`: some versions of Node throw on a header `__proto__`. */
+const valuesOf = ({ rawHeaders }: IncomingMessage, name: string): ReadonlyArray<string> => {
+  const values: Array<string> = []
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const sent = rawHeaders[i]
+    if (sent?.length === name.length && sent.toLowerCase() === name) values.push(rawHeaders[i + 1] ?? "")
+  }
+  return values
+}
+
 /** Each value that was sent for a header. */
-export const headerValues = (
-  { headersDistinct }: IncomingMessage,
-  name: ClientHeader
-): ReadonlyArray<string> => headersDistinct[name]?.map((value) => bounded(name, value)) ?? []
+export const headerValues = (incoming: IncomingMessage, name: ClientHeader): ReadonlyArray<string> =>
+  valuesOf(incoming, name).map((value) => bounded(name, value))
 
 /** The same for a header whose name an operator has set: it names the user of a key. */
-export const namedHeaderValues = (
-  { headersDistinct }: IncomingMessage,
-  name: string
-): ReadonlyArray<string> =>
-  headersDistinct[name]?.map((value) => value.slice(0, readLength(maxEndUser))) ?? []
+export const namedHeaderValues = (incoming: IncomingMessage, name: string): ReadonlyArray<string> =>
+  valuesOf(incoming, name).map((value) => value.slice(0, readLength(maxEndUser)))
 
 /** The names of all headers, in lower case. */
 export const headerNames = ({ headers }: IncomingMessage): ReadonlyArray<string> => Object.keys(headers)

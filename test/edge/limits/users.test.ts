@@ -175,8 +175,8 @@ inWorld(World)("end users of one key", (test) => {
     const fake = yield* Fake
     const { chat, eachUser, prefix } = yield* keyOfMany()
     yield* eachUser("set-budget", "--total", "100")
+    yield* chat("early")
     yield* tollgateBeside("set-end-user", "--key", prefix, "--header", header, "--hash-users", "on")
-    fake.always(answerOf(100))
     const isHashed = Effect.map(
       sql<{ readonly n: number }>`SELECT count(*)::int AS n FROM audit_log
           WHERE key_prefix = ${prefix} AND end_user ~ '^sha256:[0-9a-f]{32}$'`,
@@ -184,6 +184,14 @@ inWorld(World)("end users of one key", (test) => {
     )
     // Until every replica knows the new setting.
     yield* eventually(Effect.andThen(chat("early"), isHashed), (hashed) => hashed)
+    fake.always(answerOf(100))
+    // What was used under both names.
+    const used = JSON.parse(
+      (yield* tollgateBeside("show-usage", "--key", prefix, "--user", "early", "--json")).stdout
+    )
+    const [rows] = yield* sql<{ readonly n: number }>`
+      SELECT sum(repeats)::int AS n FROM audit_log WHERE key_prefix = ${prefix}`
+    assert.strictEqual(used.requests, rows?.n)
     yield* chat("ada@example.org")
     assert.strictEqual((yield* chat("ada@example.org")).status, 429)
     assert.strictEqual((yield* chat("bob@example.org")).status, 200)

@@ -10,7 +10,7 @@ export class Incoming extends IncomingMessage {
     super(socket)
     Object.assign(this, { method, url, httpVersion: "1.1", httpVersionMajor: 1, httpVersionMinor: 1 })
     Object.assign(this.headers, headers)
-    this.headersDistinct = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]))
+    this.rawHeaders.push(...Object.entries(headers).flat())
   }
 
   /** Nothing is read from a socket. */

@@ -16,7 +16,7 @@ import { sourcesIn, textOf } from "../../../support/sources.ts"
 const incomingWith = (name: string, ...values: ReadonlyArray<string>): IncomingMessage => {
   const incoming = new IncomingMessage(new Socket())
   incoming.headers[name] = values.join(", ")
-  incoming.headersDistinct = { [name]: [...values] }
+  incoming.rawHeaders.push(...values.flatMap((value) => [name, value]))
   return incoming
 }
 
@@ -37,7 +37,7 @@ describe("the headers of a client", () => {
   }
 
   it("when an operator has named a header, then it has a bound too", () => {
-    const values = namedHeaderValues(incomingWith("x-user", "u".repeat(16_000), "v"), "x-user")
+    const values = namedHeaderValues(incomingWith("X-User", "u".repeat(16_000), "v"), "x-user")
     assert.deepStrictEqual(values, ["u".repeat(readLength(maxEndUser)), "v"])
   })
 
