@@ -107,7 +107,7 @@ const unusedStart = (text: string): string => {
   return text.includes(`"${start}`) ? unusedStart(text) : start
 }
 
-/** What a text of JSON has only as escapes, and control characters that it may have. */
+/** Quotes, backslashes and control characters: JSON has nearly all of them only as escapes. */
 const alwaysEscaped = /["\\\p{Cc}]/u
 
 /** Whether `readJson` must give a name to a key with escapes, which takes it several times as long as to read the key. */

@@ -20,7 +20,10 @@ export const maxContainers = 32_768
  */
 export const maxNames = 4096
 
-/** Maximal number of keys with a quote, a backslash or a control character in a body: the longest to read. */
+/**
+ * Maximal number of keys with a quote, a backslash or a control character in a text: each takes several times as long to read as
+ * another key. The arguments of a tool call are a text of their own.
+ */
 export const maxEscaped = 512
 
 /**
